@@ -228,6 +228,14 @@ pub enum Command {
         /// Look at what developing and testing Kiln needs, too.
         #[arg(long)]
         dev: bool,
+        /// Measure what instructions, helpers, tracepoints and records cost on this machine instead, for the estimates of
+        /// `kiln query`. Needs root, and takes some seconds.
+        #[arg(long, conflicts_with = "dev")]
+        calibrate: bool,
+        /// Where the measurements are written; by default KILN_COST_MODEL or ~/.config/kiln/machine.cost, which `kiln query`
+        /// reads.
+        #[arg(short, long, value_name = "FILE", requires = "calibrate", value_hint = ValueHint::FilePath)]
+        output: Option<PathBuf>,
     },
     /// Print a shell's completion script.
     Completions {

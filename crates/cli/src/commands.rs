@@ -9,8 +9,8 @@ use kiln_driver::check::Verdict;
 use kiln_driver::feed::Feed;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Input, bench, capture, check, compile, doctor, dump, explain, file, input, learn, machine,
-    operations, output, profile, recheck, replay, run, sandbox,
+    Engine, Error, Input, bench, calibrate, capture, check, compile, doctor, dump, explain, file, input, learn,
+    machine, operations, output, profile, recheck, replay, run, sandbox,
 };
 
 use crate::arguments::{self, BenchArguments, Cli, DumpArguments, Format, ObjectArguments};
@@ -364,6 +364,37 @@ pub fn doctor(dev: bool, format: Format) -> Code {
         _ => print::findings(&findings),
     }
     Ok(u8::from(doctor::lacks(&findings)))
+}
+
+/// `kiln doctor --calibrate`.
+pub fn calibrate(output: Option<&Path>, format: Format) -> Code {
+    let path = output.map(Path::to_owned).or_else(calibrate::path);
+    let path = path.ok_or_else(|| Error::InvalidInput("there is no home directory: name a file (-o)".to_owned()))?;
+    kiln_driver::require_kernel()?;
+    if let Some(folder) = path.parent().filter(|_| output.is_none()) {
+        std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, &error))?;
+    }
+    output::check_writable(&path)?;
+    let spinner = Spinner::new("measuring");
+    let calibration = calibrate::calibrate(&mut |what| {
+        spinner.say(what);
+        !spinner.cancelled()
+    });
+    spinner.finish();
+    let calibration = calibration?;
+    for (name, why) in calibration.profile.missing.iter().chain(&calibration.missing) {
+        anstream::eprintln!("not measured: {name}: {}", why.lines().next().unwrap_or_default());
+    }
+    let text = calibration.to_text();
+    output::write_whole(&path, text.as_bytes())?;
+    match format {
+        Format::Json => print::json(&serde_json::json!({ "file": path, "profile": calibration.profile }))?,
+        _ => {
+            crate::output::write(&text);
+            anstream::eprintln!("written to {}", path.display());
+        }
+    }
+    Ok(0)
 }
 
 /// `kiln completions`.

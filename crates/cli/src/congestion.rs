@@ -22,7 +22,7 @@ pub fn congestion(arguments: &CongestionArguments, format: Format) -> Result<u8,
             print::json(&json!({"programs": plan.programs}))?;
             return Ok(0);
         }
-        for congestion::Program { section, slots, processed } in &plan.programs {
+        for congestion::Program { section, slots, processed, .. } in &plan.programs {
             say!("accepted: {section}, {slots} slots, {processed} processed instructions");
         }
         return Ok(0);

@@ -90,7 +90,7 @@ fn planned(plan: &Plan, format: Format) -> Result<u8, Error> {
         print::json(&json!({"executors": plan.processors, "program": plan.program}))?;
         return Ok(0);
     }
-    let dispatch::Program { section, slots, processed } = &plan.program;
+    let dispatch::Program { section, slots, processed, .. } = &plan.program;
     say!(
         "accepted: {section}, {slots} slots, {processed} processed instructions; executors on processors {:?}",
         plan.processors

@@ -80,7 +80,8 @@ fn main() -> ExitCode {
         Command::Tables { table } => query::tables(table.as_deref(), format),
         Command::Congestion(arguments) => congestion::congestion(&arguments, format),
         Command::Dispatch(arguments) => dispatch::dispatch(&arguments, format),
-        Command::Doctor { dev } => commands::doctor(dev, format),
+        Command::Doctor { calibrate: true, output, .. } => commands::calibrate(output.as_deref(), format),
+        Command::Doctor { dev, .. } => commands::doctor(dev, format),
         Command::Completions { shell } => commands::completions(shell),
         Command::Manual { folder } => commands::manual(&folder),
     };

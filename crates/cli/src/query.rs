@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::Error;
 use kiln_driver::Shown;
+use kiln_driver::query::budget::{self, Forecast, Sample};
 use kiln_driver::query::export::{Exported, Exporter, Targets};
 use kiln_driver::query::plan::{self, Plan, Step};
 use kiln_driver::query::replay::{self, Recorder, Recording};
@@ -24,6 +25,7 @@ use crate::{print, say};
 /// `kiln query`.
 pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     let mut session = Session::new(&arguments.sql)?;
+    session.model = kiln_driver::calibrate::model()?;
     if let Some(pid) = arguments.pid {
         session.only("pid", Value::Uint(pid.into()))?;
     }
@@ -46,10 +48,15 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     }
     kiln_driver::require_kernel().map_err(naming_replay)?;
     let mut command = Traced::begin(&arguments.command, &mut session)?;
-    let plan = plan::plan(&session, &settings, split)?;
+    let sample = arguments.sample.unwrap_or(Sample::All);
+    if sample == Sample::Auto && arguments.max_overhead.is_none() {
+        return Err(Error::InvalidInput("--sample auto needs what the query may take (--max-overhead)".to_owned()));
+    }
+    let (plan, forecast) = budget::plan_within(&session, &settings, split, arguments.max_overhead, sample)?;
     let steps = plan.steps.clone();
     if arguments.trace_plan {
-        told_steps(&steps);
+        told_steps(&steps, None);
+        forecast.iter().for_each(told_forecast);
     }
     let mut recorder = arguments.record.as_deref().map(|path| recorder(path, &session, &plan)).transpose()?;
     let mut failed = None;
@@ -357,7 +364,7 @@ impl Printer {
             _ => {}
         }
         if let Some(steps) = steps {
-            told_steps(steps);
+            told_steps(steps, Some(summary));
         }
         told_end(summary);
         Ok(0)
@@ -385,23 +392,42 @@ fn joined(names: &[Shown], between: &str) -> String {
     names.iter().map(Shown::to_string).collect::<Vec<_>>().join(between)
 }
 
-/// The splits that were tried.
-fn told_steps(steps: &[Step]) {
+/// The splits that were tried, with estimates; beside them what was measured, if the query ran.
+fn told_steps(steps: &[Step], ran: Option<&Summary>) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["split", "program", "slots", "processed", "us", ""]);
+    let measured = if ran.is_some() { &["runs", "measured ns"][..] } else { &[] };
+    let head = ["split", "program", "slots", "processed", "us", "program ns", "ns a row"];
+    table.set_header(head.iter().chain(measured).chain(&[""]));
     for step in steps {
         let micros = step.micros.to_string();
+        let runs = ran.filter(|summary| summary.split == Some(step.split)).map_or(&[][..], |summary| &summary.programs);
         if let Some(refused) = &step.refused {
             table.add_row([step.split.name(), "", "", "", &micros, &format!("not taken: {refused}")]);
         }
+        let in_all = step.expected_ns.map(|ns| format!("{ns:.0}")).unwrap_or_default();
         for (at, program) in step.programs.iter().enumerate() {
-            let [split, micros] = if at == 0 { [step.split.name(), &micros] } else { ["", ""] };
+            let first = |text: &str| if at == 0 { text.to_owned() } else { String::new() };
             let [slots, processed] = [program.slots.to_string(), program.processed.to_string()];
-            table.add_row([split, &program.section.to_string(), &slots, &processed, micros, ""]);
+            let time = program.estimate.unwrap_or_default().program_ns;
+            let estimate = format!("{:.0} to {:.0}", time.least, time.most);
+            let section = program.section.to_string();
+            let mut row =
+                vec![first(step.split.name()), section, slots, processed, first(&micros), estimate, first(&in_all)];
+            if let Some(run) = runs.iter().find(|run| run.section == program.section) {
+                row.extend([run.events.to_string(), format!("{:.0}", run.ns as f64 / run.events.max(1) as f64)]);
+            }
+            table.add_row(row);
         }
     }
     say!("{table}");
+}
+
+/// What a plan is expected to take.
+fn told_forecast(forecast: &Forecast) {
+    let rates: Vec<String> = forecast.rates.iter().map(|rate| format!("{rate:.0}")).collect();
+    let [least, most] = [forecast.parts.least, forecast.parts.most].map(|part| 100.0 * part);
+    say!("{} events a second: {least:.2} to {most:.2} % of one processor are expected", rates.join(" and "));
 }
 
 /// One line below a result.
@@ -412,6 +438,12 @@ fn told(summary: &Summary) -> String {
     }
     if let Some(split) = summary.split {
         text += &format!("; split {}", split.name());
+    }
+    if summary.sample > 1 {
+        text += &format!(
+            "; a sample of one event in {0}: counts, sums and histograms are multiplied by {0}",
+            summary.sample
+        );
     }
     if let (Some(program_ns), true) = (summary.program_ns, summary.events > 0) {
         let part = 100.0 * program_ns as f64 / summary.elapsed_ns.max(1) as f64;
@@ -431,7 +463,7 @@ fn explain(plan: &Plan, format: Format) -> Result<(), Error> {
     match format {
         Format::Json | Format::Ndjson => print::json(&plan.steps),
         _ => {
-            told_steps(&plan.steps);
+            told_steps(&plan.steps, None);
             Ok(())
         }
     }

@@ -66,7 +66,7 @@ system! {
 
     pub use commands::run::DEFAULT_BUDGET;
     pub use commands::{
-        bench, check_objects, compare, compile, congestion, dispatch, doctor, evidence, examples, explain, heap, learn, machine, native, objects,
+        bench, calibrate, check_objects, compare, compile, congestion, dispatch, doctor, evidence, examples, explain, heap, learn, machine, native, objects,
         optimize, packets, profile, profiles, query, recheck, replay, run, sandbox,
     };
     pub use inputs::{capture, feed};

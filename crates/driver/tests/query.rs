@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use kiln_driver::query::budget::{Sample, plan_at, plan_within};
 use kiln_driver::query::live::{self, Watch};
 use kiln_driver::query::replay::{self, Recorder, Recording};
 use kiln_driver::query::{Limits, Row, Session, Settings, Split, Summary, Value, plan};
@@ -153,6 +154,7 @@ fn one_liners_run() {
         for step in &plan.steps {
             assert_eq!(step.refused, None, "{sql}: {:?}", step.split);
         }
+        let cheapest = plan.accepted.last().map(|generated| generated.split);
         if kernel {
             let duration = Some(Duration::from_millis(1));
             let watch = Watch {
@@ -170,7 +172,7 @@ fn one_liners_run() {
                 }
                 other => other.unwrap_or_else(|error| panic!("{sql}\n{error}")),
             };
-            assert_eq!(summary.split, Split::of(session.query()).last().copied(), "{sql}");
+            assert_eq!(summary.split, cheapest, "{sql}");
         }
     }
 }
@@ -256,6 +258,59 @@ fn a_query_ends_where_it_costs_more_than_allowed() {
         assert_eq!(summary.over_budget.is_some(), ends, "{summary:?}");
         assert!(summary.program_ns > Some(0), "{summary:?}");
     }
+}
+
+#[test]
+fn a_query_that_cannot_fit_is_refused_or_sampled() {
+    if !may_load() {
+        return;
+    }
+    let sql = format!("SELECT count(*), min(ret) FROM syscalls WHERE tid = {} AND name = 'getppid'", own_thread());
+    let Some(session) = session(&sql) else { return };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Events, while they are counted; not for ever, should one of the claims fail.
+        scope.spawn(|| {
+            let begun = std::time::Instant::now();
+            while !over.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(20) {
+                call(1000);
+            }
+        });
+        let planned = |allowed, sample| plan_within(&session, &Settings::default(), None, Some(allowed), sample);
+        let refused = planned(1e-7, Sample::All).map(|_| ()).expect_err("no plan is that cheap").to_string();
+        assert!(refused.contains("was not started") && refused.contains("sys_enter"), "{refused}");
+        assert!(planned(1e-7, Sample::Auto).is_err());
+        over.store(true, Ordering::SeqCst);
+    });
+    let rates = [1e6, 1e6];
+    let planned = |allowed, sample| plan_at(&session, &Settings::default(), None, allowed, sample, &rates);
+    let (all, forecast) = planned(100.0, Sample::Auto).expect("it fits");
+    assert_eq!(all.accepted[0].sample, 1);
+    let (part, sampled) = planned(0.5 * forecast.parts.most, Sample::Auto).expect("a sample fits");
+    assert!(part.accepted[0].sample > 1 && sampled.parts.most <= 0.5 * forecast.parts.most, "{forecast:?} {sampled:?}");
+    // Without a sample it is tried: it may be that the conditions hold rarely.
+    let between = (forecast.parts.least + forecast.parts.most) / 2.0;
+    assert!(planned(between, Sample::All).is_ok() && planned(0.9 * forecast.parts.least, Sample::All).is_err());
+    let (plan, _) = plan_within(&session, &Settings::default(), None, None, Sample::OneIn(8)).expect("it is planned");
+    let mut counts = Vec::new();
+    let over = AtomicBool::new(false);
+    let stop = || {
+        let first = !over.swap(true, Ordering::SeqCst);
+        if first {
+            call(40_000);
+        }
+        !first
+    };
+    let limits = Limits::default();
+    let watch = Watch { duration: None, stop: &stop, limits, measure: false, max_overhead: None, status: None };
+    let summary = live::run(&session, plan, &watch, &mut |_| {}, &mut |rows| {
+        counts.extend(rows.iter().filter_map(|row| row.values[0].bits()));
+        true
+    });
+    assert_eq!(summary.expect("it runs").sample, 8);
+    // 5,000 of 40,000 with a deviation of 66: a tenth is seven deviations.
+    assert!(counts.iter().all(|count| (36_000..44_000).contains(count) && count % 8 == 0), "{counts:?}");
+    assert_eq!(counts.len(), 1);
 }
 
 #[test]

@@ -47,6 +47,13 @@ impl Histogram {
         self.sum += other.sum;
     }
 
+    /// With each value as often as this.
+    #[must_use]
+    pub fn times(&self, times: u64) -> Histogram {
+        let buckets = self.buckets.iter().map(|(bucket, values)| (*bucket, values.saturating_mul(times))).collect();
+        Histogram { buckets, sum: self.sum.saturating_mul(times.into()) }
+    }
+
     /// How many values it has.
     pub fn count(&self) -> u64 {
         self.buckets.values().sum()

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use kiln_driver::query::Split;
+use kiln_driver::query::budget::Sample;
 
 /// `kiln query`.
 #[derive(Args, Debug)]
@@ -37,9 +38,14 @@ pub struct QueryArguments {
     /// Size in bytes of the ring buffer between kernel and user space, a power of two.
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = ring_bytes)]
     pub ring_bytes: u32,
-    /// End the query if its programs take more than this share of one processor over half a second, such as 2%.
+    /// What the query may take of one processor, such as 2%. Events are counted for a moment before it begins: a query that
+    /// cannot fit is refused. It ends if its programs take more than this over half a second.
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "replay")]
     pub max_overhead: Option<f64>,
+    /// Begin a row at one event in this many, chosen at random, or `auto`: at as many as --max-overhead allows. Counts, sums
+    /// and histograms are multiplied.
+    #[arg(long, value_name = "NUMBER", value_parser = sample, conflicts_with_all = ["replay", "record"])]
+    pub sample: Option<Sample>,
     /// Send the rows to an OTLP receiver such as an OpenTelemetry Collector instead of printing them, such as
     /// http://127.0.0.1:4318: groups as metrics, other rows as log records.
     #[arg(long, value_name = "URL", conflicts_with = "replay")]
@@ -59,6 +65,15 @@ pub struct QueryArguments {
 fn split(text: &str) -> Result<Split, String> {
     let known = || Split::ALL.map(Split::name).join(", ");
     Split::ALL.into_iter().find(|split| split.name() == text).ok_or_else(|| format!("known are {}", known()))
+}
+
+/// `auto`, `100` or `1/100`.
+fn sample(text: &str) -> Result<Sample, String> {
+    if text == "auto" {
+        return Ok(Sample::Auto);
+    }
+    let number = text.strip_prefix("1/").unwrap_or(text).parse().ok().filter(|number| (1..=1 << 20).contains(number));
+    number.map(Sample::OneIn).ok_or_else(|| "a number from 1 to 1048576 or `auto` is expected".to_owned())
 }
 
 /// `2%` or `0.5%` as a part of one.

@@ -9,6 +9,7 @@ pub mod operations;
 
 system! {
     pub mod bench;
+    pub mod calibrate;
     pub mod check_objects;
     pub mod compare;
     pub mod compile;

@@ -105,6 +105,21 @@ impl Accumulator {
         }
     }
 
+    /// The aggregate's value where each row stands for several: counts, sums and histograms are of them all.
+    pub fn value_of_sample(&self, each: u32) -> Value {
+        match self {
+            _ if each == 1 => self.value(),
+            Accumulator::Count(count) => Value::Uint(count.saturating_mul(each.into())),
+            Accumulator::Sum(Some(Value::Int(sum))) => Value::Int(sum.wrapping_mul(each.into())),
+            Accumulator::Sum(Some(Value::Uint(sum))) => Value::Uint(sum.wrapping_mul(each.into())),
+            Accumulator::Sum(Some(Value::Float(sum))) => Value::Float(sum * f64::from(each)),
+            Accumulator::Buckets(histogram, AggregateFunction::Histogram, _) => {
+                Value::Histogram(Arc::new(histogram.times(each.into())))
+            }
+            other => other.value(),
+        }
+    }
+
     /// The aggregate's value.
     pub fn value(&self) -> Value {
         match self {
@@ -145,6 +160,20 @@ fn added(sum: Option<Value>, value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_a_sample_stand_for_several() {
+        let of = |function, distinct| {
+            let mut accumulator = Accumulator::new(&Aggregate { function, of: None, distinct }, &[]);
+            [3, 3, 5].map(|value| accumulator.add(&Value::Uint(value)));
+            accumulator.value_of_sample(8)
+        };
+        assert_eq!(of(AggregateFunction::Count, false), Value::Uint(24));
+        assert_eq!(of(AggregateFunction::Count, true), Value::Uint(2));
+        assert_eq!(of(AggregateFunction::Sum, false), Value::Uint(88));
+        assert_eq!(of(AggregateFunction::Max, false), Value::Uint(5));
+        assert!(matches!(of(AggregateFunction::Histogram, false), Value::Histogram(all) if all.count() == 24));
+    }
 
     #[test]
     fn aggregates_of_one_to_a_hundred() {

@@ -91,6 +91,8 @@ pub struct Executor {
     types: Vec<DataType>,
     records: Vec<Record>,
     groups: Option<GroupMap>,
+    /// How many rows each one stands for.
+    sample: u32,
     limits: Limits,
     /// Beginnings without an end, by key.
     starts: HashMap<u64, Vec<Value>>,
@@ -116,7 +118,8 @@ pub struct Executor {
 impl Executor {
     /// The user-space half for a generated kernel half.
     pub fn new(query: Query, generated: &Generated, limits: Limits) -> Executor {
-        Executor { groups: generated.groups.clone(), ..Executor::replaying(query, generated.records.clone(), limits) }
+        let groups = generated.groups.clone();
+        Executor { groups, sample: generated.sample, ..Executor::replaying(query, generated.records.clone(), limits) }
     }
 
     /// The whole query, on records of its table's smallest split.
@@ -125,6 +128,7 @@ impl Executor {
             types: query.table.types(),
             records,
             groups: None,
+            sample: 1,
             query,
             limits,
             starts: HashMap::new(),
@@ -388,7 +392,7 @@ impl Executor {
         let Shape::Groups(groups) = &self.query.shape else { return Vec::new() };
         let mut rows = Vec::new();
         for (mut row, accumulators) in window {
-            row.extend(accumulators.iter().map(Accumulator::value));
+            row.extend(accumulators.iter().map(|one| one.value_of_sample(self.sample)));
             if groups.having.as_ref().is_none_or(|having| truth(&having.evaluate(&row)) == Some(true)) {
                 let values = self.query.outputs.iter().map(|output| output.expr.evaluate(&row)).collect();
                 rows.push(Row { window: bounds, values });

@@ -45,6 +45,8 @@ pub struct Settings {
     pub max_starts: u32,
     /// User space is woken when this many bytes wait in the ring buffer.
     pub wake_bytes: u32,
+    /// One event in this many begins a row, chosen at random; 1 for every event.
+    pub sample: u32,
 }
 
 impl Default for Settings {
@@ -55,6 +57,7 @@ impl Default for Settings {
             max_groups: 1 << 16,
             max_starts: 1 << 16,
             wake_bytes: 256 << 10,
+            sample: 1,
         }
     }
 }
@@ -66,6 +69,8 @@ pub struct Generated {
     pub object: Object,
     /// How much of the query they run.
     pub split: Split,
+    /// One event in this many begins a row.
+    pub sample: u32,
     /// The ring buffer that records come through; `None` where groups are kept in the kernel.
     pub ring: Option<MapId>,
     /// The records, by tag; a single one without.
@@ -130,7 +135,7 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         (Some(_), true) => vec![plan.enter.clone(), plan.exit.clone()],
         (Some(_), false) => vec![plan.exit.clone()],
     };
-    Ok(Generated { object, split, ring, records, groups, counters })
+    Ok(Generated { object, split, sample: settings.sample, ring, records, groups, counters })
 }
 
 /// What a split's programs read, and what they do with it.

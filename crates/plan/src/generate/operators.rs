@@ -46,10 +46,11 @@ impl Writing<'_> {
         self.begin(&mut code, out)?;
         match (maps.starts, self.side) {
             (Some(starts), Side::Enter) => {
+                let fails = code.label();
+                self.sample(&mut code, fails);
                 self.clear_gaps(&mut code);
                 self.read(&mut code)?;
                 self.leave_out_endless(&mut code, out)?;
-                let fails = code.label();
                 self.decide(&mut code, 0, fails)?;
                 self.remember(&mut code, maps, starts, out)?;
                 code.bind(fails);
@@ -57,8 +58,9 @@ impl Writing<'_> {
             }
             (starts, side) => {
                 self.clear_gaps(&mut code);
-                if let Some(starts) = starts {
-                    self.find_beginning(&mut code, starts, out)?;
+                match starts {
+                    Some(starts) => self.find_beginning(&mut code, starts, out)?,
+                    None => self.sample(&mut code, out),
                 }
                 self.read(&mut code)?;
                 self.leave_out_endless(&mut code, out)?;
@@ -94,6 +96,15 @@ impl Writing<'_> {
             code.store(Size::B8, Reg::R10, self.frame.pair_key, Operand::Reg(Reg::R1));
         }
         Ok(())
+    }
+
+    /// Exits but for one event in as many as are wanted.
+    fn sample(&self, code: &mut Code<'_>, out: Label) {
+        if self.settings.sample > 1 {
+            code.call("get_prandom_u32");
+            code.constant(Reg::R1, u64::from(u32::MAX / self.settings.sample));
+            code.branch(JumpOp::Gt, Reg::R0, Operand::Reg(Reg::R1), out);
+        }
     }
 
     /// Keeps the pair's key, which is in the context.

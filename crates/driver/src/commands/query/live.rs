@@ -8,11 +8,11 @@ use kiln_plan::execute::stages::Stages;
 use kiln_plan::execute::{Executor, Limits, Lost};
 use kiln_plan::generate::{COUNTERS, GroupMap};
 use kiln_plan::table::Hook;
-use kiln_plan::{Generated, Split};
+use kiln_plan::Generated;
 use kiln_program::MapId;
 
 use super::plan::Plan;
-use super::{Session, Sink, Summary};
+use super::{ProgramRuns, Session, Sink, Summary};
 use crate::error::Error;
 
 /// How long the reader waits for programs to wake it.
@@ -115,13 +115,13 @@ pub fn run(
     crate::require_kernel()?;
     let measured = watch.measure || watch.max_overhead.is_some();
     let statistics = if measured { Some(Statistics::keep()?) } else { None };
-    let (generated, attached) = attach_largest(session, plan)?;
+    let (generated, attached) = attach_cheapest(session, plan)?;
     let executor = Executor::new(session.query().clone(), &generated, watch.limits);
     let mut halves = Halves::new(session, executor, watch.limits);
     let Attached { images, links } = attached;
     let mut feed = Feed::new(&generated, &images, &halves.executor)?;
     let begun = Instant::now();
-    let mut summary = Summary { split: Some(generated.split), ..Summary::default() };
+    let mut summary = Summary { split: Some(generated.split), sample: generated.sample, ..Summary::default() };
     let mut wanted = true;
     let mut reported = begun;
     let mut budget = watch.max_overhead.map(|allowed| Budget { allowed, since: begun, program_ns: 0 });
@@ -143,7 +143,7 @@ pub fn run(
             let mut status = summary.clone();
             status.elapsed_ns = begun.elapsed().as_nanos() as u64;
             status.lost = halves.lost();
-            count(&images.progs, &mut status, statistics.is_some())?;
+            count(&generated, &images.progs, &mut status, statistics.is_some())?;
             status.lost_in_kernel = lost(map_of(&images, &generated.counters)?)?;
             report(&status);
         }
@@ -152,7 +152,7 @@ pub fn run(
     drop(links);
     summary.records += feed.finish(&mut halves.executor, tap)?;
     halves.finish(&mut summary, sink);
-    count(&images.progs, &mut summary, statistics.is_some())?;
+    count(&generated, &images.progs, &mut summary, statistics.is_some())?;
     summary.lost_in_kernel = lost(map_of(&images, &generated.counters)?)?;
     Ok(summary)
 }
@@ -273,8 +273,8 @@ impl Halves {
     }
 }
 
-/// Loads and attaches the largest split that the kernel takes.
-fn attach_largest(session: &Session, mut plan: Plan) -> Result<(Generated, Attached), Error> {
+/// Loads and attaches the split that is expected to cost least of those that the kernel takes.
+fn attach_cheapest(session: &Session, mut plan: Plan) -> Result<(Generated, Attached), Error> {
     let mut complaint = String::new();
     while let Some(generated) = plan.accepted.pop() {
         match load_images(&generated.object) {
@@ -282,11 +282,8 @@ fn attach_largest(session: &Session, mut plan: Plan) -> Result<(Generated, Attac
                 let links = attach(session, &images.progs)?;
                 return Ok((generated, Attached { images, links }));
             }
-            Err(failure) if generated.split == Split::Mvsf => {
-                complaint = failure.reason().map_or_else(|| failure.to_string(), ToOwned::to_owned);
-            }
-            // The next smaller one does the same with less.
-            Err(_) => {}
+            // The next one does the same in another place.
+            Err(failure) => complaint = failure.reason().map_or_else(|| failure.to_string(), ToOwned::to_owned),
         }
     }
     Err(Error::Unsupported(format!("the kernel does not take the query's programs: {complaint}")))
@@ -295,13 +292,49 @@ fn attach_largest(session: &Session, mut plan: Plan) -> Result<(Generated, Attac
 /// Attaches the last hook first, so that an event which ends without having begun is ignored.
 fn attach(session: &Session, progs: &[Prog]) -> Result<Vec<Link>, Error> {
     let hooks = session.query().table.hooks();
-    let link = |(prog, hook): (&Prog, &&Hook)| {
-        Ok(match hook {
-            Hook::Typed(_) => Link::typed_tracepoint(prog)?,
-            Hook::Record { category, name } => Link::tracepoint(prog, category, name)?,
-        })
-    };
-    progs.iter().zip(&hooks).rev().map(link).collect()
+    progs.iter().zip(&hooks).rev().map(|(prog, hook)| link(prog, hook)).collect()
+}
+
+fn link(prog: &Prog, hook: &Hook) -> Result<Link, Error> {
+    Ok(match hook {
+        Hook::Typed(_) => Link::typed_tracepoint(prog)?,
+        Hook::Record { category, name } => Link::tracepoint(prog, category, name)?,
+    })
+}
+
+/// A program that does nothing at a hook.
+pub(crate) struct Nothing {
+    /// The program.
+    images: LoadedImages,
+    _link: Link,
+}
+
+impl Nothing {
+    /// Loads and attaches one.
+    ///
+    /// # Errors
+    /// What the kernel lacks.
+    pub(crate) fn at(hook: &Hook) -> Result<Nothing, Error> {
+        let kind = match hook {
+            Hook::Typed(_) => format!("tracing section \"{}\" attach trace_raw_tp", hook.section()),
+            Hook::Record { .. } => format!("tracepoint section \"{}\"", hook.section()),
+        };
+        let images = loaded(&format!("; license GPL\n; program {kind}\n; function main\nr0 = 0\nexit\n"))?;
+        let link = link(&images.progs[0], hook)?;
+        Ok(Nothing { images, _link: link })
+    }
+
+    /// How often it ran since it was loaded, where the kernel counts.
+    pub(crate) fn runs(&self) -> Result<u64, Error> {
+        Ok(self.images.progs[0].info()?.run_count)
+    }
+}
+
+/// Loads the programs of a text.
+pub(crate) fn loaded(text: &str) -> Result<LoadedImages, Error> {
+    let object = kiln_program::text::parse(text).map_err(|error| Error::Unsupported(error.to_string()))?;
+    let reason = |failure: kiln_linux::LoadFailure| failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
+    load_images(&object).map_err(|failure| Error::Unsupported(reason(failure)))
 }
 
 /// Takes groups out of the kernel's map.
@@ -321,12 +354,15 @@ pub(super) fn drain(
     Ok(())
 }
 
-fn count(progs: &[Prog], summary: &mut Summary, measured: bool) -> Result<(), Error> {
-    for prog in progs {
+fn count(generated: &Generated, progs: &[Prog], summary: &mut Summary, measured: bool) -> Result<(), Error> {
+    let sections = generated.object.programs.iter().map(|program| &program.section);
+    for (prog, section) in progs.iter().zip(sections) {
         let info = prog.info()?;
         summary.events += info.run_count;
         if measured {
             *summary.program_ns.get_or_insert_default() += info.run_time_ns;
+            let section = section.as_str().into();
+            summary.programs.push(ProgramRuns { section, events: info.run_count, ns: info.run_time_ns });
         }
     }
     Ok(())

@@ -8,6 +8,8 @@
 //! A [`Session`] is a query with the kernel types that it is for. [`plan`] chooses how much of it runs in the kernel;
 //! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege; [`export`] sends rows to collectors.
 
+pub mod budget;
+pub mod cost;
 pub mod export;
 pub mod live;
 pub mod plan;
@@ -21,6 +23,7 @@ use kiln_plan::query::Shape;
 use kiln_plan::table::{Source, Table};
 use kiln_plan::{DataType, Query, tables};
 use kiln_program::btf::Btf;
+use kiln_superopt::CostModel;
 use serde::Serialize;
 
 pub use kiln_plan::execute::Limits;
@@ -38,6 +41,8 @@ pub struct Session {
     pub parsed: Parsed,
     /// The types of the kernel that it is planned for.
     pub types: Arc<Btf>,
+    /// What operators cost there.
+    pub model: CostModel,
 }
 
 impl Session {
@@ -61,7 +66,7 @@ impl Session {
             let shown = error.shown(sql);
             Error::InvalidQuery(shown.trim_start_matches("error: ").trim_end().to_owned())
         })?;
-        Ok(Session { parsed, types })
+        Ok(Session { parsed, types, model: CostModel::default() })
     }
 
     /// Looks only at rows whose column is this integer or text, as a condition in the query would.
@@ -124,12 +129,16 @@ pub struct ColumnHead {
 pub struct Summary {
     /// How much ran in the kernel.
     pub split: Option<Split>,
+    /// One event in this many began a row; 1 for every event.
+    pub sample: u32,
     /// Nanoseconds that it ran.
     pub elapsed_ns: u64,
     /// How often the programs ran.
     pub events: u64,
     /// Nanoseconds that the programs took, where the kernel counts them.
     pub program_ns: Option<u64>,
+    /// The same of each program.
+    pub programs: Vec<ProgramRuns>,
     /// The part of one processor that the programs took when the query ended because that was more than allowed.
     pub over_budget: Option<f64>,
     /// Rows that were given.
@@ -140,6 +149,17 @@ pub struct Summary {
     pub lost_in_kernel: [u64; 3],
     /// What was lost in user space.
     pub lost: Lost,
+}
+
+/// How often a program ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProgramRuns {
+    /// Its hook.
+    pub section: Shown,
+    /// Runs.
+    pub events: u64,
+    /// Nanoseconds of them all.
+    pub ns: u64,
 }
 
 impl Summary {

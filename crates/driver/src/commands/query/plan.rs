@@ -1,8 +1,8 @@
 //! How much of a query runs in the kernel: DSL-guided iteration.
 //!
 //! The smallest split comes first, and is known to load. From there on each larger one is written, put to our verifier,
-//! which answers in milliseconds, and kept if it is accepted. The last one kept is loaded; where the kernel refuses it
-//! all the same, the one before it is.
+//! which answers in milliseconds, and kept if it is accepted. Of those kept the one is loaded that is expected to cost
+//! least ([`super::cost`]); where the kernel refuses it all the same, the next one is.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,6 +17,7 @@ use kiln_verifier::Prepared;
 use serde::Serialize;
 
 use super::Session;
+use super::cost::{self, Estimate};
 use crate::error::Error;
 use crate::show::shown::Shown;
 
@@ -29,6 +30,8 @@ pub struct Step {
     pub programs: Vec<StepProgram>,
     /// Why it was not taken.
     pub refused: Option<Shown>,
+    /// Nanoseconds that a row's events are expected to cost in all: the tracepoints, the programs, and user space.
+    pub expected_ns: Option<f64>,
     /// Microseconds that writing and verifying took.
     pub micros: u64,
 }
@@ -42,13 +45,16 @@ pub struct StepProgram {
     pub slots: u32,
     /// Instructions that our verifier processed.
     pub processed: u64,
+    /// What it costs an event; nothing for programs that are not of a query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Estimate>,
 }
 
 /// The splits that were tried, and those that may be loaded.
 pub struct Plan {
     /// What was tried, in order.
     pub steps: Vec<Step>,
-    /// What was accepted, the largest split last.
+    /// What was accepted, the one that is expected to cost least last.
     pub accepted: Vec<Generated>,
 }
 
@@ -79,6 +85,10 @@ pub fn mvsf(table: &Table, types: &Btf) -> Result<Generated, Failure> {
 pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Result<Plan, Error> {
     let query = session.query();
     let mut splits = Split::of(query);
+    if settings.sample > 1 && query.table.is_pair() {
+        // A beginning that is not in the sample has no end, which only programs that store beginnings know.
+        splits.retain(|split| *split >= Split::Pair);
+    }
     if let Some(only) = only {
         if !splits.contains(&only) {
             let known: Vec<_> = splits.iter().map(|split| split.name()).collect();
@@ -88,14 +98,17 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
         splits = vec![only];
     }
     let mut plan = Plan { steps: Vec::new(), accepted: Vec::new() };
+    let mut accepted = Vec::new();
     for split in splits {
         let begun = Instant::now();
-        let mut step = Step { split, programs: Vec::new(), refused: None, micros: 0 };
+        let mut step = Step { split, programs: Vec::new(), refused: None, expected_ns: None, micros: 0 };
         match generate(query, split, Origin::Hooks(&session.types), settings) {
             Ok(generated) => match verified(&generated.object, Some(&session.types)) {
                 Ok(programs) => {
-                    step.programs = programs;
-                    plan.accepted.push(generated);
+                    step.programs = priced(programs, session, &generated);
+                    let total: f64 = step.programs.iter().filter_map(|program| program.estimate).map(|one| one.total().expected).sum();
+                    step.expected_ns = Some(total);
+                    accepted.push((total, generated));
                 }
                 Err(reason) => step.refused = Some(reason.into()),
             },
@@ -104,11 +117,25 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
         step.micros = begun.elapsed().as_micros() as u64;
         plan.steps.push(step);
     }
+    // Of two that cost the same the larger split comes last.
+    accepted.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    plan.accepted = accepted.into_iter().map(|(_, generated)| generated).collect();
     if plan.accepted.is_empty() {
         let reason = plan.steps.iter().find_map(|step| step.refused.clone()).unwrap_or_default();
         return Err(Error::Unsupported(reason.exact().to_owned()));
     }
     Ok(plan)
+}
+
+/// The programs of a split with what each costs an event.
+fn priced(programs: Vec<StepProgram>, session: &Session, generated: &Generated) -> Vec<StepProgram> {
+    let hooks = session.query().table.hooks();
+    let all = programs.into_iter().zip(&generated.object.programs).zip(hooks);
+    all.map(|((step, program), hook)| StepProgram {
+        estimate: Some(cost::estimate(&generated.object, program, hook, generated.sample, &session.model)),
+        ..step
+    })
+    .collect()
 }
 
 /// Puts programs to our verifier.
@@ -128,6 +155,7 @@ pub(crate) fn verified(object: &Object, types: Option<&Arc<Btf>>) -> Result<Vec<
             section: program.section.as_str().into(),
             slots: object.program_slots(program),
             processed: verified.statistics.processed_insns,
+            estimate: None,
         })
     };
     object.programs.iter().map(verify).collect()
