@@ -15,7 +15,7 @@ use kiln_driver::query::budget::{self, Forecast, Sample};
 use kiln_driver::query::export::{Exported, Exporter, Targets};
 use kiln_driver::query::plan::{self, Plan, Step};
 use kiln_driver::query::replay::{self, Recorder, Recording};
-use kiln_driver::query::{self, live};
+use kiln_driver::query::{self, cgroups, live, lookups};
 use kiln_driver::query::{Action, COUNTERS, ColumnHead, Limits, Row, Session, Settings, Split, Summary, Value};
 use serde_json::json;
 
@@ -24,13 +24,23 @@ use crate::{print, say};
 
 /// `kiln query`.
 pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
-    let mut session = Session::new(&arguments.sql)?;
+    let lookups = arguments.lookup.iter().map(|(name, file)| lookups::of_csv(name, file)).collect::<Result<_, _>>()?;
+    let mut session = Session::with_lookups(&arguments.sql, lookups)?;
     session.model = kiln_driver::calibrate::model()?;
     if let Some(pid) = arguments.pid {
         session.only("pid", Value::Uint(pid.into()))?;
     }
     if let Some(comm) = &arguments.comm {
         session.only("comm", Value::text(comm))?;
+    }
+    let cgroups = match (&arguments.cgroup, &arguments.container) {
+        (Some(path), _) => cgroups::of_path(path)?,
+        (None, Some(id)) => cgroups::of_container(id)?,
+        (None, None) => Vec::new(),
+    };
+    if !cgroups.is_empty() {
+        let cgroups: Vec<Value> = cgroups.into_iter().map(Value::Uint).collect();
+        session.only_any("cgroup_id", &cgroups)?;
     }
     let format = format_of_rows(format);
     let mut printer = Printer::new(&session, format);
@@ -53,16 +63,16 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         return Err(Error::InvalidInput("--sample auto needs what the query may take (--max-overhead)".to_owned()));
     }
     let (plan, forecast) = budget::plan_within(&session, &settings, split, arguments.max_overhead, sample)?;
-    let steps = plan.steps.clone();
+    let steps = plan.all_steps();
     if arguments.trace_plan {
         told_steps(&steps, None);
         forecast.iter().for_each(told_forecast);
     }
     let mut recorder = arguments.record.as_deref().map(|path| recorder(path, &session, &plan)).transpose()?;
     let mut failed = None;
-    let mut tap = |record: &[u8]| {
+    let mut tap = |scan: usize, record: &[u8]| {
         if let Some(recorder) = &mut recorder
-            && let Err(error) = recorder.add(record)
+            && let Err(error) = recorder.add_of(scan, record)
         {
             failed.get_or_insert(error);
         }
@@ -159,8 +169,10 @@ fn naming_replay(error: Error) -> Error {
 /// Opens a recording of what the last of the plan's programs sends.
 fn recorder(path: &Path, session: &Session, plan: &Plan) -> Result<Recorder<File>, Error> {
     let file = File::create(path).map_err(|error| Error::file(path, &error))?;
-    let records = plan.accepted.last().map(|generated| generated.records.clone()).unwrap_or_default();
-    Recorder::new(file, session.query(), &records).map_err(|error| Error::file(path, &error))
+    let plans = std::iter::once(plan).chain(&plan.others);
+    let records: Vec<_> = plans.map(|plan| plan.accepted.last().map_or(&[][..], |own| &own.records)).collect();
+    let scans: Vec<_> = session.scans().into_iter().zip(records).collect();
+    Recorder::of_scans(file, &scans).map_err(|error| Error::file(path, &error))
 }
 
 /// The error of a query that took more than `allowed`, both as parts of one processor.
@@ -383,8 +395,12 @@ fn told_end(summary: &Summary) {
         (lost.rows, "rows that found no room to be ordered"),
         (lost.late, "rows of windows that had ended"),
         (lost.malformed, "records that were too short"),
+        (lost.evicted, "rows that a join no longer kept, so that they may lack matches"),
     ];
     own.iter().filter(|(count, _)| *count > 0).for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
+    if lost.unmatched > 0 {
+        anstream::eprintln!("{} rows had no match in a lookup table; LEFT JOIN shows them", lost.unmatched);
+    }
 }
 
 /// Names as a reader sees them, on one line.
@@ -461,9 +477,9 @@ fn told(summary: &Summary) -> String {
 
 fn explain(plan: &Plan, format: Format) -> Result<(), Error> {
     match format {
-        Format::Json | Format::Ndjson => print::json(&plan.steps),
+        Format::Json | Format::Ndjson => print::json(&plan.all_steps()),
         _ => {
-            told_steps(&plan.steps, None);
+            told_steps(&plan.all_steps(), None);
             Ok(())
         }
     }

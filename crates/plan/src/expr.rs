@@ -5,7 +5,9 @@
 //! by zero gives null.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
+use crate::lookup::Joined;
 use crate::value::{DataType, Value};
 
 /// An expression. Columns are numbers into the row that it is evaluated on.
@@ -29,6 +31,8 @@ pub enum Expr {
     Like(Box<Expr>, String),
     /// A function by name.
     Call(Function, Vec<Expr>),
+    /// A column of the row of a lookup table with this key; without a column, whether there is such a row.
+    Lookup(Arc<Joined>, Box<Expr>, Option<usize>),
 }
 
 /// An operation on two operands.
@@ -144,11 +148,13 @@ pub enum Function {
     Greatest,
     /// By how much an integer is above another; 0 if it is not.
     Above,
+    /// Whether an address is in a network.
+    Cidr,
 }
 
 impl Function {
     /// All functions, with their names and their minimum and maximum number of operands.
-    pub const ALL: [(&'static str, Function, [usize; 2]); 10] = [
+    pub const ALL: [(&'static str, Function, [usize; 2]); 11] = [
         ("log2", Function::Log2, [1, 1]),
         ("abs", Function::Abs, [1, 1]),
         ("lower", Function::Lower, [1, 1]),
@@ -159,6 +165,7 @@ impl Function {
         ("least", Function::Least, [1, 16]),
         ("greatest", Function::Greatest, [1, 16]),
         ("above", Function::Above, [2, 2]),
+        ("cidr", Function::Cidr, [2, 2]),
     ];
 
     /// Its name in SQL.
@@ -197,6 +204,7 @@ impl Expr {
         match self {
             Expr::Column(_) | Expr::Literal(_) => Vec::new(),
             Expr::Not(one) | Expr::Negate(one) | Expr::IsNull(one) | Expr::Like(one, _) => vec![one],
+            Expr::Lookup(_, key, _) => vec![key],
             Expr::Binary(_, one, other) => vec![one, other],
             Expr::Case(arms, otherwise) => {
                 arms.iter().flat_map(|(condition, value)| [condition, value]).chain([&**otherwise]).collect()
@@ -220,6 +228,31 @@ impl Expr {
                 Expr::Case(arms, Box::new(map(otherwise)))
             }
             Expr::Call(function, operands) => Expr::Call(*function, operands.iter().map(map).collect()),
+            Expr::Lookup(joined, key, column) => Expr::Lookup(Arc::clone(joined), boxed(key), *column),
+        }
+    }
+
+    /// The expression with its columns replaced.
+    pub fn replace_columns(&self, by: &dyn Fn(usize) -> Expr) -> Expr {
+        match self {
+            Expr::Column(column) => by(*column),
+            other => other.map_operands(&mut |operand| operand.replace_columns(by)),
+        }
+    }
+
+    /// What is looked up in a lookup table, or in several, one after the other; the expression itself if it is no lookup.
+    pub fn looked_up(&self) -> &Expr {
+        match self {
+            Expr::Lookup(_, key, _) => key.looked_up(),
+            other => other,
+        }
+    }
+
+    /// The value of this lookup when [`Expr::looked_up`] has a value.
+    pub fn look_up(&self, value: Value) -> Value {
+        match self {
+            Expr::Lookup(joined, key, column) => joined.get(&key.look_up(value), *column),
+            _ => value,
         }
     }
 
@@ -257,6 +290,7 @@ impl Expr {
                 Value::Histogram(_) => DataType::Histogram,
             },
             Expr::Not(_) | Expr::IsNull(_) | Expr::Like(..) => DataType::Bool,
+            Expr::Lookup(joined, _, column) => column.map_or(DataType::Bool, |at| joined.lookup.columns[at].1),
             Expr::Negate(one) if of(one) == DataType::Float => DataType::Float,
             Expr::Negate(_) => DataType::Int,
             Expr::Binary(op, ..) if op.is_comparison() || op.is_logical() => DataType::Bool,
@@ -280,6 +314,7 @@ impl Expr {
                 },
                 Function::Lower | Function::Upper => DataType::Text,
                 Function::Above => DataType::Uint,
+                Function::Cidr => DataType::Bool,
                 Function::Coalesce | Function::Least | Function::Greatest => {
                     common(operands.iter().filter(|value| !value.is_always_null()).map(of))
                 }
@@ -316,6 +351,7 @@ impl Expr {
                 Value::Text(text) => Value::Bool(is_like(&text, pattern)),
                 _ => Value::Null,
             },
+            Expr::Lookup(joined, key, column) => joined.get(&key.evaluate(row), *column),
             Expr::Call(function, operands) => {
                 let values: Vec<Value> = operands.iter().map(|operand| operand.evaluate(row)).collect();
                 call(*function, &values)
@@ -409,6 +445,15 @@ fn call(function: Function, values: &[Value]) -> Value {
         Function::Coalesce => values.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null),
         Function::Hash => hash(values).map_or(Value::Null, Value::Uint),
         Function::Least | Function::Greatest | Function::Above if values.iter().any(Value::is_null) => Value::Null,
+        Function::Cidr => match (first, values.get(1)) {
+            (Value::Text(address), Some(Value::Text(network))) => {
+                match (address.parse(), crate::network::parse(network)) {
+                    (Ok(address), Some(network)) => Value::Bool(network.contains(address)),
+                    _ => Value::Null,
+                }
+            }
+            _ => Value::Null,
+        },
         Function::Least => values.iter().min().cloned().unwrap_or(Value::Null),
         Function::Greatest => values.iter().max().cloned().unwrap_or(Value::Null),
         Function::Above => match (first.as_integer(), values.get(1).and_then(Value::as_integer)) {

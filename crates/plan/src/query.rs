@@ -16,6 +16,8 @@ pub struct Query {
     pub table: Table,
     /// The filter, over the table's columns.
     pub filter: Option<Expr>,
+    /// Whether a row has a match in each lookup table that leaves out rows without one.
+    pub matches: Vec<Expr>,
     /// What becomes of them.
     pub shape: Shape,
     /// The output, over the table's columns, or over keys and then aggregates.
@@ -158,11 +160,45 @@ pub struct Order {
 }
 
 impl Query {
+    /// A query without conditions, order and limits.
+    pub fn new(table: Table, shape: Shape, outputs: Vec<Output>) -> Query {
+        Query {
+            table,
+            filter: None,
+            matches: Vec::new(),
+            shape,
+            outputs,
+            order: Vec::new(),
+            limit: None,
+            offset: 0,
+            distinct: false,
+            of_windows: false,
+        }
+    }
+
+    /// The expressions over the table's columns.
+    fn expressions(&mut self) -> Vec<&mut Expr> {
+        let mut all: Vec<&mut Expr> = self.filter.iter_mut().chain(&mut self.matches).collect();
+        match &mut self.shape {
+            Shape::Rows => all.extend(self.outputs.iter_mut().map(|output| &mut output.expr)),
+            Shape::Groups(groups) => {
+                all.extend(&mut groups.keys);
+                all.extend(groups.aggregates.iter_mut().filter_map(|aggregate| aggregate.of.as_mut()));
+            }
+        }
+        all
+    }
+
+    /// Replaces the table's columns.
+    pub fn replace_columns(&mut self, by: &dyn Fn(usize) -> Expr) {
+        self.expressions().into_iter().for_each(|expr| *expr = expr.replace_columns(by));
+    }
+
     /// Columns of the table that are read anywhere in it.
     pub fn columns(&self) -> std::collections::BTreeSet<usize> {
         let mut columns = std::collections::BTreeSet::new();
         let mut add = |expr: &Expr| expr.columns(&mut columns);
-        self.filter.iter().for_each(&mut add);
+        self.filter.iter().chain(&self.matches).for_each(&mut add);
         match &self.shape {
             Shape::Rows => self.outputs.iter().for_each(|output| add(&output.expr)),
             Shape::Groups(groups) => {

@@ -134,7 +134,16 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
                 Source::Read { .. } => Some((expr.clone(), sign)),
                 // Times of one clock, the later one first: unsigned, which the difference of two columns is not.
                 Source::Difference(_) => Some((expr.clone(), sign)),
-                Source::SyscallName(_) | Source::Given => None,
+                Source::Port(of) => {
+                    // The bytes change places.
+                    let of = || Expr::Column(of);
+                    let constant = |value| Expr::Literal(Value::Uint(value));
+                    let low = Expr::binary(BinaryOp::BitAnd, of(), constant(0xff));
+                    let low = Expr::binary(BinaryOp::ShiftLeft, low, constant(8));
+                    let high = Expr::binary(BinaryOp::ShiftRight, of(), constant(8));
+                    Some((Expr::binary(BinaryOp::BitOr, low, high), Sign::Unsigned))
+                }
+                Source::SyscallName(_) | Source::Stack(_) | Source::Given | Source::Address { .. } => None,
             }
         }
         Expr::Literal(value) => match value {
@@ -273,14 +282,19 @@ pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
     if groups.session_ns.is_some() {
         return Err("sessions are kept in user space".to_owned());
     }
+    if !query.matches.is_empty() {
+        return Err("a lookup leaves out rows; LEFT JOIN does not".to_owned());
+    }
     if groups.window.is_some_and(|window| window.length_ns != window.step_ns) {
         return Err("windows overlap".to_owned());
     }
     let key = |key: &Expr| -> Result<KernelKey, String> {
+        // The kernel groups by a lookup's key.
+        let key = key.looked_up();
         let column = match key {
             // The name follows from the number.
             Expr::Column(column) => match table.columns[*column].source {
-                Source::SyscallName(nr) => &Expr::Column(nr),
+                Source::SyscallName(of) | Source::Stack(of) => &Expr::Column(of),
                 Source::Read { what: Read::Command, .. } => return Ok(KernelKey::Text(*column)),
                 _ => key,
             },

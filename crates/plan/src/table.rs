@@ -28,6 +28,9 @@ pub struct Table {
     pub only: Option<Expr>,
 }
 
+/// The column of a pair of joined rows that says when both were there.
+pub const JOINED_TIME: &str = "joined_ts";
+
 /// Where rows come from.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Scan {
@@ -72,6 +75,13 @@ pub enum Hook {
         /// Its name.
         name: String,
     },
+    /// The beginning of a function of a program or library (a uprobe).
+    Function {
+        /// The path of the file.
+        file: String,
+        /// The function's name in its symbols.
+        function: String,
+    },
 }
 
 impl Hook {
@@ -80,13 +90,15 @@ impl Hook {
         match self {
             Hook::Typed(name) => format!("tp_btf/{name}"),
             Hook::Record { category, name } => format!("tracepoint/{category}/{name}"),
+            Hook::Function { file, function } => format!("uprobe/{file}:{function}"),
         }
     }
 
-    /// The tracepoint's name.
+    /// The tracepoint's name. For a function, a name that any program may have.
     pub fn name(&self) -> &str {
         match self {
             Hook::Typed(name) | Hook::Record { name, .. } => name,
+            Hook::Function { .. } => "uprobe",
         }
     }
 }
@@ -102,6 +114,8 @@ pub struct Column {
     pub about: String,
     /// Where its value is from.
     pub source: Source,
+    /// Whether `SELECT *` shows it.
+    pub listed: bool,
 }
 
 /// Where a column's value is from.
@@ -120,6 +134,19 @@ pub enum Source {
     Difference([usize; 2]),
     /// The name of the system call with the number in a column.
     SyscallName(usize),
+    /// The functions of a stack, from the outermost to the innermost, from the stack's number in a column.
+    Stack(usize),
+    /// A port in host order, from one in network order.
+    Port(usize),
+    /// An address as text.
+    Address {
+        /// The column of the address family (`AF_INET` or `AF_INET6`).
+        family: usize,
+        /// The column of the IPv4 address, in network order.
+        v4: usize,
+        /// The columns of the halves of the IPv6 address, in network order.
+        v6: [usize; 2],
+    },
 }
 
 /// At which of a pair's hooks something can be read.
@@ -177,6 +204,44 @@ pub enum Read {
         /// What the argument itself is, where no members are followed.
         kind: Scalar,
     },
+    /// Text in kernel memory, at the address that is read; cut and empty as [`Read::UserText`].
+    KernelText(Box<Read>),
+    /// Eight bytes of a member behind an argument, whatever the member's type, `skip` bytes into it.
+    Part {
+        /// Which argument, from 0.
+        index: u8,
+        /// The structure and its member.
+        member: (String, String),
+        /// Bytes before the eight.
+        skip: u8,
+    },
+    /// The number of the stack in the map of stacks; negative where it cannot be kept.
+    Stack {
+        /// Whether it is the user's stack, not the kernel's.
+        user: bool,
+    },
+    /// A constant.
+    Constant(i32),
+    /// One of two reads, by a third.
+    Choice {
+        /// Decides.
+        by: Box<Read>,
+        /// The value of `by` with which `then` is read.
+        equals: i32,
+        /// What is read then.
+        then: Box<Read>,
+        /// What is read otherwise.
+        otherwise: Box<Read>,
+    },
+    /// Text in the tracepoint's record: an array of characters, or the text that a `__data_loc` field refers to.
+    FieldText {
+        /// The structure that describes the record.
+        structure: String,
+        /// The field.
+        name: String,
+        /// Bytes that are kept of it, with the zero behind it; a multiple of eight.
+        bytes: u16,
+    },
     /// A field of a packet, eight bytes ([`crate::dispatch`]).
     Packet(crate::dispatch::field::Field),
     /// A field of the tracepoint's record.
@@ -218,6 +283,11 @@ impl Table {
         self.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))
     }
 
+    /// Whether a column is the number of a stack, which costs much to take: programs take it only for queries that use it.
+    pub fn is_stack(&self, column: usize) -> bool {
+        matches!(self.columns[column].source, Source::Read { what: Read::Stack { .. }, .. })
+    }
+
     /// The types of its columns.
     pub fn types(&self) -> Vec<DataType> {
         self.columns.iter().map(|column| column.data_type).collect()
@@ -227,7 +297,8 @@ impl Table {
     /// query that do not say it.
     pub fn complete(&self) -> Option<usize> {
         let is_time = |at: &usize| self.columns[*at].data_type == DataType::Time;
-        self.column("end_ts").filter(is_time).or_else(|| self.column("ts").filter(is_time))
+        let joined = self.column(JOINED_TIME).filter(is_time);
+        joined.or_else(|| self.column("end_ts").filter(is_time)).or_else(|| self.column("ts").filter(is_time))
     }
 
     /// Columns that are read in the kernel and that these are made of.
@@ -239,7 +310,8 @@ impl Table {
                 Source::Read { .. } => drop(read.insert(column)),
                 Source::Given => {}
                 Source::Difference(of) => pending.extend(of),
-                Source::SyscallName(of) => pending.push(of),
+                Source::SyscallName(of) | Source::Stack(of) | Source::Port(of) => pending.push(of),
+                Source::Address { family, v4, v6 } => pending.extend([family, v4, v6[0], v6[1]]),
             }
         }
         read

@@ -9,7 +9,7 @@ use crate::value::{DataType, Value};
 
 /// All built-in tables.
 pub fn all() -> Vec<Table> {
-    vec![
+    let own = vec![
         syscalls(),
         sched_switches(),
         wakeups(),
@@ -30,12 +30,18 @@ pub fn all() -> Vec<Table> {
         packet_drops(),
         timers(),
         lock_contention(),
-    ]
+    ];
+    own.into_iter().map(with_stacks).collect()
 }
 
-/// The table of this name: one of [`all`], or `tracepoint.CATEGORY.NAME` where the kernel's types describe that
-/// tracepoint's record.
+/// The table of this name: one of [`all`], `tracepoint.CATEGORY.NAME` where the kernel's types describe that tracepoint's
+/// record, or `uprobe.FILE:FUNCTION`.
 pub fn find(name: &str, types: Option<&Btf>) -> Option<Table> {
+    if let Some(target) =
+        name.get(..UPROBE.len()).filter(|it| it.eq_ignore_ascii_case(UPROBE)).and(name.get(UPROBE.len()..))
+    {
+        return function(target);
+    }
     let known = all().into_iter().find(|table| table.name.eq_ignore_ascii_case(name));
     known.or_else(|| {
         let mut words = name.split('.');
@@ -48,8 +54,17 @@ pub fn find(name: &str, types: Option<&Btf>) -> Option<Table> {
     })
 }
 
+/// What `openat` takes for the working directory.
+const AT_FDCWD: i32 = -100;
+
 fn column(name: &str, data_type: DataType, at: Side, what: Read, about: &str) -> Column {
-    Column { name: name.to_owned(), data_type, about: about.to_owned(), source: Source::Read { at, what } }
+    Column {
+        name: name.to_owned(),
+        data_type,
+        about: about.to_owned(),
+        source: Source::Read { at, what },
+        listed: true,
+    }
 }
 
 fn argument(index: u8, kind: Scalar) -> Read {
@@ -78,12 +93,30 @@ fn who(changing: Side) -> Vec<Column> {
     ]
 }
 
+/// Adds the stacks of the running thread, where rows are complete or, of pairs, where they begin.
+fn with_stacks(mut table: Table) -> Table {
+    let at = if table.is_pair() { Side::Enter } else { Side::Exit };
+    for (name, user, about) in [
+        ("kstack", false, "the kernel's functions, from the outermost to the innermost; folded, for flame graphs"),
+        ("ustack", true, "the program's addresses, from the outermost to the innermost"),
+    ] {
+        let number = column(&format!("{name}_id"), DataType::Int, at, Read::Stack { user }, "the stack's number");
+        table.columns.push(Column { listed: false, ..number });
+        let source = Source::Stack(table.columns.len() - 1);
+        let column =
+            Column { name: name.to_owned(), data_type: DataType::Text, about: about.to_owned(), source, listed: false };
+        table.columns.push(column);
+    }
+    table
+}
+
 /// A table of one hook a row.
 fn single(name: &str, about: &str, hook: Hook, own: Vec<Column>) -> Table {
     let mut columns = vec![column("ts", DataType::Time, Side::Exit, Read::Time, "when it happened")];
     columns.extend(who(Side::Exit));
     columns.extend(own);
-    Table { name: name.to_owned(), about: about.to_owned(), scan: Scan::Single(hook), columns, only: None }
+    let scan = Scan::Single(hook);
+    Table { name: name.to_owned(), about: about.to_owned(), scan, columns, only: None }
 }
 
 /// A table of pairs, with the time between both as `duration`.
@@ -96,7 +129,13 @@ fn pair(name: &str, about: &str, scan: Scan, duration: &str, own: Vec<Column>) -
     columns.extend(own);
     let about_duration = "from beginning to end, in nanoseconds".to_owned();
     let source = Source::Difference([1, 0]);
-    columns.push(Column { name: duration.to_owned(), data_type: DataType::Uint, about: about_duration, source });
+    columns.push(Column {
+        name: duration.to_owned(),
+        data_type: DataType::Uint,
+        about: about_duration,
+        source,
+        listed: true,
+    });
     Table { name: name.to_owned(), about: about.to_owned(), scan, columns, only: None }
 }
 
@@ -123,20 +162,34 @@ fn syscalls() -> Table {
     }
     let about = "the system call's name".to_owned();
     let source = Source::SyscallName(nr);
-    table.columns.insert(nr + 1, Column { name: "name".to_owned(), data_type: DataType::Text, about, source });
+    table
+        .columns
+        .insert(nr + 1, Column { name: "name".to_owned(), data_type: DataType::Text, about, source, listed: true });
     table
 }
 
-/// System calls that open a file by its path: `openat` and `openat2`.
+/// System calls that open a file by its path: `open`, `openat` and `openat2`.
 fn file_opens() -> Table {
     let registers = |name: &str| member(0, &[("pt_regs", name)]);
+    // Not every architecture has `open`, whose arguments are one place further ahead.
+    let open = syscall::number("open").and_then(|number| i32::try_from(number).ok());
+    let argument_of = |of_open: Read, otherwise: &str| match open {
+        None => registers(otherwise),
+        Some(equals) => Read::Choice {
+            by: Box::new(registers("orig_ax")),
+            equals,
+            then: Box::new(of_open),
+            otherwise: Box::new(registers(otherwise)),
+        },
+    };
     // At the end of the call the kernel has read the path, so its memory is present.
-    let path = Read::UserText(Box::new(registers("si")));
+    let path = Read::UserText(Box::new(argument_of(registers("di"), "si")));
+    let (dfd, flags) = (argument_of(Read::Constant(AT_FDCWD), "di"), argument_of(registers("si"), "dx"));
     let own = vec![
         column("nr", DataType::Int, Side::Enter, registers("orig_ax"), "the system call's number"),
         column("path", DataType::Text, Side::Exit, path, "the path, up to 127 bytes of it"),
-        column("dfd", DataType::Int, Side::Enter, registers("di"), "the directory that it is relative to; -100: here"),
-        column("flags", DataType::Uint, Side::Enter, registers("dx"), "O_* of openat; an address for openat2"),
+        column("dfd", DataType::Int, Side::Enter, dfd, "the directory that it is relative to; -100: here"),
+        column("flags", DataType::Uint, Side::Enter, flags, "O_* of open and openat; an address for openat2"),
         column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(8)), "the descriptor, or -errno"),
     ];
     let keys = [Read::Tid, Read::Tid];
@@ -147,7 +200,11 @@ fn file_opens() -> Table {
         let number = syscall::number(name).unwrap_or(-1);
         Expr::binary(BinaryOp::Equal, Expr::Column(nr), Expr::Literal(Value::Int(number)))
     };
-    table.only = Some(Expr::binary(BinaryOp::Or, is("openat"), is("openat2")));
+    let both = Expr::binary(BinaryOp::Or, is("openat"), is("openat2"));
+    table.only = Some(match open {
+        Some(_) => Expr::binary(BinaryOp::Or, is("open"), both),
+        None => both,
+    });
     let scan = syscalls().scan;
     if let (Scan::Pair { endless: own, .. }, Scan::Pair { endless: Endless::Values(_, values), .. }) =
         (&mut table.scan, scan)
@@ -197,6 +254,9 @@ fn execs() -> Table {
             "the parent process",
         ),
     ];
+    let filename = Read::KernelText(Box::new(member(2, &[("linux_binprm", "filename")])));
+    let mut own = own;
+    own.push(column("filename", DataType::Text, Side::Exit, filename, "the program's path as it was asked for"));
     single("execs", "a process runs another program; `comm` is the new name", typed("sched_process_exec"), own)
 }
 
@@ -217,7 +277,13 @@ fn exits() -> Table {
     let [ts, start] = ["ts", "start_ts"].map(|name| table.column(name).expect("it has both"));
     let about = "how long it lived, in nanoseconds".to_owned();
     let source = Source::Difference([ts, start]);
-    table.columns.push(Column { name: "lifetime_ns".to_owned(), data_type: DataType::Uint, about, source });
+    table.columns.push(Column {
+        name: "lifetime_ns".to_owned(),
+        data_type: DataType::Uint,
+        about,
+        source,
+        listed: true,
+    });
     table
 }
 
@@ -332,40 +398,60 @@ fn page_faults() -> Table {
     single("page_faults", "a page fault in user space", typed("page_fault_user"), own)
 }
 
+/// Columns of a socket, which is an argument of its tracepoint: its family, and the addresses and ports of both ends.
+fn socket(index: u8) -> Vec<Column> {
+    let read = |name: &str| member(index, &[("sock_common", name)]);
+    let half = |name: &str, skip: u8| Read::Part { index, member: ("sock_common".to_owned(), name.to_owned()), skip };
+    let unlisted = |name: &str, what: Read, about: &str| Column {
+        listed: false,
+        ..column(name, DataType::Uint, Side::Exit, what, about)
+    };
+    vec![
+        column("family", DataType::Uint, Side::Exit, read("skc_family"), "2: IPv4; 10: IPv6"),
+        column("sport", DataType::Uint, Side::Exit, read("skc_num"), "the local port"),
+        unlisted("dport_be", read("skc_dport"), "the remote port, in network order"),
+        unlisted("saddr_be", read("skc_rcv_saddr"), "the local IPv4 address, in network order"),
+        unlisted("daddr_be", read("skc_daddr"), "the remote IPv4 address, in network order"),
+        unlisted(
+            "saddr6_high",
+            half("skc_v6_rcv_saddr", 0),
+            "the first half of the local IPv6 address, in network order",
+        ),
+        unlisted("saddr6_low", half("skc_v6_rcv_saddr", 8), "the second half of the local IPv6 address"),
+        unlisted("daddr6_high", half("skc_v6_daddr", 0), "the first half of the remote IPv6 address, in network order"),
+        unlisted("daddr6_low", half("skc_v6_daddr", 8), "the second half of the remote IPv6 address"),
+    ]
+}
+
+/// A table of a socket's events, with its addresses as text.
+fn of_socket(name: &str, about: &str, hook: Hook, index: u8, own: Vec<Column>) -> Table {
+    let mut table = single(name, about, hook, socket(index).into_iter().chain(own).collect());
+    let at = |name: &str| table.column(name).expect("every socket has it");
+    let address = |side: &str| Source::Address {
+        family: at("family"),
+        v4: at(&format!("{side}_be")),
+        v6: [at(&format!("{side}6_high")), at(&format!("{side}6_low"))],
+    };
+    let (saddr, daddr, dport) = (address("saddr"), address("daddr"), Source::Port(at("dport_be")));
+    let mut add = |name: &str, data_type: DataType, source: Source, about: &str| {
+        table.columns.push(Column { name: name.to_owned(), data_type, about: about.to_owned(), source, listed: true });
+    };
+    add("saddr", DataType::Text, saddr, "the local address");
+    add("daddr", DataType::Text, daddr, "the remote address");
+    add("dport", DataType::Uint, dport, "the remote port");
+    table
+}
+
 fn tcp_states() -> Table {
-    let socket = |name: &str| member(0, &[("sock_common", name)]);
     let own = vec![
-        column("family", DataType::Uint, Side::Exit, socket("skc_family"), "2: IPv4; 10: IPv6"),
-        column("sport", DataType::Uint, Side::Exit, socket("skc_num"), "the local port"),
-        column("dport_be", DataType::Uint, Side::Exit, socket("skc_dport"), "the remote port, in network order"),
-        column(
-            "saddr_be",
-            DataType::Uint,
-            Side::Exit,
-            socket("skc_rcv_saddr"),
-            "the local IPv4 address, in network order",
-        ),
-        column(
-            "daddr_be",
-            DataType::Uint,
-            Side::Exit,
-            socket("skc_daddr"),
-            "the remote IPv4 address, in network order",
-        ),
         column("old", DataType::Int, Side::Exit, argument(1, Scalar::signed(4)), "the state it leaves"),
         column("new", DataType::Int, Side::Exit, argument(2, Scalar::signed(4)), "the state it enters"),
     ];
-    single("tcp_states", "a socket goes from one state to another", typed("inet_sock_set_state"), own)
+    of_socket("tcp_states", "a socket goes from one state to another", typed("inet_sock_set_state"), 0, own)
 }
 
 fn tcp_retransmits() -> Table {
-    let socket = |name: &str| member(0, &[("sock_common", name)]);
-    let own = vec![
-        column("family", DataType::Uint, Side::Exit, socket("skc_family"), "2: IPv4; 10: IPv6"),
-        column("sport", DataType::Uint, Side::Exit, socket("skc_num"), "the local port"),
-        column("dport_be", DataType::Uint, Side::Exit, socket("skc_dport"), "the remote port, in network order"),
-    ];
-    single("tcp_retransmits", "a TCP segment is sent again", typed("tcp_retransmit_skb"), own)
+    of_socket("tcp_retransmits", "a TCP segment is sent again", typed("tcp_retransmit_skb"), 0, Vec::new())
 }
 
 fn signals() -> Table {
@@ -394,19 +480,60 @@ fn softirqs() -> Table {
     pair("softirqs", "a softirq that was handled", scan, "duration_ns", own)
 }
 
-/// The table of a tracepoint, with a column a number in its record.
+/// What the names of fields begin with that say where a text is in a tracepoint's record.
+pub const DATA_LOC: &str = "__data_loc_";
+/// Bytes of texts in a record of a tracepoint, all together: a program's frame has 512 bytes for a whole record.
+const TEXT_BYTES: u16 = 256;
+/// Maximum bytes of one of these texts, with the zero behind it.
+const MAX_TEXT_BYTES: u16 = 64;
+
+/// What the names of tables of functions begin with.
+const UPROBE: &str = "uprobe.";
+
+/// The table of the calls of a function: `FILE:FUNCTION`.
+fn function(target: &str) -> Option<Table> {
+    let (file, function) = target.rsplit_once(':').filter(|(file, name)| file.starts_with('/') && !name.is_empty())?;
+    let register = |name: &str| Read::Field { structure: "pt_regs".to_owned(), name: name.to_owned() };
+    let argument = |(index, name): (usize, &str)| {
+        let about = format!("argument {index}, if it is an integer or an address");
+        column(&format!("arg{index}"), DataType::Uint, Side::Exit, register(name), &about)
+    };
+    let mut own: Vec<Column> = ["di", "si", "dx", "cx", "r8", "r9"].into_iter().enumerate().map(argument).collect();
+    let text = Read::UserText(Box::new(register("di")));
+    own.push(column(
+        "text0",
+        DataType::Text,
+        Side::Exit,
+        text,
+        "argument 0 as text; empty if it is no address of text",
+    ));
+    let hook = Hook::Function { file: file.to_owned(), function: function.to_owned() };
+    Some(with_stacks(single(&format!("uprobe.{target}"), "a function of a program or library is called", hook, own)))
+}
+
+/// The table of a tracepoint, with a column for each number and text in its record.
 fn tracepoint(category: &str, event: &str, types: &Btf) -> Option<Table> {
     let structure = format!("trace_event_raw_{event}");
     let id = types.find(&structure, |kind| matches!(kind, Kind::Composite { .. }))?;
+    let members: Vec<(&str, TypeId)> =
+        types.members(id).iter().map(|field| (types.text(field.name), field.type_id)).collect();
+    let texts = members.iter().filter(|(name, type_id)| text_bytes(types, name, *type_id).is_some()).count();
+    let most = (TEXT_BYTES / u16::try_from(texts.max(1)).ok()? / 8 * 8).min(MAX_TEXT_BYTES);
     let mut own = Vec::new();
-    for field in types.members(id) {
-        let name = types.text(field.name);
-        let Some(scalar) = scalar(types, field.type_id) else { continue };
-        if name.is_empty() || name.starts_with("__data_loc") {
-            continue;
-        }
-        let data_type = if scalar.signed { DataType::Int } else { DataType::Uint };
-        let what = Read::Field { structure: structure.clone(), name: name.to_owned() };
+    for (name, type_id) in members {
+        let structure = structure.clone();
+        let (data_type, what) = match (text_bytes(types, name, type_id), scalar(types, type_id)) {
+            (Some(bytes), _) if most > 0 => {
+                let bytes = bytes.min(most);
+                (DataType::Text, Read::FieldText { structure, name: name.to_owned(), bytes })
+            }
+            (None, Some(scalar)) if !name.is_empty() && !name.starts_with("__data_loc") => {
+                let data_type = if scalar.signed { DataType::Int } else { DataType::Uint };
+                (data_type, Read::Field { structure, name: name.to_owned() })
+            }
+            _ => continue,
+        };
+        let name = name.strip_prefix(DATA_LOC).unwrap_or(name);
         // Columns that every table has keep their meaning.
         let taken = matches!(name, "ts" | "pid" | "tid" | "comm" | "uid" | "cgroup_id" | "cpu");
         let name = if taken { format!("{event}_{name}") } else { name.to_owned() };
@@ -414,7 +541,20 @@ fn tracepoint(category: &str, event: &str, types: &Btf) -> Option<Table> {
     }
     let hook = Hook::Record { category: category.to_owned(), name: event.to_owned() };
     let name = format!("tracepoint.{category}.{event}");
-    Some(single(&name, "the tracepoint happens", hook, own))
+    Some(with_stacks(single(&name, "the tracepoint happens", hook, own)))
+}
+
+/// The bytes of a text with the zero behind it, as a multiple of eight, if a field of a record is text: an array of
+/// characters, or where a text is. A text elsewhere in the record may have any length.
+fn text_bytes(types: &Btf, name: &str, id: TypeId) -> Option<u16> {
+    if name.starts_with(DATA_LOC) {
+        return Some(MAX_TEXT_BYTES);
+    }
+    let Kind::Array { element, count, .. } = types.kind(types.resolve(id)?) else { return None };
+    let element = types.resolve(*element)?;
+    let is_char = types.size_of(element) == Some(1) && types.name(element) == "char";
+    let bytes = u16::try_from(*count).ok().filter(|bytes| is_char && *bytes > 1)?;
+    Some(bytes.checked_next_multiple_of(8)?.min(MAX_TEXT_BYTES))
 }
 
 /// The size and sign of a type, if it is a number or a pointer.

@@ -119,6 +119,19 @@ impl Link {
     /// # Errors
     /// [`Error::Os`]; [`Error::InvalidInput`] where the kernel has no uprobes.
     pub fn uprobe(prog: &Prog, file: &Path, offset: u64) -> Result<Link, Error> {
+        Link::uprobe_of(prog, file, offset, Whose::ThisThread)
+    }
+
+    /// As [`Link::uprobe`], in all processes.
+    ///
+    /// # Errors
+    /// As [`Link::uprobe`].
+    pub fn uprobe_everywhere(prog: &Prog, file: &Path, offset: u64) -> Result<Link, Error> {
+        // The event is one CPU's, the program runs on all: the kernel keeps it with the probe.
+        Link::uprobe_of(prog, file, offset, Whose::Cpu(0))
+    }
+
+    fn uprobe_of(prog: &Prog, file: &Path, offset: u64, whose: Whose) -> Result<Link, Error> {
         const KIND: &str = "/sys/bus/event_source/devices/uprobe/type";
         let kind = std::fs::read_to_string(KIND).ok().and_then(|text| text.trim().parse().ok());
         let kind = kind.ok_or_else(|| Error::InvalidInput(format!("this kernel has no uprobes: no {KIND}")))?;
@@ -127,7 +140,7 @@ impl Link {
         // The name is read before the call returns.
         attributes.__bindgen_anon_3.uprobe_path = file.as_ptr() as u64;
         attributes.__bindgen_anon_4.probe_offset = offset;
-        let event = open_event("opening a uprobe", attributes, Whose::ThisThread)?;
+        let event = open_event("opening a uprobe", attributes, whose)?;
         Link::create("attaching a kprobe program", prog, event.as_raw_fd(), AttachType::PerfEvent, 0)
     }
 

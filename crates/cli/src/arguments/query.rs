@@ -21,6 +21,15 @@ pub struct QueryArguments {
     /// Only threads of this name.
     #[arg(long, value_name = "NAME")]
     pub comm: Option<String>,
+    /// Only this cgroup (version 2) and those below it: a path, absolute or from the mount of cgroup2.
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
+    pub cgroup: Option<PathBuf>,
+    /// Only this container: its id, or the first characters of it.
+    #[arg(long, value_name = "ID")]
+    pub container: Option<String>,
+    /// A lookup table: a file of comma-separated values whose first line names the columns. It can be given several times.
+    #[arg(long, value_name = "NAME=FILE", value_parser = lookup)]
+    pub lookup: Vec<(String, PathBuf)>,
     /// How much runs in the kernel: mvsf, columns, filter, pair or aggregate; by default as much as loads.
     #[arg(long, value_name = "SPLIT", value_parser = split)]
     pub split: Option<Split>,
@@ -74,6 +83,17 @@ fn sample(text: &str) -> Result<Sample, String> {
     }
     let number = text.strip_prefix("1/").unwrap_or(text).parse().ok().filter(|number| (1..=1 << 20).contains(number));
     number.map(Sample::OneIn).ok_or_else(|| "a number from 1 to 1048576 or `auto` is expected".to_owned())
+}
+
+/// `teams=teams.csv`.
+fn lookup(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, file) = text.split_once('=').unwrap_or_default();
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    match is_name(name) && !file.is_empty() {
+        true => Ok((name.to_owned(), PathBuf::from(file))),
+        false => Err("a name and a file are expected, such as teams=teams.csv".to_owned()),
+    }
 }
 
 /// `2%` or `0.5%` as a part of one.

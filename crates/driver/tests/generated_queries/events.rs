@@ -77,9 +77,10 @@ impl Maker<'_> {
                     let name = self.numbers.one(&NAMES).as_bytes();
                     own[..name.len()].copy_from_slice(name);
                 }
-                SlotKind::Text => {
+                SlotKind::Text | SlotKind::Short(_) => {
                     let path = self.numbers.one(&PATHS).as_bytes();
-                    own[..path.len()].copy_from_slice(path);
+                    let length = path.len().min(own.len() - 1);
+                    own[..length].copy_from_slice(&path[..length]);
                 }
             }
         }

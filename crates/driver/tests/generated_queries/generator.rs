@@ -50,12 +50,12 @@ const EXACT: f64 = (1u64 << 53) as f64;
 
 /// An expression.
 #[derive(Clone)]
-struct Text {
-    sql: String,
+pub(crate) struct Text {
+    pub sql: String,
     /// Its value is not larger than this in magnitude.
-    bound: f64,
+    pub bound: f64,
     /// Whether SQLite computes the same.
-    portable: bool,
+    pub portable: bool,
 }
 
 impl Text {
@@ -81,7 +81,7 @@ pub struct Generator<'a> {
 }
 
 impl Generator<'_> {
-    fn columns(&self, text: bool) -> Vec<usize> {
+    pub(crate) fn columns(&self, text: bool) -> Vec<usize> {
         let is_wanted = |at: &usize| (self.table.columns[*at].data_type == DataType::Text) == text;
         (0..self.table.columns.len()).filter(is_wanted).collect()
     }
@@ -91,7 +91,7 @@ impl Generator<'_> {
         (!self.rows.is_empty()).then(|| self.numbers.one(self.rows)[column].clone())
     }
 
-    fn column(&mut self, text: bool) -> Text {
+    pub(crate) fn column(&mut self, text: bool) -> Text {
         let columns = self.columns(text);
         if columns.is_empty() {
             return Text::new("'of no column'", 0.0);
@@ -102,7 +102,7 @@ impl Generator<'_> {
         Text::new(self.table.columns[column].name.clone(), bound)
     }
 
-    fn constant(&mut self) -> Text {
+    pub(crate) fn constant(&mut self) -> Text {
         let value: i128 = match self.numbers.below(8) {
             0 => *self.numbers.one(&[
                 i64::MIN.into(),
@@ -125,7 +125,7 @@ impl Generator<'_> {
         Text::new(value.to_string(), value.unsigned_abs() as f64)
     }
 
-    fn number(&mut self, depth: usize) -> Text {
+    pub(crate) fn number(&mut self, depth: usize) -> Text {
         if depth == 0 || self.numbers.once_in(3) {
             return if self.numbers.once_in(3) { self.constant() } else { self.column(false) };
         }
@@ -189,7 +189,7 @@ impl Generator<'_> {
         format!("'{}'", text.replace('\'', "''"))
     }
 
-    fn text(&mut self, depth: usize) -> Text {
+    pub(crate) fn text(&mut self, depth: usize) -> Text {
         match self.numbers.below(if depth == 0 { 3 } else { 6 }) {
             0 | 1 => self.column(true),
             2 => Text::new(self.quoted(), 0.0),
@@ -218,7 +218,7 @@ impl Generator<'_> {
         Text::of(format!("{} {op} {}", one.sql, other.sql), 1.0, &[&one, &other])
     }
 
-    fn condition(&mut self, depth: usize) -> Text {
+    pub(crate) fn condition(&mut self, depth: usize) -> Text {
         let not = if self.numbers.once_in(4) { "NOT " } else { "" };
         match self.numbers.below(if depth == 0 { 8 } else { 14 }) {
             0 => {
@@ -240,6 +240,11 @@ impl Generator<'_> {
             3 if depth > 0 => {
                 let one = self.number(depth);
                 Text::of(format!("({} IS {not}NULL)", one.sql), 1.0, &[&one])
+            }
+            4 if self.numbers.once_in(4) => {
+                let one = self.text(0);
+                let network = *self.numbers.one(&["10.0.0.0/8", "0.0.0.0/0", "::/1", "127.0.0.1"]);
+                Text::of(format!("coalesce({} << '{network}', 1 = 0)", one.sql), 1.0, &[&one]).unportable()
             }
             3..8 => {
                 let one = self.comparison(depth);
@@ -317,6 +322,9 @@ impl Generator<'_> {
         match self.numbers.below(400) {
             0 => self.long_query(),
             1..40 => self.around(&made),
+            40..70 => self.union(),
+            70..100 => self.join(),
+            100..115 => self.lookup(),
             _ => made,
         }
     }

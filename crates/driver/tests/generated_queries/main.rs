@@ -15,6 +15,7 @@
 
 mod events;
 mod generator;
+mod joins;
 mod sqlite;
 
 use std::collections::BTreeMap;
@@ -46,8 +47,16 @@ struct Counts {
 /// The tables of this kernel.
 fn tables() -> Vec<String> {
     let own = kiln_driver::query::describe_tables(None).expect("there are tables");
-    let there = own.into_iter().filter(|table| table.lacks.is_none()).map(|table| table.name.exact().to_owned());
-    let others = ["tracepoint.sched.sched_switch", "tracepoint.sched.sched_wakeup", "tracepoint.irq.softirq_entry"];
+    let there = own
+        .into_iter()
+        .filter(|table| table.lacks.is_none() && !table.hooks.is_empty())
+        .map(|table| table.name.exact().to_owned());
+    let others = [
+        "tracepoint.sched.sched_switch",
+        "tracepoint.sched.sched_wakeup",
+        "tracepoint.irq.softirq_entry",
+        "tracepoint.sched.sched_process_exec",
+    ];
     let other = others.iter().filter(|name| Session::new(&format!("SELECT * FROM {name}")).is_ok());
     there.chain(other.map(|name| (*name).to_owned())).collect()
 }
@@ -70,8 +79,15 @@ fn replayed(session: &Session, file: &[u8]) -> (Vec<Row>, Summary) {
     (rows, summary.expect("it can be replayed"))
 }
 
+/// The query for all columns of a table, with those that `*` does not show.
+fn every_column(table: &str) -> Option<String> {
+    let columns = kiln_driver::query::describe_tables(Some(table)).ok()?.pop()?.columns;
+    let names: Vec<&str> = columns.iter().map(|column| column.name.exact()).collect();
+    Some(format!("SELECT {} FROM {table}", names.join(", ")))
+}
+
 fn ground(table: &str, kernel: bool, numbers: &mut Numbers) -> Option<Ground> {
-    let session = Session::new(&format!("SELECT * FROM {table}")).ok()?;
+    let session = Session::new(&every_column(table)?).ok()?;
     let wild = numbers.once_in(2);
     let file = events::recording(&session, EVENTS, wild, numbers).expect("its smallest split is accepted");
     let (rows, summary) = replayed(&session, &file);

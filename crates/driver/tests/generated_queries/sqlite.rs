@@ -25,6 +25,12 @@ pub fn database(table: &Table, rows: &[Vec<Value>]) -> rusqlite::Result<Connecti
         insert.execute(rusqlite::params_from_iter(own))?;
     }
     drop(insert);
+    database.execute_batch("CREATE TABLE errno (errno INTEGER, name TEXT, message TEXT)")?;
+    let errors = kiln_plan::lookup::constant().into_iter().find(|lookup| lookup.name == "errno").expect("it is there");
+    for row in (1..200).filter_map(|number| errors.rows.find(0, &Value::Int(number))) {
+        let [number, name, message] = [0, 1, 2].map(|at| row[at].to_string());
+        database.execute("INSERT INTO errno VALUES (CAST(? AS INTEGER), ?, ?)", [number, name, message])?;
+    }
     Ok(database)
 }
 

@@ -1,20 +1,23 @@
 //! A `SELECT` as a logical plan.
 
-use kiln_plan::expr::Expr;
+use kiln_plan::expr::{Expr, Function};
+use kiln_plan::flow::{Flow, Source};
+use kiln_plan::lookup::Lookup;
 use kiln_plan::query::{Aggregate, Groups, Order, Output, Query, Shape};
-use kiln_plan::table::Table;
-use kiln_plan::tables;
+use kiln_plan::table::Column;
 use kiln_plan::value::{DataType, Value};
 use kiln_program::btf::Btf;
 use sqlparser::ast::{
-    self, Distinct, GroupByExpr, LimitClause, OrderByKind, OrderBySort, SelectItem, SetExpr, Spanned, TableFactor,
+    self, Distinct, GroupByExpr, LimitClause, OrderByKind, OrderBySort, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, SetOperator, SetQuantifier,
 };
 
 use crate::error::Error;
-use crate::expression::{Binder, has_aggregate, similar, walk};
+use crate::expression::{Binder, has_aggregate, walk};
+use crate::from::{self, MAX_SCANS, Side, SideColumns};
 use crate::places::Places;
 use crate::subquery;
-use crate::window::Clause;
+use crate::window::{Clause, Placed};
 
 /// The context for binding a query.
 pub struct Scope<'a> {
@@ -22,37 +25,138 @@ pub struct Scope<'a> {
     pub types: Option<&'a Btf>,
     /// Places in the query's text.
     pub places: &'a Places<'a>,
-    /// Windows, by the nesting depth of their subquery.
-    pub windows: &'a [(usize, Clause)],
-    /// Windows that were assigned to a query.
+    /// Clauses, by the place of the `SELECT` that they belong to.
+    pub clauses: &'a [Placed],
+    /// How many clauses were used.
     pub used: &'a std::cell::Cell<usize>,
+    /// The lookup tables.
+    pub lookups: &'a [Lookup],
 }
 
-/// Binds a query that is nested in `depth` others. Returns the innermost query and the stages over its rows, from the
-/// inside out.
-pub fn query(query: &ast::Query, depth: usize, scope: &Scope<'_>) -> Result<(Query, Vec<Query>), Error> {
-    let places = scope.places;
-    let window = scope.windows.iter().find(|(own, _)| *own == depth).map(|(_, window)| *window);
-    scope.used.set(scope.used.get() + usize::from(window.is_some()));
-    if query.with.is_some() {
-        return Err(Error::new("WITH is not understood yet"));
+impl Scope<'_> {
+    fn clause<T>(&self, select: &ast::Select, wanted: impl Fn(Clause) -> Option<T>) -> Option<T> {
+        let own = self.clauses.iter().filter(|(place, _)| *place == select.select_token.0.span.start);
+        let found = own.map(|(_, clause)| *clause).find_map(wanted)?;
+        self.used.set(self.used.get() + 1);
+        Some(found)
     }
-    let SetExpr::Select(select) = &*query.body else {
-        return Err(Error::new("only a single SELECT is understood yet, without UNION or VALUES"));
+
+    /// The time of a query's `WITHIN`, in nanoseconds.
+    pub fn within(&self, select: &ast::Select) -> Option<u64> {
+        self.clause(select, |clause| if let Clause::Within(within_ns) = clause { Some(within_ns) } else { None })
+    }
+
+    /// The lookup table of this name.
+    pub fn lookup(&self, name: &str) -> Option<&Lookup> {
+        self.lookups.iter().find(|lookup| lookup.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Binds a query.
+pub fn query(query: &ast::Query, scope: &Scope<'_>) -> Result<Flow, Error> {
+    if query.with.is_some() {
+        return Err(Error::new("WITH is not understood yet").help("a subquery can stand in FROM: FROM (SELECT ...) s"));
+    }
+    set(&query.body, Some(query), scope)
+}
+
+/// Binds a `SELECT`, or several with `UNION` between them; `query` has their order and limit.
+fn set(body: &SetExpr, query: Option<&ast::Query>, scope: &Scope<'_>) -> Result<Flow, Error> {
+    let is_plain = query.is_none_or(|query| query.order_by.is_none() && query.limit_clause.is_none());
+    match body {
+        SetExpr::Select(select) => self::select(select, query, scope),
+        SetExpr::Query(inner) if is_plain => self::query(inner, scope),
+        SetExpr::Query(inner) => combined(vec![self::query(inner, scope)?], false, query, scope),
+        SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier, right } => {
+            let distinct = match set_quantifier {
+                SetQuantifier::All => false,
+                SetQuantifier::None | SetQuantifier::Distinct => true,
+                _ => return Err(Error::new("columns of a UNION are matched by their places, not by name")),
+            };
+            let mut parts = vec![set(left, None, scope)?];
+            // `a UNION ALL b UNION ALL c` is one union of three.
+            if let (false, Source::Union(own), [stage]) = (distinct, &parts[0].source, &parts[0].stages[..])
+                && matches!(&**left, SetExpr::SetOperation { set_quantifier: SetQuantifier::All, .. })
+                && !stage.distinct
+            {
+                parts = own.clone();
+            }
+            parts.push(set(right, None, scope)?);
+            combined(parts, distinct, query, scope)
+        }
+        _ => Err(Error::new("only SELECT and UNION are understood, not VALUES, INTERSECT or EXCEPT")),
+    }
+}
+
+/// The rows of several statements, ordered and limited together.
+fn combined(parts: Vec<Flow>, distinct: bool, query: Option<&ast::Query>, scope: &Scope<'_>) -> Result<Flow, Error> {
+    let of_windows = subquery::has_windows(parts[0].last());
+    let first = parts[0].outputs();
+    for part in &parts[1..] {
+        let own = part.outputs();
+        if own.len() != first.len() {
+            let message = format!("the sides of a UNION have {} and {} columns", first.len(), own.len());
+            return Err(Error::new(message).help("show as many columns on both sides"));
+        }
+        for (one, other) in first.iter().zip(own) {
+            let kind = |output: &Output| (output.data_type == DataType::Text, output.data_type == DataType::Histogram);
+            if kind(one) != kind(other) && !one.expr.is_always_null() && !other.expr.is_always_null() {
+                let [first, second] = [one, other].map(|output| output.data_type.name());
+                let message = format!("`{}` is {first} on one side of the UNION and {second} on the other", one.name);
+                return Err(Error::new(message));
+            }
+        }
+        if subquery::has_windows(part.last()) != of_windows {
+            let error = Error::new("one side of the UNION has a WINDOW, and the other has none");
+            return Err(error.help("(SELECT ... WINDOW 1 S) UNION ALL (SELECT ... WINDOW 1 S)"));
+        }
+    }
+    let mut table = subquery::table(parts[0].last(), Some("the union"));
+    for part in &parts[1..] {
+        for (column, own) in table.columns.iter_mut().zip(part.outputs()) {
+            let both = [column.data_type, own.data_type];
+            let either = Expr::Call(Function::Coalesce, vec![Expr::Column(0), Expr::Column(1)]);
+            column.data_type = if both[0] == both[1] { both[0] } else { either.data_type(&both) };
+        }
+    }
+    let types = table.types();
+    let columns = SideColumns::Own(0..types.len());
+    let sides = [Side { name: table.name.clone(), other: None, columns }];
+    let binder = Binder { table: &table, types: &types, sides: &sides, using: &[], places: scope.places };
+    let output = |(at, column): (usize, &Column)| Output {
+        name: column.name.clone(),
+        expr: Expr::Column(at),
+        data_type: column.data_type,
     };
-    let source = source(select, depth, scope)?;
-    let (table, alias) = (source.table, source.alias);
-    let inner_windows =
-        source.inner.as_ref().is_some_and(|(inner, stages)| subquery::has_windows(stages.last().unwrap_or(inner)));
-    if window.is_some() && inner_windows {
+    let outputs: Vec<Output> = table.columns.iter().enumerate().map(output).collect();
+    let order = order(query, &outputs, &binder, |expr| binder.expr(expr))?;
+    let (limit, offset) = limit(query)?;
+    let stage = Query { order, limit, offset, distinct, of_windows, ..Query::new(table.clone(), Shape::Rows, outputs) };
+    few_scans(Flow { source: Source::Union(parts), stages: vec![stage] })
+}
+
+/// Checks that a statement does not read too many tables.
+pub fn few_scans(flow: Flow) -> Result<Flow, Error> {
+    match flow.scans().len() {
+        0..=MAX_SCANS => Ok(flow),
+        many => Err(Error::new(format!("this query reads {many} tables of events, and {MAX_SCANS} are allowed"))),
+    }
+}
+
+/// Binds a single `SELECT`.
+fn select(select: &ast::Select, query: Option<&ast::Query>, scope: &Scope<'_>) -> Result<Flow, Error> {
+    let window = scope.clause(select, |clause| (!matches!(clause, Clause::Within(_))).then_some(clause));
+    let mut from = from::bind(select, scope)?;
+    if window.is_some() && from.has_windows() {
         return Err(Error::new("the rows of this subquery are of windows already").help("leave out one WINDOW"));
     }
-    if window.is_some() && table.complete().is_none() {
+    if window.is_some() && from.table.complete().is_none() {
         let error = Error::new("rows of this subquery do not say when they happened");
         return Err(error.help("show `ts` or `end_ts` in it, or put WINDOW into it"));
     }
-    let column_types = table.types();
-    let binder = Binder { table: &table, types: &column_types, alias, places };
+    let types = from.table.types();
+    let binder =
+        Binder { table: &from.table, types: &types, sides: &from.sides, using: &from.using, places: scope.places };
     if let Some(clause) = select.having.as_ref().filter(|_| window.is_none() && !is_grouped(select)) {
         return Err(binder.fail(clause, Error::new("HAVING is for groups, and this query has none")));
     }
@@ -62,47 +166,21 @@ pub fn query(query: &ast::Query, depth: usize, scope: &Scope<'_>) -> Result<(Que
     } else {
         rows(select, query, &binder)?
     };
-    (bound.0.limit, bound.0.offset) = limit(query)?;
-    bound.0.distinct = match &select.distinct {
+    (bound.limit, bound.offset) = limit(query)?;
+    bound.distinct = match &select.distinct {
         None | Some(Distinct::All) => false,
         Some(Distinct::Distinct) => true,
         Some(_) => return Err(Error::new("DISTINCT ON is not understood")),
     };
-    let is_ordered = !bound.0.order.is_empty() || bound.0.limit.is_some() || bound.0.offset > 0 || bound.0.distinct;
+    let is_ordered = !bound.order.is_empty() || bound.limit.is_some() || bound.offset > 0 || bound.distinct;
     if matches!(window, Some(Clause::Session(_))) && is_ordered {
         let error = Error::new("sessions end one by one, so they have no ORDER BY, LIMIT, OFFSET or DISTINCT");
         return Err(error.help("put the query into a subquery: SELECT ... FROM (SELECT ...) ORDER BY ..."));
     }
-    bound.0.filter = Expr::all(table.only.iter().cloned().chain(filter));
-    let bound = bound.0;
-    let Some((inner, mut stages)) = source.inner else { return Ok((bound, Vec::new())) };
-    match subquery::merged(&inner, &bound).filter(|_| stages.is_empty()) {
-        Some(merged) => Ok((merged, stages)),
-        None => {
-            let of_windows = subquery::has_windows(stages.last().unwrap_or(&inner));
-            stages.push(Query { of_windows, ..bound });
-            Ok((inner, stages))
-        }
-    }
-}
-
-/// A query whose common parts are filled in later.
-struct Bound(Query);
-
-impl Bound {
-    fn new(table: &Table, shape: Shape, outputs: Vec<Output>, order: Vec<Order>) -> Bound {
-        Bound(Query {
-            table: table.clone(),
-            filter: None,
-            shape,
-            outputs,
-            order,
-            limit: None,
-            offset: 0,
-            distinct: false,
-            of_windows: false,
-        })
-    }
+    let own = std::mem::take(&mut from.conditions);
+    bound.filter = Expr::all(from.table.only.iter().cloned().chain(own).chain(filter));
+    bound.matches = std::mem::take(&mut from.matches);
+    from.statement(bound)
 }
 
 fn is_grouped(select: &ast::Select) -> bool {
@@ -114,45 +192,6 @@ fn is_grouped(select: &ast::Select) -> bool {
     by || aggregates
 }
 
-/// Where a query's rows come from.
-struct Source {
-    table: Table,
-    /// The table's other name.
-    alias: Option<String>,
-    /// The query whose result is the table, with its stages.
-    inner: Option<(Query, Vec<Query>)>,
-}
-
-fn source(select: &ast::Select, depth: usize, scope: &Scope<'_>) -> Result<Source, Error> {
-    let places = scope.places;
-    let [from] = &select.from[..] else {
-        return Err(Error::new("a query is of one table").help("`kiln tables` lists the tables there are"));
-    };
-    if let Some(join) = from.joins.first() {
-        let at = places.bytes(join.span());
-        return Err(Error { at, ..Error::new("JOIN is not understood yet") });
-    }
-    if let TableFactor::Derived { subquery, alias, lateral: false, .. } = &from.relation {
-        let (inner, stages) = query(subquery, depth + 1, scope)?;
-        let alias = alias.as_ref().map(|alias| alias.name.value.clone());
-        let table = subquery::table(stages.last().unwrap_or(&inner), alias.as_deref());
-        return Ok(Source { table, alias, inner: Some((inner, stages)) });
-    }
-    let TableFactor::Table { name, alias, args: None, .. } = &from.relation else {
-        return Err(Error::new("a table's name or a subquery is expected after FROM"));
-    };
-    let text = name.to_string();
-    let found = tables::find(&text, scope.types);
-    let table = found.ok_or_else(|| {
-        let known = tables::all();
-        let help = similar(&text, known.iter().map(|table| table.name.as_str()));
-        let listed = || Some("`kiln tables` lists the tables; any tracepoint is `tracepoint.CATEGORY.NAME`".to_owned());
-        let message = format!("there is no table `{text}`");
-        Error { at: places.bytes(name.span()), help: help.or_else(listed), ..Error::new(message) }
-    })?;
-    Ok(Source { table, alias: alias.as_ref().map(|alias| alias.name.value.clone()), inner: None })
-}
-
 /// The name of an output without an alias.
 fn name_of(expr: &ast::Expr) -> String {
     match expr {
@@ -162,19 +201,19 @@ fn name_of(expr: &ast::Expr) -> String {
     }
 }
 
-fn rows(select: &ast::Select, query: &ast::Query, binder: &Binder<'_>) -> Result<Bound, Error> {
+fn rows(select: &ast::Select, query: Option<&ast::Query>, binder: &Binder<'_>) -> Result<Query, Error> {
     let mut outputs = Vec::new();
     for item in &select.projection {
         let (expr, name) = match item {
             SelectItem::UnnamedExpr(expr) => (expr, name_of(expr)),
             SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.clone()),
             SelectItem::Wildcard(_) => {
-                let column = |(at, column): (usize, &kiln_plan::table::Column)| Output {
-                    name: column.name.clone(),
-                    expr: Expr::Column(at),
-                    data_type: column.data_type,
-                };
-                outputs.extend(binder.table.columns.iter().enumerate().map(column));
+                outputs.extend(all(binder, None)?);
+                continue;
+            }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                let side = name.to_string();
+                outputs.extend(all(binder, Some(&side)).map_err(|error| binder.fail(item, error))?);
                 continue;
             }
             other => return Err(binder.fail(other, Error::new(format!("`{other}` is not understood")))),
@@ -183,15 +222,38 @@ fn rows(select: &ast::Select, query: &ast::Query, binder: &Binder<'_>) -> Result
         outputs.push(Output { name, data_type: expr.data_type(binder.types), expr });
     }
     let order = order(query, &outputs, binder, |expr| binder.expr(expr))?;
-    Ok(Bound::new(binder.table, Shape::Rows, outputs, order))
+    Ok(Query { order, ..Query::new(binder.table.clone(), Shape::Rows, outputs) })
+}
+
+/// All columns, of the side with a name if there is one. A column that several sides have is named with its side.
+fn all(binder: &Binder<'_>, side: Option<&str>) -> Result<Vec<Output>, Error> {
+    let sides = binder.named(side)?;
+    let is_listed = |expr: &Expr| match expr {
+        Expr::Column(at) => binder.table.columns.get(*at).is_none_or(|column| column.listed),
+        _ => true,
+    };
+    let columns = |side: &&Side| {
+        let columns = side.columns(binder.table).into_iter();
+        columns.filter(|(_, expr, _)| is_listed(expr)).collect::<Vec<_>>()
+    };
+    let names: Vec<String> = sides.iter().flat_map(columns).map(|(name, ..)| name).collect();
+    let mut outputs = Vec::new();
+    for side in &sides {
+        for (name, expr, data_type) in columns(side) {
+            let is_one = names.iter().filter(|other| **other == name).count() == 1;
+            let name = if is_one { name } else { format!("{}.{name}", side.name) };
+            outputs.push(Output { name, expr, data_type });
+        }
+    }
+    Ok(outputs)
 }
 
 fn grouped(
     select: &ast::Select,
-    query: &ast::Query,
+    query: Option<&ast::Query>,
     window: Option<Clause>,
     binder: &Binder<'_>,
-) -> Result<Bound, Error> {
+) -> Result<Query, Error> {
     let items: Vec<(&ast::Expr, String)> = select
         .projection
         .iter()
@@ -228,12 +290,12 @@ fn grouped(
     let outputs: Vec<Output> = outputs.into_iter().map(typed).collect();
     let order = order(query, &outputs, binder, |expr| grouping.expr(expr))?;
     let (window, session_ns) = match window {
-        None => (None, None),
+        None | Some(Clause::Within(_)) => (None, None),
         Some(Clause::Window(window)) => (Some(window), None),
         Some(Clause::Session(pause_ns)) => (None, Some(pause_ns)),
     };
     let groups = Groups { keys: grouping.keys, aggregates: grouping.aggregates, having, window, session_ns };
-    Ok(Bound::new(binder.table, Shape::Groups(groups), outputs, order))
+    Ok(Query { order, ..Query::new(binder.table.clone(), Shape::Groups(groups), outputs) })
 }
 
 /// The select item that a key names by its alias or number.
@@ -304,12 +366,12 @@ impl Grouping<'_> {
 
 /// The order of the result: each level names an output by its name or number, or is an expression equal to one.
 fn order(
-    query: &ast::Query,
+    query: Option<&ast::Query>,
     outputs: &[Output],
     binder: &Binder<'_>,
     mut bind: impl FnMut(&ast::Expr) -> Result<Expr, Error>,
 ) -> Result<Vec<Order>, Error> {
-    let Some(order) = &query.order_by else { return Ok(Vec::new()) };
+    let Some(order) = query.and_then(|query| query.order_by.as_ref()) else { return Ok(Vec::new()) };
     let OrderByKind::Expressions(levels) = &order.kind else {
         return Err(Error::new("ORDER BY ALL is not understood"));
     };
@@ -343,7 +405,8 @@ fn order(
 }
 
 /// `LIMIT` and `OFFSET`.
-fn limit(query: &ast::Query) -> Result<(Option<usize>, usize), Error> {
+fn limit(query: Option<&ast::Query>) -> Result<(Option<usize>, usize), Error> {
+    let Some(query) = query else { return Ok((None, 0)) };
     let number = |clause: &str, expr: &ast::Expr| match walk(expr, &mut |_| None) {
         Ok(Expr::Literal(Value::Uint(value))) => Ok(usize::try_from(value).unwrap_or(usize::MAX)),
         _ => Err(Error::new(format!("{clause} takes a whole number"))),

@@ -10,6 +10,7 @@ use sqlparser::ast::{
 };
 
 use crate::error::Error;
+use crate::from::Side;
 use crate::places::Places;
 
 /// Binds expressions to the columns of a table.
@@ -18,8 +19,10 @@ pub struct Binder<'a> {
     pub table: &'a Table,
     /// The types of its columns.
     pub types: &'a [DataType],
-    /// The table's other name in the query.
-    pub alias: Option<String>,
+    /// What names in the query mean.
+    pub sides: &'a [Side],
+    /// Columns that both sides of a join have in common.
+    pub using: &'a [String],
     /// Where things are in the query.
     pub places: &'a Places<'a>,
 }
@@ -41,14 +44,54 @@ impl Binder<'_> {
         }
     }
 
-    fn column(&self, name: &str) -> Result<Expr, Error> {
-        let found = self.table.column(name).map(Expr::Column);
-        found.ok_or_else(|| {
-            let error = Error::new(format!("table `{}` has no column `{name}`", self.table.name));
-            let names = self.table.columns.iter().map(|column| column.name.as_str());
-            let listed = || Some(format!("`kiln tables {}` lists its columns", self.table.name));
-            Error { help: similar(name, names).or_else(listed), ..error }
-        })
+    /// The column of this name, of the side with a name if there is one.
+    pub fn column(&self, side: Option<&str>, name: &str) -> Result<Expr, Error> {
+        let sides = self.named(side)?;
+        let columns = |side: &&Side| side.columns(self.table);
+        let found: Vec<(&Side, Expr)> = sides
+            .iter()
+            .flat_map(|side| columns(side).into_iter().map(move |column| (*side, column)))
+            .filter(|(_, (own, ..))| own.eq_ignore_ascii_case(name))
+            .map(|(side, (_, expr, _))| (side, expr))
+            .collect();
+        match &found[..] {
+            [(_, expr), others @ ..] => {
+                if others.is_empty() || self.using.iter().any(|using| using.eq_ignore_ascii_case(name)) {
+                    return Ok(expr.clone());
+                }
+                let names: Vec<String> = found.iter().map(|(side, _)| format!("{}.{name}", side.name)).collect();
+                let error = Error::new(format!("several tables of this query have a column `{name}`"));
+                Err(error.help(names.join(" or ")))
+            }
+            [] => {
+                let own = sides.first().map_or("", |side| side.other.as_deref().unwrap_or(&side.name));
+                let message = match sides.len() {
+                    1 => format!("table `{own}` has no column `{name}`"),
+                    _ => format!("no table of this query has a column `{name}`"),
+                };
+                let names: Vec<String> = sides.iter().flat_map(columns).map(|(name, ..)| name).collect();
+                let help = similar(name, names.iter().map(String::as_str));
+                Err(Error::new(message).help(help.unwrap_or_else(|| format!("`kiln tables {own}` lists its columns"))))
+            }
+        }
+    }
+
+    /// The sides with a name; all if there is none.
+    pub fn named(&self, name: Option<&str>) -> Result<Vec<&Side>, Error> {
+        let Some(name) = name else { return Ok(self.sides.iter().collect()) };
+        if let Some(side) = self.sides.iter().find(|side| side.is(name)) {
+            return Ok(vec![side]);
+        }
+        let is_other = |side: &&Side| side.other.as_ref().is_some_and(|other| other.eq_ignore_ascii_case(name));
+        let others: Vec<&Side> = self.sides.iter().filter(is_other).collect();
+        match &others[..] {
+            [only] => Ok(vec![only]),
+            _ => {
+                let names: Vec<String> = self.sides.iter().map(|side| format!("`{}`", side.name)).collect();
+                let error = Error::new(format!("`{name}` is no table of this query"));
+                Err(error.help(format!("its tables are {}", names.join(" and "))))
+            }
+        }
     }
 
     /// An expression without aggregates.
@@ -58,10 +101,12 @@ impl Binder<'_> {
 
     fn bind(&self, expr: &ast::Expr) -> Result<Expr, Error> {
         walk(expr, &mut |inner| match inner {
-            ast::Expr::Identifier(name) => Some(self.column(&name.value).map_err(|error| self.fail(inner, error))),
+            ast::Expr::Identifier(name) => {
+                Some(self.column(None, &name.value).map_err(|error| self.fail(inner, error)))
+            }
             ast::Expr::CompoundIdentifier(names) => match &names[..] {
-                [table, column] if self.is_own(&table.value) => {
-                    Some(self.column(&column.value).map_err(|error| self.fail(inner, error)))
+                [table, column] => {
+                    Some(self.column(Some(&table.value), &column.value).map_err(|error| self.fail(inner, error)))
                 }
                 _ => {
                     let error = Error::new(format!("`{inner}` is of no table in this query"));
@@ -84,17 +129,12 @@ impl Binder<'_> {
             [AccessExpr::Subscript(Subscript::Index { index: ast::Expr::Value(value) })] => value.value.to_string(),
             _ => String::new(),
         };
-        let name = root.to_string();
-        let name = name.rsplit('.').next().unwrap_or_default();
+        let root = root.to_string();
+        let (side, name) = root.rsplit_once('.').map_or((None, &*root), |(side, name)| (Some(side), name));
         let single = name.strip_suffix('s').unwrap_or(name);
-        self.column(&format!("{single}{index}")).map_err(|_| {
+        self.column(side, &format!("{single}{index}")).map_err(|_| {
             self.fail(whole, Error::new(format!("`{whole}` is no column")).help("`args[0]` to `args[5]` are"))
         })
-    }
-
-    fn is_own(&self, name: &str) -> bool {
-        name.eq_ignore_ascii_case(&self.table.name)
-            || self.alias.as_ref().is_some_and(|alias| name.eq_ignore_ascii_case(alias))
     }
 
     /// Checks the types of an operation's operands.
@@ -103,6 +143,13 @@ impl Binder<'_> {
         let mut pending = vec![expr];
         while let Some(expr) = pending.pop() {
             pending.extend(expr.operands());
+            if let Expr::Call(Function::Cidr, operands) = expr
+                && !operands[0].is_always_null()
+                && of(&operands[0]) != DataType::Text
+            {
+                let error = Error::new(format!("an address is text, and this is {}", of(&operands[0]).name()));
+                return Err(error.help("saddr << '10.0.0.0/8'"));
+            }
             let Expr::Binary(op, one, other) = expr else { continue };
             if one.is_always_null() || other.is_always_null() || op.is_logical() {
                 continue;
@@ -275,6 +322,9 @@ pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
         ast::Expr::BinaryOp { left, op, right } => {
             let op = operator(op).ok_or_else(|| Error::new(format!("the operator `{op}` is not understood")))?;
             let (one, other) = (walk(left, leaf)?, walk(right, leaf)?);
+            if op == BinaryOp::ShiftLeft && matches!(other, Expr::Literal(Value::Text(_))) {
+                return in_network(vec![one, other]);
+            }
             let bound = Expr::binary(op, one, other);
             match &bound {
                 // Constants are folded.
@@ -356,7 +406,22 @@ fn call(expr: &ast::Expr, function: &ast::Function, leaf: Leaf<'_>) -> Result<Ex
     if operands.len() < counts[0] || operands.len() > counts[1] {
         return Err(Error::new(format!("{name} takes {} to {} operands", counts[0], counts[1])));
     }
+    if *own == Function::Cidr {
+        return in_network(operands);
+    }
     Ok(Expr::Call(*own, operands))
+}
+
+/// Whether an address is in a network, which is a constant.
+fn in_network(operands: Vec<Expr>) -> Result<Expr, Error> {
+    let error = match operands.get(1) {
+        Some(Expr::Literal(Value::Text(network))) if kiln_plan::network::parse(network).is_some() => {
+            return Ok(Expr::Call(Function::Cidr, operands));
+        }
+        Some(Expr::Literal(Value::Text(network))) => format!("`{network}` is no network"),
+        _ => "a network is a constant".to_owned(),
+    };
+    Err(Error::new(error).help("networks are '10.0.0.0/8', 'fe80::/10' or a single address"))
 }
 
 /// A folded constant. It is unsigned if possible, like literals.

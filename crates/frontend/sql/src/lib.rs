@@ -1,15 +1,15 @@
 //! Kiln's SQL: a query as text becomes a logical plan.
 //!
 //! ```text
-//!   text --sqlparser--> syntax tree --bind: names, types, groups--> kiln_plan::Query
+//!   text --sqlparser--> syntax tree --bind: names, types, groups--> kiln_plan::Flow
 //!     |
-//!     +-- WINDOW 1 SECOND [EVERY 100 MS] is Kiln's own clause and is taken out of the tokens first
+//!     +-- WINDOW 1 SECOND [EVERY 100 MS] and WITHIN 5 SECONDS are Kiln's own clauses, taken out of the tokens first
 //! ```
 //!
 //! ```
 //! let sql = "SELECT pid, name, max(latency_ns) FROM syscalls GROUP BY pid, name WINDOW 1 SECOND";
 //! let parsed = kiln_sql::parse(sql, None)?;
-//! assert_eq!(parsed.query.outputs[2].name, "max(latency_ns)");
+//! assert_eq!(parsed.flow.outputs()[2].name, "max(latency_ns)");
 //! let wrong = kiln_sql::parse("SELECT latency FROM syscalls", None).unwrap_err();
 //! assert_eq!(wrong.help.as_deref(), Some("did you mean `latency_ns`?"));
 //! # Ok::<(), kiln_sql::Error>(())
@@ -21,11 +21,13 @@ pub mod congestion;
 pub mod dispatch;
 mod error;
 mod expression;
+mod from;
 mod places;
 mod subquery;
 mod window;
 
-use kiln_plan::Query;
+use kiln_plan::Flow;
+use kiln_plan::lookup::{self, Lookup};
 use kiln_program::btf::Btf;
 use sqlparser::ast::Statement;
 use sqlparser::dialect::GenericDialect;
@@ -54,23 +56,29 @@ pub enum Action {
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parsed {
-    /// The query. If subqueries need stages, the innermost query.
-    pub query: Query,
-    /// The stages over the rows of the query, from the inside out.
-    pub stages: Vec<Query>,
+    /// The tables that are read, and what is computed of their rows.
+    pub flow: Flow,
     /// What is to be done.
     pub action: Action,
 }
 
-/// Reads a query. Tables of single tracepoints need the kernel's types.
+/// Reads a query with the lookup tables that every machine has. Tables of single tracepoints need the kernel's types.
 ///
 /// # Errors
 /// Returns the first error with its place.
 pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
+    parse_with(sql, types, &lookup::constant())
+}
+
+/// Reads a query with these lookup tables.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<Parsed, Error> {
     let places = Places(sql);
     let dialect = GenericDialect {};
     let tokens = tokens(sql, "query", &dialect)?;
-    let (tokens, windows) = window::take_all(tokens, &places)?;
+    let (tokens, clauses) = window::take_all(tokens, &places)?;
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| not_parsed(&parser, &error.to_string(), &places))?;
     let [statement] = <[Statement; 1]>::try_from(statements)
@@ -84,12 +92,12 @@ pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
         return Err(Error::new("only SELECT and EXPLAIN SELECT are understood"));
     };
     let used = std::cell::Cell::new(0);
-    let scope = bind::Scope { types, places: &places, windows: &windows, used: &used };
-    let (query, stages) = bind::query(&query, 0, &scope)?;
-    if used.get() < windows.len() {
+    let scope = bind::Scope { types, places: &places, clauses: &clauses, used: &used, lookups };
+    let flow = bind::query(&query, &scope)?;
+    if used.get() < clauses.len() {
         return Err(Error::new("this WINDOW is of no SELECT").help("it stands after GROUP BY, not in an expression"));
     }
-    Ok(Parsed { query, stages, action })
+    Ok(Parsed { flow, action })
 }
 
 /// The tokens of a text, which is called `what` in errors.

@@ -15,7 +15,7 @@ use kiln_plan::table::{Column, Scan, Source, Table};
 
 /// Maximum number of nodes of a merged query's expressions: merging copies a subquery's expression to each use of its
 /// column.
-const MAX_NODES: usize = 4096;
+pub const MAX_NODES: usize = 4096;
 
 /// The result of a query as a table.
 pub fn table(query: &Query, name: Option<&str>) -> Table {
@@ -24,6 +24,7 @@ pub fn table(query: &Query, name: Option<&str>) -> Table {
         data_type: output.data_type,
         about: "of the subquery".to_owned(),
         source: Source::Given,
+        listed: true,
     };
     Table {
         name: name.unwrap_or("the subquery").to_owned(),
@@ -47,6 +48,7 @@ pub fn merged(inner: &Query, outer: &Query) -> Option<Query> {
         && inner.limit.is_none()
         && inner.offset == 0
         && !inner.distinct
+        && inner.matches.is_empty()
         && !inner.of_windows;
     if !is_plain || !keeps_time(inner, outer) {
         return None;
@@ -58,6 +60,9 @@ pub fn merged(inner: &Query, outer: &Query) -> Option<Query> {
         Some(filter) => Some(filter?),
     };
     let mut query = outer.clone();
+    for there in &mut query.matches {
+        *there = merging.expr(there)?;
+    }
     match &mut query.shape {
         Shape::Rows => {
             for output in &mut query.outputs {
@@ -111,6 +116,6 @@ impl Merging<'_> {
 }
 
 /// The nodes of an expression.
-fn size(expr: &Expr) -> usize {
+pub fn size(expr: &Expr) -> usize {
     1 + expr.operands().into_iter().map(size).sum::<usize>()
 }

@@ -1,7 +1,8 @@
-//! `WINDOW 1 SECOND [EVERY 100 MILLISECONDS]`, `WINDOW SESSION 100 MS`, and the paper's `WINDOW 1sec`.
+//! Clauses of Kiln's own: `WINDOW 1 SECOND [EVERY 100 MILLISECONDS]`, `WINDOW SESSION 100 MS`, the paper's `WINDOW 1sec`, and
+//! `JOIN ... ON ... WITHIN 5 SECONDS`.
 
 use kiln_plan::query::Window;
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::error::Error;
 use crate::places::Places;
@@ -25,12 +26,20 @@ pub enum Clause {
     Window(Window),
     /// Sessions, which end after a pause of so many nanoseconds.
     Session(u64),
+    /// Joined rows happened within so many nanoseconds.
+    Within(u64),
 }
 
-/// A clause, and its depth in parentheses.
-pub type Placed = (usize, Clause);
+impl Clause {
+    fn name(self) -> &'static str {
+        if matches!(self, Clause::Within(_)) { "WITHIN" } else { "WINDOW" }
+    }
+}
 
-/// Removes all clauses from the tokens. Each belongs to the subquery in its parentheses.
+/// A clause, and where the `SELECT` is that it belongs to.
+pub type Placed = (Location, Clause);
+
+/// Removes all clauses from the tokens. Each belongs to the `SELECT` before it in its parentheses.
 pub fn take_all(
     mut tokens: Vec<TokenWithSpan>,
     places: &Places<'_>,
@@ -41,8 +50,10 @@ pub fn take_all(
         tokens = rest;
         match found {
             None => return Ok((tokens, windows)),
-            Some((depth, _)) if windows.iter().any(|(own, _)| *own == depth) => {
-                return Err(Error::new("a query has one WINDOW"));
+            Some((select, clause))
+                if windows.iter().any(|(own, other)| *own == select && other.name() == clause.name()) =>
+            {
+                return Err(Error::new(format!("a query has one {}", clause.name())));
             }
             Some(window) => windows.push(window),
         }
@@ -58,7 +69,9 @@ fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWit
     };
     let is_number = |index: usize| matches!(at.get(index).map(|at| &tokens[*at].token), Some(Token::Number(..)));
     let Some(start) = (0..at.len()).rev().find(|index| {
-        word(*index) == "window" && (is_number(index + 1) || word(index + 1) == "session" && is_number(index + 2))
+        word(*index) == "within" && is_number(index + 1)
+            || word(*index) == "window"
+                && (is_number(index + 1) || word(index + 1) == "session" && is_number(index + 2))
     }) else {
         return Ok((tokens, None));
     };
@@ -98,14 +111,37 @@ fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWit
         }
         end += 3;
     }
-    let depth = tokens[..at[start]].iter().fold(0usize, |depth, token| match token.token {
-        Token::LParen => depth + 1,
-        Token::RParen => depth.saturating_sub(1),
-        _ => depth,
-    });
+    let clause = match word(start).as_str() {
+        "within" => Clause::Within(length_ns),
+        _ if is_session => Clause::Session(length_ns),
+        _ => Clause::Window(Window { length_ns, step_ns }),
+    };
+    let Some(select) = select_before(&tokens[..at[start]]) else {
+        let help = match clause {
+            Clause::Within(_) => "it stands after JOIN ... ON ...",
+            _ => "it stands after GROUP BY, not in an expression",
+        };
+        return Err(fail(start, Error::new(format!("this {} is of no SELECT", clause.name())).help(help)));
+    };
     let first = at[start];
     let last = at[end - 1];
     let rest = tokens.into_iter().enumerate().filter(|(at, _)| *at < first || *at > last).map(|(_, token)| token);
-    let window = Clause::Window(Window { length_ns, step_ns });
-    Ok((rest.collect(), Some((depth, if is_session { Clause::Session(length_ns) } else { window }))))
+    Ok((rest.collect(), Some((select, clause))))
+}
+
+/// The last `SELECT` in the parentheses that are open at the end of these tokens.
+fn select_before(tokens: &[TokenWithSpan]) -> Option<Location> {
+    let mut depth = 0;
+    for token in tokens.iter().rev() {
+        match &token.token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth == 0 => return None,
+            Token::LParen => depth -= 1,
+            Token::Word(word) if depth == 0 && word.value.eq_ignore_ascii_case("select") => {
+                return Some(token.span.start);
+            }
+            _ => {}
+        }
+    }
+    None
 }

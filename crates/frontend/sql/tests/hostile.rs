@@ -14,6 +14,11 @@ const SEEDS: &[&str] = &[
     "SELECT coalesce(log2(cpu), abs(-1)) << 70 FROM wakeups WHERE lower(comm) ILIKE '%A_' OR comm IS NULL",
     "SELECT top_k(comm, 5), approx_distinct(pid) FROM forks GROUP BY cpu WINDOW SESSION 100 MS",
     "SELECT pid, count(*) FROM exits GROUP BY pid ORDER BY 2 DESC LIMIT 5 OFFSET 10",
+    "SELECT text0, arg1 FROM uprobe.'/lib/libc.so.6:fopen' WHERE pid = 7",
+    "SELECT daddr, dport, kstack FROM tcp_states WHERE daddr << '10.0.0.0/8' OR cidr(saddr, '::/0')",
+    "SELECT pid, comm FROM execs UNION ALL SELECT pid, comm FROM exits ORDER BY comm LIMIT 9",
+    "SELECT e.comm, x.exit_code FROM execs e JOIN exits x ON e.pid = x.pid AND x.ts > e.ts WITHIN 5 SECONDS",
+    "SELECT n.name, count(*) FROM syscalls s LEFT JOIN errno n ON n.errno = -s.ret WHERE s.ret < 0 GROUP BY n.name",
 ];
 
 /// Tokens that are inserted into queries.
@@ -56,7 +61,17 @@ const WORDS: &[&str] = &[
     "\t",
     ";",
     "UNION ALL",
+    "UNION",
     "JOIN",
+    "LEFT JOIN errno e ON e.errno = -ret",
+    "JOIN execs x ON x.pid = pid WITHIN 1 S",
+    "USING (pid)",
+    "WITHIN 1 S",
+    "<< '10.0.0.0/8'",
+    "cidr(",
+    "uprobe.'/a:b'",
+    "'::/129'",
+    "e.*",
     "count(*)",
     "p99(",
     "args[9999]",
@@ -141,8 +156,7 @@ fn broken_queries_are_answered_or_refused() {
         match kiln_sql::parse(&sql, None) {
             Ok(parsed) => {
                 understood += 1;
-                run(&parsed.query, &mut numbers);
-                parsed.stages.iter().for_each(|stage| run(stage, &mut numbers));
+                parsed.flow.scans().into_iter().chain(&parsed.flow.stages).for_each(|query| run(query, &mut numbers));
             }
             Err(error) => {
                 assert!(!error.message.is_empty(), "{sql}");
@@ -161,7 +175,7 @@ fn deep_and_long_queries_are_bounded() {
         for (open, close) in [("(", ")"), ("abs(", ")"), ("NOT ", ""), ("- ", ""), ("CASE WHEN 1 THEN ", " END")] {
             let sql = format!("SELECT {} FROM syscalls", nested(open, close, depth));
             if let Ok(parsed) = kiln_sql::parse(&sql, None) {
-                run(&parsed.query, &mut Numbers(1));
+                run(parsed.flow.scans()[0], &mut Numbers(1));
             }
         }
         let sql = format!("SELECT count(*) FROM syscalls WHERE pid = 1{}", " OR pid = 2".repeat(depth));
@@ -170,8 +184,8 @@ fn deep_and_long_queries_are_bounded() {
         let mut subquery = "SELECT pid AS a FROM syscalls".to_owned();
         (0..depth.min(40)).for_each(|_| subquery = format!("SELECT a + a AS a FROM ({subquery})"));
         if let Ok(parsed) = kiln_sql::parse(&subquery, None) {
-            assert!(depth > 10 || parsed.stages.is_empty());
-            run(&parsed.query, &mut Numbers(1));
+            assert!(depth > 10 || parsed.flow.stages.is_empty());
+            run(parsed.flow.scans()[0], &mut Numbers(1));
         }
     }
 }

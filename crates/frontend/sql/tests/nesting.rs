@@ -33,6 +33,13 @@ fn nesting_is_limited() {
     }
     let joined = format!("SELECT pid FROM {}syscalls{}", "(SELECT * FROM ".repeat(300), ")".repeat(300));
     assert_ne!(said(&joined), "parsed");
+    let united = format!("SELECT pid FROM forks{}", " UNION ALL SELECT pid FROM forks".repeat(120));
+    assert!(said(&united).contains("16 are allowed"), "{}", said(&united));
+    // Each key has two copies of the key before it.
+    let join = |at: usize| format!(" LEFT JOIN errno n{at} ON n{at}.errno = n{0}.errno + n{0}.errno", at - 1);
+    let looked_up: String = (1..60).map(join).collect();
+    let looked_up = format!("SELECT n59.name FROM syscalls LEFT JOIN errno n0 ON n0.errno = -ret{looked_up}");
+    assert!(said(&looked_up).contains("too many other lookups"), "{}", said(&looked_up));
     let listed = format!("SELECT pid{} FROM syscalls", ", pid".repeat(600));
     assert_eq!(said(&listed), "parsed");
 }

@@ -158,6 +158,7 @@ impl Policy {
             data_type: DataType::Uint,
             about: String::new(),
             source: Source::Given,
+            listed: true,
         };
         Table {
             name: "acknowledgement".to_owned(),

@@ -37,6 +37,7 @@ pub fn table() -> Table {
         data_type: DataType::Uint,
         about: String::new(),
         source: Source::Read { at: Side::Exit, what: Read::Packet(field) },
+        listed: true,
     };
     Table {
         name: "packet".to_owned(),

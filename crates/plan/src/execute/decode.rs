@@ -1,5 +1,7 @@
 //! Records and groups from the kernel, as values.
 
+use std::net::IpAddr;
+
 use crate::generate::layout::{Record, Slot, SlotKind};
 use crate::split::{COMMAND_BYTES, KernelKey, Sign};
 use crate::table::{Scalar, Source, Table};
@@ -10,7 +12,7 @@ fn slot_value(slot: &Slot, data_type: DataType, bytes: &[u8]) -> Option<Value> {
     let at = usize::from(slot.offset);
     let own = bytes.get(at..at + usize::from(slot.kind.bytes()))?;
     Some(match slot.kind {
-        SlotKind::Command | SlotKind::Text => text(own),
+        SlotKind::Command | SlotKind::Text | SlotKind::Short(_) => text(own),
         SlotKind::Number(scalar) => number(own, scalar, data_type),
     })
 }
@@ -50,8 +52,39 @@ pub fn record(layout: &Record, table: &Table, bytes: &[u8], row: &mut [Value]) -
     Some(key)
 }
 
+/// Where stacks are found by their numbers.
+pub trait Stacks: Send {
+    /// The functions of a stack, from the outermost to the innermost, with `;` between them.
+    fn folded(&self, number: u32) -> Option<Value>;
+}
+
+/// What is shown for a stack that the kernel could not keep.
+const NO_STACK: &str = "[lost]";
+
+/// The functions of a stack by its number; null if there are no stacks, as in a recording.
+pub fn stack(stacks: Option<&dyn Stacks>, number: &Value) -> Value {
+    match (stacks, number.as_integer()) {
+        (Some(stacks), Some(number)) => {
+            let found = u32::try_from(number).ok().and_then(|number| stacks.folded(number));
+            found.unwrap_or_else(|| Value::text(NO_STACK))
+        }
+        _ => Value::Null,
+    }
+}
+
+/// What the value of a group's key says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Says {
+    /// Itself.
+    Value,
+    /// The number of a system call.
+    Syscall,
+    /// The number of a stack.
+    Stack,
+}
+
 /// Computes the columns that are not read in the kernel.
-pub fn derive(table: &Table, row: &mut [Value]) {
+pub fn derive(table: &Table, stacks: Option<&dyn Stacks>, row: &mut [Value]) {
     for (at, column) in table.columns.iter().enumerate() {
         row[at] = match column.source {
             Source::Read { .. } | Source::Given => continue,
@@ -59,11 +92,36 @@ pub fn derive(table: &Table, row: &mut [Value]) {
                 (Some(end), Some(start)) => Value::Uint(end.wrapping_sub(start)),
                 _ => Value::Null,
             },
+            Source::Stack(of) => stack(stacks, &row[of]),
+            Source::Port(of) => {
+                row[of].bits().map_or(Value::Null, |port| Value::Uint((port as u16).swap_bytes().into()))
+            }
+            Source::Address { family, v4, v6 } => {
+                let bits = [family, v4, v6[0], v6[1]].map(|at| row[at].bits());
+                address(bits).map_or(Value::Null, |address| Value::text(&address.to_string()))
+            }
             Source::SyscallName(nr) => match row[nr] {
                 Value::Int(number) => syscall(number),
                 _ => Value::Null,
             },
         };
+    }
+}
+
+/// The address with a family, its IPv4 form and the halves of its IPv6 form, both in network order. An IPv4 address that
+/// is mapped to IPv6 is an IPv4 address.
+fn address([family, v4, high, low]: [Option<u64>; 4]) -> Option<IpAddr> {
+    const AF_INET: u64 = 2;
+    const AF_INET6: u64 = 10;
+    match family? {
+        AF_INET => Some(IpAddr::from((v4? as u32).to_ne_bytes())),
+        AF_INET6 => {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&high?.to_ne_bytes());
+            bytes[8..].copy_from_slice(&low?.to_ne_bytes());
+            Some(IpAddr::from(bytes).to_canonical())
+        }
+        _ => None,
     }
 }
 
@@ -76,9 +134,14 @@ pub fn syscall(number: i64) -> Value {
 }
 
 /// The keys of a group from the bytes of the map's key. `None` if it is too short.
-pub fn keys(kernel: &[KernelKey], types: &[(DataType, bool)], mut bytes: &[u8]) -> Option<Vec<Value>> {
+pub fn keys(
+    kernel: &[KernelKey],
+    types: &[(DataType, Says)],
+    stacks: Option<&dyn Stacks>,
+    mut bytes: &[u8],
+) -> Option<Vec<Value>> {
     let mut values = Vec::with_capacity(kernel.len());
-    for (key, (data_type, is_syscall)) in kernel.iter().zip(types) {
+    for (key, (data_type, says)) in kernel.iter().zip(types) {
         let length = if matches!(key, KernelKey::Text(_)) { COMMAND_BYTES } else { 8 };
         let own = bytes.get(..length)?;
         bytes = &bytes[length..];
@@ -86,10 +149,11 @@ pub fn keys(kernel: &[KernelKey], types: &[(DataType, bool)], mut bytes: &[u8]) 
             KernelKey::Text(_) => text(own),
             KernelKey::Number(_, sign) => {
                 let bits = u64::from_le_bytes(own.try_into().ok()?);
-                match (is_syscall, sign) {
-                    (true, _) => syscall(bits as i64),
-                    (false, Sign::Signed) => Value::Int(bits as i64),
-                    (false, _) => of_bits(bits, *data_type),
+                match (says, sign) {
+                    (Says::Syscall, _) => syscall(bits as i64),
+                    (Says::Stack, _) => stack(stacks, &Value::Int(bits as i64)),
+                    (Says::Value, Sign::Signed) => Value::Int(bits as i64),
+                    (Says::Value, _) => of_bits(bits, *data_type),
                 }
             }
         });

@@ -10,6 +10,8 @@
 
 pub mod accumulate;
 pub mod decode;
+pub mod flow;
+mod join;
 mod sessions;
 pub mod sketch;
 pub mod stages;
@@ -25,6 +27,7 @@ use crate::query::{Groups, Order, Query, Shape};
 use crate::table::Source;
 use crate::value::{DataType, Value};
 use accumulate::Accumulator;
+use decode::{Says, Stacks};
 use sessions::Sessions;
 
 /// Limits on stored data.
@@ -59,17 +62,23 @@ pub struct Lost {
     pub late: u64,
     /// Records that were too short.
     pub malformed: u64,
+    /// Rows that a join no longer kept although they might have had matches.
+    pub evicted: u64,
+    /// Rows without a match in a lookup table, which `JOIN` leaves out: nothing is wrong with them.
+    pub unmatched: u64,
 }
 
 impl Lost {
     /// Adds what was lost elsewhere.
     pub fn add(&mut self, other: Lost) {
-        let Lost { starts, groups, rows, late, malformed } = other;
+        let Lost { starts, groups, rows, late, malformed, evicted, unmatched } = other;
         self.starts += starts;
         self.groups += groups;
         self.rows += rows;
         self.late += late;
         self.malformed += malformed;
+        self.evicted += evicted;
+        self.unmatched += unmatched;
     }
 }
 
@@ -94,6 +103,8 @@ pub struct Executor {
     /// How many rows each one stands for.
     sample: u32,
     limits: Limits,
+    /// The stacks that the kernel kept.
+    stacks: Option<Box<dyn Stacks>>,
     /// Beginnings without an end, by key.
     starts: HashMap<u64, Vec<Value>>,
     /// Open sessions.
@@ -131,6 +142,7 @@ impl Executor {
             sample: 1,
             query,
             limits,
+            stacks: None,
             starts: HashMap::new(),
             sessions: Sessions::default(),
             windows: BTreeMap::new(),
@@ -148,6 +160,12 @@ impl Executor {
     /// A query over the rows of another one.
     pub fn of_rows(query: Query, limits: Limits) -> Executor {
         Executor::replaying(query, Vec::new(), limits)
+    }
+
+    /// Finds stacks here.
+    #[must_use]
+    pub fn with_stacks(self, stacks: Option<Box<dyn Stacks>>) -> Executor {
+        Executor { stacks, ..self }
     }
 
     /// The query.
@@ -206,10 +224,14 @@ impl Executor {
 
     /// Takes a row of the table: all columns that are read.
     pub fn row(&mut self, mut row: Vec<Value>) {
-        decode::derive(&self.query.table, &mut row);
+        decode::derive(&self.query.table, self.stacks.as_deref(), &mut row);
         let time = self.query.table.complete().and_then(|complete| row[complete].bits()).unwrap_or_default();
         self.latest = self.latest.max(time);
         if self.query.filter.as_ref().is_some_and(|filter| truth(&filter.evaluate(&row)) != Some(true)) {
+            return;
+        }
+        if self.query.matches.iter().any(|there| truth(&there.evaluate(&row)) != Some(true)) {
+            self.lost.unmatched += 1;
             return;
         }
         match &self.query.shape {
@@ -278,13 +300,20 @@ impl Executor {
         let Shape::Groups(groups) = &self.query.shape else { return None };
         let window = self.window_of(key);
         let own = if groups.window.is_some() { key.get(8..)? } else { key };
-        let is_syscall = |key: &Expr| match key {
-            Expr::Column(column) => matches!(self.query.table.columns[*column].source, Source::SyscallName(_)),
-            _ => false,
+        let base = |key: &Expr| key.looked_up().clone();
+        let bases: Vec<Expr> = groups.keys.iter().map(base).collect();
+        let says = |key: &Expr| match key {
+            Expr::Column(column) => match self.query.table.columns[*column].source {
+                Source::SyscallName(_) => Says::Syscall,
+                Source::Stack(_) => Says::Stack,
+                _ => Says::Value,
+            },
+            _ => Says::Value,
         };
-        let types: Vec<_> = groups.keys.iter().map(|key| (key.data_type(&self.types), is_syscall(key))).collect();
+        let types: Vec<_> = bases.iter().map(|key| (key.data_type(&self.types), says(key))).collect();
         let results: Vec<_> = groups.aggregates.iter().map(|one| one.data_type(&self.types)).collect();
-        let keys = decode::keys(&map.groups.keys, &types, own)?;
+        let keys = decode::keys(&map.groups.keys, &types, self.stacks.as_deref(), own)?;
+        let keys: Vec<Value> = groups.keys.iter().zip(keys).map(|(key, value)| key.look_up(value)).collect();
         for value in values.chunks_exact(usize::from(map.value_bytes)) {
             let number = |at: usize| Some(u64::from_le_bytes(value.get(8 * at..8 * at + 8)?.try_into().ok()?));
             let rows = number(0)?;
@@ -332,6 +361,11 @@ impl Executor {
     /// Closes the windows that end before the time of the rows.
     pub fn advance_to_latest(&mut self) {
         self.advance(self.latest);
+    }
+
+    /// The time of the latest row so far.
+    pub fn latest_ns(&self) -> u64 {
+        self.latest
     }
 
     /// Ends the query.

@@ -29,6 +29,8 @@ pub enum SlotKind {
     Command,
     /// Text of [`PATH_BYTES`].
     Text,
+    /// Text of so many bytes, a multiple of eight.
+    Short(u16),
 }
 
 impl SlotKind {
@@ -38,6 +40,7 @@ impl SlotKind {
             SlotKind::Number(scalar) => scalar.bytes as u16,
             SlotKind::Command => COMMAND_BYTES as u16,
             SlotKind::Text => PATH_BYTES,
+            SlotKind::Short(bytes) => bytes,
         }
     }
 }
@@ -62,7 +65,7 @@ impl Record {
         wanted.sort_by_key(|(column, kind)| (kind.bytes(), *column));
         let mut bytes = if tag.is_some() { TAG_BYTES } else { 0 };
         let slot = |(column, kind): (Option<usize>, SlotKind)| {
-            let offset = bytes.next_multiple_of(kind.bytes().min(8));
+            let offset = bytes.next_multiple_of(kind.bytes().clamp(1, 8));
             bytes = offset + kind.bytes();
             Slot { column, offset, kind }
         };
@@ -94,9 +97,24 @@ pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
         Read::Time | Read::CgroupId | Read::Address(_) | Read::Packet(_) => SlotKind::Number(Scalar::unsigned(8)),
         Read::Pid | Read::Tid | Read::Uid | Read::Cpu => SlotKind::Number(Scalar::unsigned(4)),
         Read::Command => SlotKind::Command,
-        Read::UserText(address) => {
+        Read::UserText(address) | Read::KernelText(address) => {
             kind(address, types)?;
             SlotKind::Text
+        }
+        Read::Part { .. } => {
+            resolve(read, types)?;
+            SlotKind::Number(Scalar::unsigned(8))
+        }
+        Read::Stack { .. } | Read::Constant(_) => SlotKind::Number(Scalar::signed(8)),
+        Read::Choice { by, then, otherwise, .. } => {
+            kind(by, types)?;
+            kind(then, types)?;
+            kind(otherwise, types)?;
+            SlotKind::Number(Scalar::signed(8))
+        }
+        Read::FieldText { structure, name, bytes } => {
+            field(structure, name, types)?;
+            SlotKind::Short(*bytes)
         }
         Read::Argument { path, kind, .. } if path.is_empty() => SlotKind::Number(*kind),
         Read::Argument { .. } | Read::Field { .. } => SlotKind::Number(resolve(read, types)?.scalar),
@@ -115,6 +133,14 @@ pub fn resolve(read: &Read, types: &Btf) -> Result<Resolved, String> {
             single = [(structure.clone(), name.clone())];
             &single
         }
+        Read::Part { member: (structure, name), skip, .. } => {
+            let (offset, type_id) = field(structure, name, types)?;
+            let fits = types.size_of(type_id).is_some_and(|bytes| u64::from(*skip) + 8 <= bytes);
+            if !fits {
+                return Err(format!("`{structure}.{name}` is shorter in this kernel"));
+            }
+            return Ok(Resolved { offsets: vec![offset + u32::from(*skip)], scalar: Scalar::unsigned(8) });
+        }
         _ => &[],
     };
     let mut offsets = Vec::new();
@@ -131,6 +157,17 @@ pub fn resolve(read: &Read, types: &Btf) -> Result<Resolved, String> {
     }
     let scalar = found.ok_or("nothing is read")?;
     Ok(Resolved { offsets, scalar })
+}
+
+/// The offset in bytes and the type of a member of any type.
+///
+/// # Errors
+/// As [`kind`].
+pub fn field(structure: &str, name: &str, types: &Btf) -> Result<(u32, TypeId), String> {
+    let composite = types.find(structure, |kind| matches!(kind, Kind::Composite { .. }));
+    let composite = composite.ok_or_else(|| format!("this kernel has no structure `{structure}`"))?;
+    member_of(types, composite, name)
+        .ok_or_else(|| format!("this kernel's `struct {structure}` has no member `{name}`"))
 }
 
 /// The offset in bytes and the type of a member, in anonymous members too; no bit fields.
@@ -193,6 +230,8 @@ impl<'a> Origin<'a> {
 /// A sentence that names it.
 pub fn check_hook(hook: &Hook, table: &Table, types: &Btf) -> Result<(), String> {
     let (name, found) = match hook {
+        // The driver looks for the function when it attaches.
+        Hook::Function { .. } => return Ok(()),
         Hook::Typed(name) => {
             (name, types.find(&format!("btf_trace_{name}"), |kind| matches!(kind, Kind::Typedef { .. })))
         }

@@ -43,6 +43,8 @@ pub struct Settings {
     pub max_groups: u32,
     /// Maximum number of pairs without an end.
     pub max_starts: u32,
+    /// Maximum number of different stacks.
+    pub max_stacks: u32,
     /// User space is woken when this many bytes wait in the ring buffer.
     pub wake_bytes: u32,
     /// One event in this many begins a row, chosen at random; 1 for every event.
@@ -56,6 +58,7 @@ impl Default for Settings {
             ring_bytes: 16 << 20,
             max_groups: 1 << 16,
             max_starts: 1 << 16,
+            max_stacks: 1 << 13,
             wake_bytes: 256 << 10,
             sample: 1,
         }
@@ -77,9 +80,14 @@ pub struct Generated {
     pub records: Vec<Record>,
     /// The groups, where they are kept in the kernel.
     pub groups: Option<GroupMap>,
+    /// The map of stacks, if the query uses stacks.
+    pub stacks: Option<MapId>,
     /// What was lost, an array of one value: see [`COUNTERS`].
     pub counters: MapId,
 }
+
+/// Maximum number of frames of a stack.
+pub const MAX_FRAMES: u32 = 64;
 
 /// Counters of what was lost, eight bytes each, in this order.
 pub const COUNTERS: [&str; 3] =
@@ -121,11 +129,16 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         let map = add_map(&mut object, "groups", MapType::PercpuHash, sizes, settings.max_groups);
         GroupMap { map, groups: groups.clone(), key_bytes: *key_bytes, value_bytes: *value_bytes }
     });
+    let used = query.table.read_for(query.columns());
+    let stacks = used
+        .iter()
+        .any(|column| query.table.is_stack(*column))
+        .then(|| add_map(&mut object, "stacks", MapType::StackTrace, [4, 8 * MAX_FRAMES], settings.max_stacks));
     let hooks: Vec<Hook> = query.table.hooks().into_iter().cloned().collect();
     for (index, hook) in hooks.iter().enumerate() {
         let side = if query.table.is_pair() && index == 0 { Side::Enter } else { Side::Exit };
         let frame = plan.frame(side)?;
-        let writing = Writing { query, plan: &plan, settings, origin, side, frame: &frame };
+        let writing = Writing { query, plan: &plan, settings, origin, side, frame: &frame, stacks };
         let maps = operators::Maps { counters, ring, starts, groups: groups.as_ref() };
         let nodes = writing.program(&mut object, &maps)?;
         add_program(&mut object, hook, origin, nodes);
@@ -135,7 +148,7 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         (Some(_), true) => vec![plan.enter.clone(), plan.exit.clone()],
         (Some(_), false) => vec![plan.exit.clone()],
     };
-    Ok(Generated { object, split, sample: settings.sample, ring, records, groups, counters })
+    Ok(Generated { object, split, sample: settings.sample, ring, records, groups, stacks, counters })
 }
 
 /// What a split's programs read, and what they do with it.
@@ -156,7 +169,12 @@ impl Plan {
     fn new(query: &Query, split: Split, origin: Origin<'_>) -> Result<Plan, Failure> {
         let table = &query.table;
         let wanted: BTreeSet<usize> = match split {
-            Split::Mvsf => table.read_for(0..table.columns.len()),
+            Split::Mvsf => {
+                let used = table.read_for(query.columns());
+                let mut all = table.read_for(0..table.columns.len());
+                all.retain(|column| !table.is_stack(*column) || used.contains(column));
+                all
+            }
             _ => table.read_for(query.columns()),
         };
         let side = |column: usize| match table.columns[column].source {
@@ -287,6 +305,7 @@ fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<
         (Origin::Records(_), _) => ("syscall".to_owned(), ProgramType::Syscall, None),
         (_, Hook::Typed(_)) => (hook.section(), ProgramType::Tracing, Some(AttachType::TraceRawTp)),
         (_, Hook::Record { .. }) => (hook.section(), ProgramType::Tracepoint, None),
+        (_, Hook::Function { .. }) => (hook.section(), ProgramType::Kprobe, None),
     };
     object.functions.push(Function {
         name: name.clone(),

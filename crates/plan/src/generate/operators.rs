@@ -9,14 +9,17 @@ use super::code::{Code, Label};
 use super::expression::Writer;
 use super::failure::Failure;
 use super::frame::Frame;
-use super::layout::{Origin, Record, Slot, SlotKind, TAG_BYTES, resolve, size};
+use super::layout::{Origin, Record, Slot, SlotKind, TAG_BYTES, field, resolve, size};
 use super::{GroupMap, Plan, Settings, pair_key};
 use crate::query::{Query, Shape};
 use crate::split::{KernelKey, Sign, State};
-use crate::table::{Endless, PATH_BYTES, Read, Scalar, Scan, Side, Source};
+use crate::table::{Endless, Read, Scalar, Scan, Side, Source};
+use crate::tables::DATA_LOC;
 
 /// `BPF_RB_NO_WAKEUP` and `BPF_RB_FORCE_WAKEUP`.
 const WAKE: [u64; 2] = [1, 2];
+/// `BPF_F_USER_STACK`.
+const USER_STACK: i32 = 1 << 8;
 /// `BPF_RB_AVAIL_DATA`.
 const AVAILABLE: u64 = 0;
 
@@ -28,6 +31,7 @@ pub struct Writing<'a> {
     pub origin: Origin<'a>,
     pub side: Side,
     pub frame: &'a Frame,
+    pub stacks: Option<MapId>,
 }
 
 /// The maps of a query.
@@ -140,7 +144,7 @@ impl Writing<'_> {
                 code.copy(Reg::R1, Reg::R7);
                 code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(32));
             }
-            Read::Command | Read::UserText(_) | Read::Address(_) => {
+            Read::Command | Read::UserText(_) | Read::KernelText(_) | Read::FieldText { .. } | Read::Address(_) => {
                 return Err(Failure::NotHere("what is read into memory".to_owned()));
             }
             Read::Packet(_) => return Err(Failure::NotHere("a packet".to_owned())),
@@ -151,21 +155,75 @@ impl Writing<'_> {
                 }
             }
             Read::Field { .. } => self.follow(code, what, Reg::R6)?,
+            Read::Part { index, .. } => {
+                code.load(Size::B8, false, Reg::R1, Reg::R6, 8 * i16::from(*index));
+                self.follow(code, what, Reg::R1)?;
+            }
+            Read::Stack { user } => {
+                let stacks = self.stacks.ok_or_else(|| Failure::NotHere("a stack".to_owned()))?;
+                code.copy(Reg::R1, Reg::R6);
+                code.map(Reg::R2, stacks);
+                code.push(Insn::mov_imm(Reg::R3, if *user { USER_STACK } else { 0 }));
+                self.helper(code, "get_stackid");
+            }
+            Read::Constant(value) => code.push(Insn::mov_imm(Reg::R1, *value)),
+            Read::Choice { by, equals, then, otherwise } => {
+                let (first, end) = (code.label(), code.label());
+                self.value(code, by)?;
+                code.branch(JumpOp::Eq, Reg::R1, Operand::Imm(*equals), first);
+                self.value(code, otherwise)?;
+                code.jump(end);
+                code.bind(first);
+                self.value(code, then)?;
+                code.bind(end);
+            }
         }
         Ok(())
     }
 
-    /// Copies text from user memory into the frame, with zeros behind it.
-    fn user_text(&self, code: &mut Code<'_>, what: &Read, at: i16) -> Result<(), Failure> {
-        let Read::UserText(address) = what else { return Err(Failure::NotHere("text".to_owned())) };
-        for word in 0..PATH_BYTES as i16 / 8 {
+    /// Copies text from user or kernel memory into the frame, with zeros behind it.
+    fn text(&self, code: &mut Code<'_>, what: &Read, at: i16, bytes: u16) -> Result<(), Failure> {
+        for word in 0..bytes as i16 / 8 {
             code.store(Size::B8, Reg::R10, at + 8 * word, Operand::Imm(0));
         }
-        self.value(code, address)?;
-        code.copy(Reg::R3, Reg::R1);
+        let helper = match what {
+            Read::UserText(address) => {
+                self.value(code, address)?;
+                code.copy(Reg::R3, Reg::R1);
+                "probe_read_user_str"
+            }
+            Read::KernelText(address) => {
+                self.value(code, address)?;
+                code.copy(Reg::R3, Reg::R1);
+                "probe_read_kernel_str"
+            }
+            Read::FieldText { structure, name, .. } => {
+                self.field_text(code, structure, name)?;
+                "probe_read_kernel_str"
+            }
+            _ => return Err(Failure::NotHere("text".to_owned())),
+        };
         code.frame_address(Reg::R1, at);
-        code.push(Insn::mov_imm(Reg::R2, PATH_BYTES.into()));
-        code.call("probe_read_user_str");
+        code.push(Insn::mov_imm(Reg::R2, bytes.into()));
+        code.call(helper);
+        Ok(())
+    }
+
+    /// Puts the address of a text in the tracepoint's record into R3.
+    fn field_text(&self, code: &mut Code<'_>, structure: &str, name: &str) -> Result<(), Failure> {
+        let Origin::Hooks(types) = self.origin else { return Err(Failure::NotHere("a hook's record".to_owned())) };
+        let (offset, _) = field(structure, name, types).map_err(Failure::Kernel)?;
+        let far = || Failure::Kernel(format!("a field is {offset} bytes into its record"));
+        let offset = i16::try_from(offset).map_err(|_| far())?;
+        code.copy(Reg::R3, Reg::R6);
+        if name.starts_with(DATA_LOC) {
+            // The field's lower half is where the text is in the record.
+            code.load(Size::B4, false, Reg::R1, Reg::R6, offset);
+            code.alu(AluOp::And, Reg::R1, Operand::Imm(0xffff));
+            code.alu(AluOp::Add, Reg::R3, Operand::Reg(Reg::R1));
+        } else {
+            code.alu(AluOp::Add, Reg::R3, Operand::Imm(offset.into()));
+        }
         Ok(())
     }
 
@@ -234,7 +292,7 @@ impl Writing<'_> {
                     code.push(Insn::mov_imm(Reg::R2, slot.kind.bytes().into()));
                     code.call("get_current_comm");
                 }
-                SlotKind::Text => self.user_text(code, what, at)?,
+                SlotKind::Text | SlotKind::Short(_) => self.text(code, what, at, slot.kind.bytes())?,
                 SlotKind::Number(scalar) => match what {
                     Read::Address(index) => address(code, *index, at),
                     _ => {
@@ -457,7 +515,7 @@ fn copy_slot(code: &mut Code<'_>, slot: &Slot, (base, from): (Reg, i16), to: i16
             code.load(size(scalar), false, Reg::R1, base, from);
             code.store(size(scalar), Reg::R10, to, Operand::Reg(Reg::R1));
         }
-        SlotKind::Command | SlotKind::Text => {
+        SlotKind::Command | SlotKind::Text | SlotKind::Short(_) => {
             for word in 0..slot.kind.bytes() as i16 / 8 {
                 code.load(Size::B8, false, Reg::R1, base, from + 8 * word);
                 code.store(Size::B8, Reg::R10, to + 8 * word, Operand::Reg(Reg::R1));

@@ -13,6 +13,7 @@
 use std::time::{Duration, Instant};
 
 use kiln_linux::Statistics;
+use kiln_plan::table::Hook;
 use kiln_plan::{Settings, Split};
 use serde::Serialize;
 
@@ -99,7 +100,7 @@ fn sampled(session: &Session, settings: &Settings, only: Option<Split>, sample: 
 }
 
 fn too_dear(session: &Session, forecast: &Forecast, allowed: f64) -> String {
-    let names: Vec<String> = session.query().table.hooks().into_iter().map(|hook| hook.section()).collect();
+    let names: Vec<String> = hooks(session).into_iter().map(Hook::section).collect();
     let rate: f64 = forecast.rates.iter().sum();
     format!(
         "the query was not started: {rate:.0} events a second of {} take at least {:.2} % of one processor, and {} % are \
@@ -112,10 +113,13 @@ fn too_dear(session: &Session, forecast: &Forecast, allowed: f64) -> String {
 
 /// What the plan that is loaded first takes at these rates.
 fn forecast(plan: &Plan, rates: &[f64]) -> Forecast {
-    let loaded = plan.accepted.last().map(|generated| generated.split);
-    let step = plan.steps.iter().find(|step: &&Step| Some(step.split) == loaded);
+    let loaded = |plan: &Plan| {
+        let split = plan.accepted.last().map(|generated| generated.split);
+        let step = plan.steps.iter().find(|step: &&Step| Some(step.split) == split);
+        step.map(|step| step.programs.clone()).unwrap_or_default()
+    };
     let mut parts = Time::default();
-    for (program, rate) in step.iter().flat_map(|step| &step.programs).zip(rates) {
+    for (program, rate) in plan.all().flat_map(loaded).zip(rates) {
         let own = program.estimate.unwrap_or_default().total();
         parts.least += own.least * rate / 1e9;
         parts.expected += own.expected * rate / 1e9;
@@ -124,10 +128,15 @@ fn forecast(plan: &Plan, rates: &[f64]) -> Forecast {
     Forecast { rates: rates.to_vec(), parts }
 }
 
-/// Events a second of each hook of the query's table.
+/// The hooks of the query's tables.
+fn hooks(session: &Session) -> Vec<&Hook> {
+    session.scans().into_iter().flat_map(|query| query.table.hooks()).collect()
+}
+
+/// Events a second of each hook of the query's tables.
 fn rates(session: &Session) -> Result<Vec<f64>, Error> {
     let _statistics = Statistics::keep()?;
-    let counters: Vec<Nothing> = session.query().table.hooks().into_iter().map(Nothing::at).collect::<Result<_, _>>()?;
+    let counters: Vec<Nothing> = hooks(session).into_iter().map(Nothing::at).collect::<Result<_, _>>()?;
     let begun = Instant::now();
     std::thread::sleep(COUNTING);
     let runs: Vec<u64> = counters.iter().map(Nothing::runs).collect::<Result<_, _>>()?;

@@ -67,7 +67,8 @@ pub fn estimate(object: &Object, program: &Program, hook: &Hook, sample: u32, mo
     let nodes = &object.functions[program.entry.0 as usize].nodes;
     let part = match hook {
         Hook::Typed(_) => EventPart::TypedHook,
-        Hook::Record { .. } => EventPart::RecordHook,
+        // A uprobe costs more; the model has no price for it.
+        Hook::Record { .. } | Hook::Function { .. } => EventPart::RecordHook,
     };
     let places = calls(object, nodes);
     let time = |node: &Node, place: &Place| match node.insn {

@@ -1,18 +1,20 @@
 //! A query on the running kernel.
 
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kiln_linux::{Link, LoadedImages, MapHandle, OwnCgroup, Prog, RingReader, Statistics, load_images};
-use kiln_plan::execute::stages::Stages;
+use kiln_plan::execute::decode;
+use kiln_plan::execute::flow::Running;
 use kiln_plan::execute::{Executor, Limits, Lost};
 use kiln_plan::generate::{COUNTERS, GroupMap};
 use kiln_plan::table::Hook;
-use kiln_plan::Generated;
+use kiln_plan::{Generated, Query, Row};
 use kiln_program::MapId;
 
 use super::plan::Plan;
-use super::{ProgramRuns, Session, Sink, Summary};
+use super::{ProgramRuns, Session, Sink, Summary, functions};
 use crate::error::Error;
 
 /// How long the reader waits for programs to wake it.
@@ -50,7 +52,7 @@ struct Budget {
 
 impl Budget {
     /// The part of a processor that the programs took over the last interval, if it was more than is allowed.
-    fn exceeded(&mut self, progs: &[Prog]) -> Result<Option<f64>, Error> {
+    fn exceeded(&mut self, progs: &[&Prog]) -> Result<Option<f64>, Error> {
         let elapsed = self.since.elapsed();
         if elapsed < BUDGET_INTERVAL {
             return Ok(None);
@@ -62,13 +64,21 @@ impl Budget {
     }
 }
 
-/// Sees each record before it is used; see [`super::replay::Recorder`].
-pub type Tap<'a> = dyn FnMut(&[u8]) + 'a;
+/// Sees each record before it is used, with the number of its scan; see [`super::replay::Recorder`].
+pub type Tap<'a> = dyn FnMut(usize, &[u8]) + 'a;
 
-/// The kernel's half, attached.
-struct Attached {
+/// The kernel's half of a scan.
+struct InKernel {
+    generated: Generated,
     images: LoadedImages,
-    links: Vec<Link>,
+}
+
+impl InKernel {
+    /// The stacks that the programs keep.
+    fn take_stacks(&mut self) -> Option<Box<dyn decode::Stacks>> {
+        let map = self.images.maps.remove(&self.generated.stacks?)?;
+        Some(Box::new(super::stacks::Stacks::new(map)))
+    }
 }
 
 /// A cgroup that this process and those that it starts are in as long as this lives.
@@ -115,13 +125,22 @@ pub fn run(
     crate::require_kernel()?;
     let measured = watch.measure || watch.max_overhead.is_some();
     let statistics = if measured { Some(Statistics::keep()?) } else { None };
-    let (generated, attached) = attach_cheapest(session, plan)?;
-    let executor = Executor::new(session.query().clone(), &generated, watch.limits);
-    let mut halves = Halves::new(session, executor, watch.limits);
-    let Attached { images, links } = attached;
-    let mut feed = Feed::new(&generated, &images, &halves.executor)?;
+    let (mut halves_in_kernel, links) = attach_all(session, plan)?;
+    let stacks: Vec<_> = halves_in_kernel.iter_mut().map(InKernel::take_stacks).collect();
+    let scans = session.scans().into_iter().zip(&halves_in_kernel);
+    let executor = |((query, half), stacks): ((&Query, &InKernel), Option<Box<dyn decode::Stacks>>)| {
+        Executor::new(query.clone(), &half.generated, watch.limits).with_stacks(stacks)
+    };
+    let mut halves = Halves::new(session, scans.zip(stacks).map(executor).collect(), watch.limits);
+    let feeds = halves_in_kernel.iter().zip(&halves.executors);
+    let mut feeds: Vec<Feed<'_>> = feeds.map(|(half, executor)| Feed::new(half, executor)).collect::<Result<_, _>>()?;
+    let progs: Vec<&Prog> = halves_in_kernel.iter().flat_map(|half| &half.images.progs).collect();
     let begun = Instant::now();
-    let mut summary = Summary { split: Some(generated.split), sample: generated.sample, ..Summary::default() };
+    let mut summary = Summary {
+        split: Some(halves_in_kernel[0].generated.split),
+        sample: halves_in_kernel[0].generated.sample,
+        ..Summary::default()
+    };
     let mut wanted = true;
     let mut reported = begun;
     let mut budget = watch.max_overhead.map(|allowed| Budget { allowed, since: begun, program_ns: 0 });
@@ -131,30 +150,56 @@ pub fn run(
             break;
         }
         if let Some(budget) = &mut budget {
-            summary.over_budget = budget.exceeded(&images.progs)?;
+            summary.over_budget = budget.exceeded(&progs)?;
             if summary.over_budget.is_some() {
                 break;
             }
         }
-        summary.records += feed.wait(WAIT.min(left.unwrap_or(WAIT)), &mut halves.executor, tap)?;
-        wanted = halves.give(&mut summary, sink);
+        let (records, now) = wait(&mut feeds, WAIT.min(left.unwrap_or(WAIT)), &mut halves.executors, tap)?;
+        summary.records += records;
+        wanted = halves.give(now, &mut summary, sink);
         if let Some(report) = watch.status.filter(|_| reported.elapsed() >= STATUS_INTERVAL) {
             reported = Instant::now();
             let mut status = summary.clone();
             status.elapsed_ns = begun.elapsed().as_nanos() as u64;
             status.lost = halves.lost();
-            count(&generated, &images.progs, &mut status, statistics.is_some())?;
-            status.lost_in_kernel = lost(map_of(&images, &generated.counters)?)?;
+            count(&halves_in_kernel, &mut status, statistics.is_some())?;
+            status.lost_in_kernel = lost_in(&halves_in_kernel)?;
             report(&status);
         }
     }
     summary.elapsed_ns = begun.elapsed().as_nanos() as u64;
     drop(links);
-    summary.records += feed.finish(&mut halves.executor, tap)?;
+    for (scan, (feed, executor)) in feeds.iter_mut().zip(&mut halves.executors).enumerate() {
+        summary.records += feed.finish(executor, &mut |record| tap(scan, record))?;
+    }
     halves.finish(&mut summary, sink);
-    count(&generated, &images.progs, &mut summary, statistics.is_some())?;
-    summary.lost_in_kernel = lost(map_of(&images, &generated.counters)?)?;
+    count(&halves_in_kernel, &mut summary, statistics.is_some())?;
+    summary.lost_in_kernel = lost_in(&halves_in_kernel)?;
     Ok(summary)
+}
+
+/// Waits for records of any scan, and moves the clock of all on to the same time. Returns the number of records and this
+/// time.
+fn wait(
+    feeds: &mut [Feed<'_>],
+    longest: Duration,
+    executors: &mut [Executor],
+    tap: &mut Tap<'_>,
+) -> Result<(u64, u64), Error> {
+    let mut records = 0;
+    // The reader waits for the first scan, and looks at the others each time.
+    if let Some((feed, executor)) = feeds.first_mut().zip(executors.first_mut()) {
+        records += feed.wait(longest, executor, &mut |record| tap(0, record))?;
+    }
+    // Events before this time have their records in the ring buffers. A later time would make rows late that wait there.
+    let now = now_ns();
+    for (scan, (feed, executor)) in feeds.iter_mut().zip(executors.iter_mut()).enumerate() {
+        // Programs do not wake the reader for every record: take the others too.
+        records += feed.take_records(executor, &mut |record| tap(scan, record))?;
+    }
+    feeds.iter_mut().zip(executors).try_for_each(|(feed, executor)| feed.advance(now, executor))?;
+    Ok((records, now))
 }
 
 /// A map of the query's programs.
@@ -163,15 +208,19 @@ fn map_of<'i>(images: &'i LoadedImages, id: &MapId) -> Result<&'i MapHandle, Err
 }
 
 /// What the kernel's half hands over: records through a ring buffer, and groups in a map.
-struct Feed<'g, 'i> {
+struct Feed<'h> {
     ring: Option<RingReader>,
-    groups: Option<(&'g GroupMap, &'i MapHandle)>,
+    groups: Option<(&'h GroupMap, &'h MapHandle)>,
     /// The first window that is still open.
     open: u64,
 }
 
-impl<'g, 'i> Feed<'g, 'i> {
-    fn new(generated: &'g Generated, images: &'i LoadedImages, executor: &Executor) -> Result<Feed<'g, 'i>, Error> {
+/// Sees each record of a scan.
+type Seen<'a> = dyn FnMut(&[u8]) + 'a;
+
+impl<'h> Feed<'h> {
+    fn new(half: &'h InKernel, executor: &Executor) -> Result<Feed<'h>, Error> {
+        let InKernel { generated, images } = half;
         let ring =
             generated.ring.as_ref().map(|id| Ok::<_, Error>(RingReader::new(map_of(images, id)?)?)).transpose()?;
         let groups = generated.groups.as_ref();
@@ -179,17 +228,19 @@ impl<'g, 'i> Feed<'g, 'i> {
         Ok(Feed { ring, groups, open: executor.first_open(now_ns()) })
     }
 
-    /// Waits for records, takes them and the groups of windows that have closed, and moves the executor's clock on.
-    /// Returns the number of records.
-    fn wait(&mut self, wait: Duration, executor: &mut Executor, tap: &mut Tap<'_>) -> Result<u64, Error> {
-        let mut records = 0;
+    /// Waits until programs wake the reader, and takes the records that are there then. Returns their number.
+    fn wait(&mut self, wait: Duration, executor: &mut Executor, seen: &mut Seen<'_>) -> Result<u64, Error> {
         match &mut self.ring {
-            Some(ring) => records += ring.wait(wait, |record| take(executor, tap, record))? as u64,
-            None => std::thread::sleep(wait),
+            Some(ring) => Ok(ring.wait(wait, |record| take(executor, seen, record))? as u64),
+            None => {
+                std::thread::sleep(wait);
+                Ok(0)
+            }
         }
-        // Programs do not wake the reader for every record: take the others too.
-        records += self.take_records(executor, tap)?;
-        let now = now_ns();
+    }
+
+    /// Takes the groups of windows that have closed, and moves the executor's clock on.
+    fn advance(&mut self, now: u64, executor: &mut Executor) -> Result<(), Error> {
         if let Some((layout, map)) = self.groups
             && executor.first_open(now) > self.open
         {
@@ -198,22 +249,22 @@ impl<'g, 'i> Feed<'g, 'i> {
             drain(executor, layout, map, |window| window < open)?;
         }
         executor.advance(now);
-        Ok(records)
+        Ok(())
     }
 
     /// Takes the records that are there. Returns their number.
-    fn take_records(&mut self, executor: &mut Executor, tap: &mut Tap<'_>) -> Result<u64, Error> {
+    fn take_records(&mut self, executor: &mut Executor, seen: &mut Seen<'_>) -> Result<u64, Error> {
         match &mut self.ring {
-            Some(ring) => Ok(ring.read(|record| take(executor, tap, record))? as u64),
+            Some(ring) => Ok(ring.read(|record| take(executor, seen, record))? as u64),
             None => Ok(0),
         }
     }
 
     /// Takes all that is left, once the programs are detached. Returns the number of records.
-    fn finish(&mut self, executor: &mut Executor, tap: &mut Tap<'_>) -> Result<u64, Error> {
+    fn finish(&mut self, executor: &mut Executor, seen: &mut Seen<'_>) -> Result<u64, Error> {
         let mut records = 0;
         loop {
-            let count = self.take_records(executor, tap)?;
+            let count = self.take_records(executor, seen)?;
             if count == 0 {
                 break;
             }
@@ -226,61 +277,97 @@ impl<'g, 'i> Feed<'g, 'i> {
     }
 }
 
-fn take(executor: &mut Executor, tap: &mut Tap<'_>, record: &[u8]) {
-    tap(record);
+fn take(executor: &mut Executor, seen: &mut Seen<'_>, record: &[u8]) {
+    seen(record);
     executor.record(record);
 }
 
-/// The user-space half of a statement: of its innermost query, and of what is asked of that one's rows.
+/// The user-space half of a statement: of each of its scans, and of what is asked of their rows.
 pub(super) struct Halves {
-    pub executor: Executor,
-    pub stages: Stages,
+    pub executors: Vec<Executor>,
+    flow: Running,
 }
 
 impl Halves {
-    pub(super) fn new(session: &Session, executor: Executor, limits: Limits) -> Halves {
-        Halves { executor, stages: Stages::new(session.stages(), limits) }
+    pub(super) fn new(session: &Session, executors: Vec<Executor>, limits: Limits) -> Halves {
+        Halves { executors, flow: Running::new(&session.parsed.flow, limits) }
     }
 
     /// Whether no further row will be shown.
     pub(super) fn is_done(&self) -> bool {
-        self.executor.is_done() || self.stages.is_done()
+        self.executors.iter().all(Executor::is_done) || self.flow.is_done()
     }
 
-    /// Hands over the rows that are ready; returns whether more are wanted.
-    pub(super) fn give(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
-        self.pass(false, summary, sink)
+    /// The time of the latest row of all scans.
+    pub(super) fn latest_ns(&self) -> u64 {
+        self.executors.iter().map(Executor::latest_ns).max().unwrap_or_default()
+    }
+
+    /// Moves the clock of all scans on to the time of the latest row, and hands over the rows that are ready; returns
+    /// whether more are wanted.
+    pub(super) fn give_to_latest(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+        let latest = self.latest_ns();
+        self.executors.iter_mut().for_each(|executor| executor.advance(latest));
+        self.give(latest, summary, sink)
+    }
+
+    /// Hands over the rows that are ready at a time of the monotonic clock; returns whether more are wanted.
+    pub(super) fn give(&mut self, now_ns: u64, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+        self.pass(now_ns, false, summary, sink)
     }
 
     /// Ends the query and hands over the last rows.
     pub(super) fn finish(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) {
-        self.executor.finish();
-        self.pass(true, summary, sink);
+        self.executors.iter_mut().for_each(Executor::finish);
+        self.pass(u64::MAX, true, summary, sink);
         summary.lost.add(self.lost());
     }
 
     /// What was lost in user space so far.
     fn lost(&self) -> Lost {
-        let mut lost = self.executor.lost();
-        lost.add(self.stages.lost());
+        let mut lost = self.flow.lost();
+        self.executors.iter().for_each(|executor| lost.add(executor.lost()));
         lost
     }
 
-    fn pass(&mut self, is_over: bool, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
-        let rows = self.stages.pass(self.executor.take_rows(), is_over);
+    fn pass(&mut self, now_ns: u64, is_over: bool, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+        let mut rows: Vec<Vec<Row>> = self.executors.iter_mut().map(Executor::take_rows).collect();
+        let rows = self.flow.pass(&mut rows, now_ns, is_over);
         summary.rows += rows.len() as u64;
         rows.is_empty() || sink(rows)
     }
 }
 
+/// Loads and attaches the kernel's halves of all scans. They are attached until the links are dropped.
+fn attach_all(session: &Session, mut plan: Plan) -> Result<(Vec<InKernel>, Vec<Link>), Error> {
+    let others = std::mem::take(&mut plan.others);
+    let (mut halves, mut links) = (Vec::new(), Vec::new());
+    for (query, plan) in session.scans().into_iter().zip(std::iter::once(plan).chain(others)) {
+        let (half, own) = attach_cheapest(query, plan)?;
+        halves.push(half);
+        links.extend(own);
+    }
+    Ok((halves, links))
+}
+
+/// What all scans lost in the kernel.
+fn lost_in(halves: &[InKernel]) -> Result<[u64; COUNTERS.len()], Error> {
+    let mut sum = [0; COUNTERS.len()];
+    for half in halves {
+        let own = lost(map_of(&half.images, &half.generated.counters)?)?;
+        sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+    }
+    Ok(sum)
+}
+
 /// Loads and attaches the split that is expected to cost least of those that the kernel takes.
-fn attach_cheapest(session: &Session, mut plan: Plan) -> Result<(Generated, Attached), Error> {
+fn attach_cheapest(query: &Query, mut plan: Plan) -> Result<(InKernel, Vec<Link>), Error> {
     let mut complaint = String::new();
     while let Some(generated) = plan.accepted.pop() {
         match load_images(&generated.object) {
             Ok(images) => {
-                let links = attach(session, &images.progs)?;
-                return Ok((generated, Attached { images, links }));
+                let links = attach(query, &images.progs)?;
+                return Ok((InKernel { generated, images }, links));
             }
             // The next one does the same in another place.
             Err(failure) => complaint = failure.reason().map_or_else(|| failure.to_string(), ToOwned::to_owned),
@@ -290,8 +377,8 @@ fn attach_cheapest(session: &Session, mut plan: Plan) -> Result<(Generated, Atta
 }
 
 /// Attaches the last hook first, so that an event which ends without having begun is ignored.
-fn attach(session: &Session, progs: &[Prog]) -> Result<Vec<Link>, Error> {
-    let hooks = session.query().table.hooks();
+fn attach(query: &Query, progs: &[Prog]) -> Result<Vec<Link>, Error> {
+    let hooks = query.table.hooks();
     progs.iter().zip(&hooks).rev().map(|(prog, hook)| link(prog, hook)).collect()
 }
 
@@ -299,6 +386,10 @@ fn link(prog: &Prog, hook: &Hook) -> Result<Link, Error> {
     Ok(match hook {
         Hook::Typed(_) => Link::typed_tracepoint(prog)?,
         Hook::Record { category, name } => Link::tracepoint(prog, category, name)?,
+        Hook::Function { file, function } => {
+            let file = Path::new(file);
+            Link::uprobe_everywhere(prog, file, functions::offset(file, function)?)?
+        }
     })
 }
 
@@ -318,6 +409,7 @@ impl Nothing {
         let kind = match hook {
             Hook::Typed(_) => format!("tracing section \"{}\" attach trace_raw_tp", hook.section()),
             Hook::Record { .. } => format!("tracepoint section \"{}\"", hook.section()),
+            Hook::Function { .. } => "kprobe section \"uprobe\"".to_owned(),
         };
         let images = loaded(&format!("; license GPL\n; program {kind}\n; function main\nr0 = 0\nexit\n"))?;
         let link = link(&images.progs[0], hook)?;
@@ -354,15 +446,17 @@ pub(super) fn drain(
     Ok(())
 }
 
-fn count(generated: &Generated, progs: &[Prog], summary: &mut Summary, measured: bool) -> Result<(), Error> {
-    let sections = generated.object.programs.iter().map(|program| &program.section);
-    for (prog, section) in progs.iter().zip(sections) {
-        let info = prog.info()?;
-        summary.events += info.run_count;
-        if measured {
-            *summary.program_ns.get_or_insert_default() += info.run_time_ns;
-            let section = section.as_str().into();
-            summary.programs.push(ProgramRuns { section, events: info.run_count, ns: info.run_time_ns });
+fn count(halves: &[InKernel], summary: &mut Summary, measured: bool) -> Result<(), Error> {
+    for InKernel { generated, images } in halves {
+        let sections = generated.object.programs.iter().map(|program| &program.section);
+        for (prog, section) in images.progs.iter().zip(sections) {
+            let info = prog.info()?;
+            summary.events += info.run_count;
+            if measured {
+                *summary.program_ns.get_or_insert_default() += info.run_time_ns;
+                let section = section.as_str().into();
+                summary.programs.push(ProgramRuns { section, events: info.run_count, ns: info.run_time_ns });
+            }
         }
     }
     Ok(())

@@ -9,16 +9,21 @@
 //! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege; [`export`] sends rows to collectors.
 
 pub mod budget;
+pub mod cgroups;
 pub mod cost;
 pub mod export;
+mod functions;
 pub mod live;
+pub mod lookups;
 pub mod plan;
 pub mod replay;
+mod stacks;
 
 use std::sync::Arc;
 
 use kiln_plan::execute::Lost;
 use kiln_plan::expr::{BinaryOp, Expr};
+use kiln_plan::lookup::Lookup;
 use kiln_plan::query::Shape;
 use kiln_plan::table::{Source, Table};
 use kiln_plan::{DataType, Query, tables};
@@ -51,10 +56,18 @@ impl Session {
     /// # Errors
     /// [`Error::InvalidQuery`] with the place in the query marked; [`Error::Unsupported`] where the kernel has no BTF.
     pub fn new(sql: &str) -> Result<Session, Error> {
+        Session::with_lookups(sql, Vec::new())
+    }
+
+    /// Reads a query for the running kernel, with these lookup tables besides [`lookups::all`].
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn with_lookups(sql: &str, own: Vec<Lookup>) -> Result<Session, Error> {
         let lacks = || {
             Error::Unsupported("queries need the kernel's types, and /sys/kernel/btf/vmlinux is not there".to_owned())
         };
-        Session::with_types(sql, running_kernel_types().ok_or_else(lacks)?)
+        Session::of(sql, running_kernel_types().ok_or_else(lacks)?, own)
     }
 
     /// Reads a query for the kernel with these types.
@@ -62,7 +75,12 @@ impl Session {
     /// # Errors
     /// [`Error::InvalidQuery`] with the place in the query marked.
     pub fn with_types(sql: &str, types: Arc<Btf>) -> Result<Session, Error> {
-        let parsed = kiln_sql::parse(sql, Some(&types)).map_err(|error| {
+        Session::of(sql, types, Vec::new())
+    }
+
+    fn of(sql: &str, types: Arc<Btf>, mut lookups: Vec<Lookup>) -> Result<Session, Error> {
+        lookups.extend(lookups::all());
+        let parsed = kiln_sql::parse_with(sql, Some(&types), &lookups).map_err(|error| {
             let shown = error.shown(sql);
             Error::InvalidQuery(shown.trim_start_matches("error: ").trim_end().to_owned())
         })?;
@@ -74,24 +92,41 @@ impl Session {
     /// # Errors
     /// [`Error::InvalidInput`] where the table has no such column.
     pub fn only(&mut self, column: &str, value: Value) -> Result<(), Error> {
-        let query = &mut self.parsed.query;
-        let found = query.table.column(column);
-        let found = found.ok_or_else(|| {
-            Error::InvalidInput(format!("table `{}` has no column `{column}` to choose by", query.table.name))
-        })?;
-        let condition = Expr::binary(BinaryOp::Equal, Expr::Column(found), Expr::Literal(value));
-        query.filter = Expr::all(query.filter.take().into_iter().chain([condition]));
+        self.only_any(column, &[value])
+    }
+
+    /// As [`Session::only`], with several values.
+    ///
+    /// # Errors
+    /// As [`Session::only`].
+    pub fn only_any(&mut self, column: &str, values: &[Value]) -> Result<(), Error> {
+        for query in self.parsed.flow.scans_mut() {
+            let found = query.table.column(column);
+            let found = found.ok_or_else(|| {
+                Error::InvalidInput(format!("table `{}` has no column `{column}` to choose by", query.table.name))
+            })?;
+            let equal = |value: &Value| {
+                Expr::binary(BinaryOp::Equal, Expr::Column(found), Expr::Literal(value.clone()))
+            };
+            let any = values.iter().map(equal).reduce(|one, other| Expr::binary(BinaryOp::Or, one, other));
+            query.filter = Expr::all(query.filter.take().into_iter().chain(any));
+        }
         Ok(())
     }
 
-    /// The query.
-    pub fn query(&self) -> &Query {
-        &self.parsed.query
+    /// The queries of tables of events, each with a kernel half of its own.
+    pub fn scans(&self) -> Vec<&Query> {
+        self.parsed.flow.scans()
     }
 
-    /// What is asked of its rows, if it is a subquery.
+    /// The first of these.
+    pub fn query(&self) -> &Query {
+        self.scans()[0]
+    }
+
+    /// What is asked of the rows of all of them, if it is more than one query.
     pub fn stages(&self) -> &[Query] {
-        &self.parsed.stages
+        &self.parsed.flow.stages
     }
 
     /// Whether rows are of windows of time.
@@ -100,7 +135,7 @@ impl Session {
             Shape::Groups(groups) => groups.window.is_some() || groups.session_ns.is_some(),
             Shape::Rows => false,
         };
-        let last = self.stages().last().unwrap_or(self.query());
+        let last = self.parsed.flow.last();
         last.of_windows || is_windowed(last)
     }
 
@@ -110,7 +145,7 @@ impl Session {
             name: Shown::from(output.name.as_str()),
             data_type: output.data_type.name(),
         };
-        self.stages().last().unwrap_or(self.query()).outputs.iter().map(column).collect()
+        self.parsed.flow.outputs().iter().map(column).collect()
     }
 }
 
@@ -165,8 +200,8 @@ pub struct ProgramRuns {
 impl Summary {
     /// How many rows or records were lost, whatever the reason.
     pub fn lost_in_all(&self) -> u64 {
-        let Lost { starts, groups, rows, late, malformed } = self.lost;
-        self.lost_in_kernel.iter().sum::<u64>() + starts + groups + rows + late + malformed
+        let Lost { starts, groups, rows, late, malformed, evicted, unmatched: _ } = self.lost;
+        self.lost_in_kernel.iter().sum::<u64>() + starts + groups + rows + late + malformed + evicted
     }
 }
 
@@ -219,7 +254,23 @@ fn describe(table: &Table, types: Option<&Btf>) -> TableDescription {
     }
 }
 
-/// All tables, or the one of this name.
+fn describe_lookup(lookup: &Lookup) -> TableDescription {
+    let column = |(name, data_type, about): &(String, DataType, String)| ColumnDescription {
+        name: Shown::from(name.as_str()),
+        data_type: data_type.name(),
+        about: Shown::from(about.as_str()),
+        read: false,
+    };
+    TableDescription {
+        name: Shown::from(lookup.name.as_str()),
+        about: Shown::from(lookup.about.as_str()),
+        hooks: Vec::new(),
+        columns: lookup.columns.iter().map(column).collect(),
+        lacks: None,
+    }
+}
+
+/// All tables of events and lookup tables, or the one of this name.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] where there is none.
@@ -227,8 +278,15 @@ pub fn describe_tables(name: Option<&str>) -> Result<Vec<TableDescription>, Erro
     let types = running_kernel_types();
     let types = types.as_deref();
     match name {
-        None => Ok(tables::all().iter().map(|table| describe(table, types)).collect()),
+        None => {
+            let events = tables::all();
+            let events = events.iter().map(|table| describe(table, types));
+            Ok(events.chain(lookups::all().iter().map(describe_lookup)).collect())
+        }
         Some(name) => {
+            if let Some(lookup) = lookups::all().iter().find(|lookup| lookup.name.eq_ignore_ascii_case(name)) {
+                return Ok(vec![describe_lookup(lookup)]);
+            }
             let table = tables::find(name, types);
             let none =
                 || Error::InvalidInput(format!("there is no table `{name}`; `kiln tables` lists those there are"));

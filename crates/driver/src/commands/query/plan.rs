@@ -56,6 +56,20 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What was accepted, the one that is expected to cost least last.
     pub accepted: Vec<Generated>,
+    /// The plans of the query's other tables of events.
+    pub others: Vec<Plan>,
+}
+
+impl Plan {
+    /// The steps of all tables.
+    pub fn all_steps(&self) -> Vec<Step> {
+        self.steps.iter().cloned().chain(self.others.iter().flat_map(Plan::all_steps)).collect()
+    }
+
+    /// The plans of all tables.
+    pub fn all(&self) -> impl Iterator<Item = &Plan> {
+        std::iter::once(self).chain(&self.others)
+    }
 }
 
 /// What a table hands over whatever is asked of it.
@@ -63,17 +77,7 @@ pub struct Plan {
 /// # Errors
 /// What this kernel lacks.
 pub fn mvsf(table: &Table, types: &Btf) -> Result<Generated, Failure> {
-    let query = Query {
-        table: table.clone(),
-        filter: None,
-        shape: Shape::Rows,
-        outputs: Vec::new(),
-        order: Vec::new(),
-        limit: None,
-        offset: 0,
-        distinct: false,
-        of_windows: false,
-    };
+    let query = Query::new(table.clone(), Shape::Rows, Vec::new());
     generate(&query, Split::Mvsf, Origin::Hooks(types), &Settings::default())
 }
 
@@ -83,7 +87,22 @@ pub fn mvsf(table: &Table, types: &Btf) -> Result<Generated, Failure> {
 /// [`Error::Unsupported`] where the kernel that it is for lacks what the table needs; [`Error::InvalidInput`] for a split
 /// that the query does not have.
 pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Result<Plan, Error> {
-    let query = session.query();
+    if settings.sample > 1 && session.parsed.flow.has_join() {
+        let message = "a sample of two joined tables has few rows that match: leave out --sample".to_owned();
+        return Err(Error::InvalidInput(message));
+    }
+    let scans = session.scans();
+    let mut first = plan_scan(session, scans[0], settings, only)?;
+    for scan in &scans[1..] {
+        // Another table may not have this split; its largest that is not larger does less in the kernel.
+        let only = only.and_then(|only| Split::of(scan).into_iter().rfind(|split| *split <= only));
+        first.others.push(plan_scan(session, scan, settings, only)?);
+    }
+    Ok(first)
+}
+
+/// Tries the splits of a query of one table, or only one.
+fn plan_scan(session: &Session, query: &Query, settings: &Settings, only: Option<Split>) -> Result<Plan, Error> {
     let mut splits = Split::of(query);
     if settings.sample > 1 && query.table.is_pair() {
         // A beginning that is not in the sample has no end, which only programs that store beginnings know.
@@ -97,7 +116,7 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
         }
         splits = vec![only];
     }
-    let mut plan = Plan { steps: Vec::new(), accepted: Vec::new() };
+    let mut plan = Plan { steps: Vec::new(), accepted: Vec::new(), others: Vec::new() };
     let mut accepted = Vec::new();
     for split in splits {
         let begun = Instant::now();
@@ -105,7 +124,7 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
         match generate(query, split, Origin::Hooks(&session.types), settings) {
             Ok(generated) => match verified(&generated.object, Some(&session.types)) {
                 Ok(programs) => {
-                    step.programs = priced(programs, session, &generated);
+                    step.programs = priced(programs, session, query, &generated);
                     let total: f64 = step.programs.iter().filter_map(|program| program.estimate).map(|one| one.total().expected).sum();
                     step.expected_ns = Some(total);
                     accepted.push((total, generated));
@@ -128,8 +147,13 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
 }
 
 /// The programs of a split with what each costs an event.
-fn priced(programs: Vec<StepProgram>, session: &Session, generated: &Generated) -> Vec<StepProgram> {
-    let hooks = session.query().table.hooks();
+fn priced(
+    programs: Vec<StepProgram>,
+    session: &Session,
+    query: &Query,
+    generated: &Generated,
+) -> Vec<StepProgram> {
+    let hooks = query.table.hooks();
     let all = programs.into_iter().zip(&generated.object.programs).zip(hooks);
     all.map(|((step, program), hook)| StepProgram {
         estimate: Some(cost::estimate(&generated.object, program, hook, generated.sample, &session.model)),

@@ -60,7 +60,7 @@ pub struct Form {
 impl Form {
     /// The form of a query's result.
     pub fn of(session: &Session) -> Form {
-        let outer = session.stages().last().unwrap_or(session.query());
+        let outer = session.parsed.flow.last();
         let role = |output: &Output| match &outer.shape {
             Shape::Rows => None,
             Shape::Groups(groups) => Some(match output.expr {
