@@ -6,8 +6,7 @@
 //! pass again with less fuel, or with steps banned, if it was refused.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use kiln_equiv::{Limits, Method, listed};
@@ -24,7 +23,6 @@ use crate::search::{self, Place};
 use crate::windows::diamonds;
 use crate::windows::region::Step;
 use crate::windows::{self, Banned, Budget};
-use kiln_equiv::helpers::Helpers;
 
 /// What a pass works on: one function of an object, with facts that are true of it now.
 pub struct Work<'a> {
@@ -42,8 +40,6 @@ pub struct Work<'a> {
     pub share: Instant,
     /// Threads that a search may use.
     pub threads: usize,
-    /// Threads that have nothing to do.
-    pub helpers: &'a Helpers,
     /// How often instructions run.
     pub frequencies: &'a Frequencies,
     /// What earlier searches found.
@@ -223,70 +219,9 @@ impl Work<'_> {
 }
 
 fn run_windows(work: &mut Work<'_>) -> Vec<Evidence> {
-    let helper = work.helpers.take(work.object.function(work.function).nodes.len());
     rewrite_windows(work, work.deadline, |work, function, budget| {
-        let (object, id, facts) = (&*work.object, work.function, work.facts);
-        let reached = AtomicUsize::new(usize::MAX);
-        if helper.is_none() {
-            return windows::rewrite(object, (id, function), facts, budget, &reached);
-        }
-        let ahead = Ahead::of(work, budget, function);
-        std::thread::scope(|scope| {
-            scope.spawn(|| ahead.run(object, id, facts, &reached));
-            let steps = windows::rewrite(object, (id, function), facts, budget, &reached);
-            reached.store(0, Ordering::Relaxed);
-            steps
-        })
+        windows::rewrite(work.object, (work.function, function), work.facts, budget)
     })
-}
-
-/// What a helper needs to ask ahead.
-struct Ahead<'a> {
-    calls: &'a Calls,
-    banned: &'a Banned,
-    options: &'a Options,
-    deadline: Instant,
-    fuel: usize,
-    limits: Limits,
-    refuted: HashSet<u64>,
-    swept: windows::Swept,
-    function: Function,
-}
-
-impl<'a> Ahead<'a> {
-    fn of(work: &Work<'a>, budget: &Budget<'_>, function: &Function) -> Ahead<'a> {
-        Ahead {
-            calls: work.calls,
-            banned: work.banned,
-            options: work.options,
-            deadline: budget.deadline,
-            fuel: budget.fuel,
-            // Answers of its own: those of the function may not depend on who asked first.
-            limits: Limits { answers: Some(Arc::default()), ..work.limits.clone() },
-            refuted: budget.refuted.clone(),
-            swept: budget.swept.clone(),
-            function: function.clone(),
-        }
-    }
-
-    fn run(self, object: &Object, id: FunctionId, facts: Option<&Facts>, reached: &AtomicUsize) {
-        let Ahead { calls, banned, options, deadline, fuel, limits, mut refuted, mut swept, function } = self;
-        let mut budget = Budget {
-            calls,
-            deadline,
-            limits: &limits,
-            refuted: &mut refuted,
-            swept: &mut swept,
-            fuel,
-            banned,
-            isa: options.isa,
-            model: &options.model,
-            goal: options.goal,
-            rules: &options.rules,
-            without: &|name| options.is_without(name),
-        };
-        windows::ask_ahead(object, (id, &function), facts, &mut budget, reached);
-    }
 }
 
 /// Searches with one effort until nothing is found, or the function's share of the time is spent.

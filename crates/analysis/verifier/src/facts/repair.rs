@@ -11,6 +11,8 @@
 //! may go both ways was explored both ways. But what such a branch says of its other operand is in doubt if one operand
 //! is. In a live register a number in doubt becomes unknown; any other known value in doubt becomes unreadable.
 
+use std::collections::BTreeSet;
+
 use kiln_isa::{CallTarget, Insn, Reg, Source};
 
 use super::record::{Doubt, Recorder};
@@ -28,19 +30,20 @@ pub(super) fn repair(recorder: &mut Recorder, accesses: &Accesses, code: &Code<'
         return;
     }
     let mut doubts = vec![Doubt::default(); code.ops.len()];
-    let mut pending: Vec<Position> = Vec::new();
+    // In the order of instructions, which is mostly that of paths: what joins is then spread once.
+    let mut pending: BTreeSet<Position> = BTreeSet::new();
     for (at, doubt) in &recorder.doubts {
         doubts[*at as usize] = *doubt;
-        pending.push(*at);
+        pending.insert(*at);
     }
-    while let Some(at) = pending.pop() {
+    while let Some(at) = pending.pop_first() {
         let doubt = doubts[at as usize];
         for (next, after) in spread(accesses, code, at, doubt) {
             let Some(known) = doubts.get_mut(next as usize) else { continue };
             let joined = known.union(after);
             if joined != *known {
                 *known = joined;
-                pending.push(next);
+                pending.insert(next);
             }
         }
     }

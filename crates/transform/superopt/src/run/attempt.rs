@@ -189,7 +189,6 @@ impl Run<'_> {
                 } else {
                     1
                 },
-                helpers: &shared.helpers,
                 frequencies: &shared.frequencies,
                 memory: &mut self.searched,
                 stopped: &stopped,

@@ -20,7 +20,6 @@ pub mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use kiln_equiv::Limits;
@@ -94,14 +93,12 @@ pub struct Budget<'a> {
     pub without: &'a dyn Fn(&str) -> bool,
 }
 
-/// Rewrites one function by the rules; returns the steps. `reached` is told how far it came: it goes from the last
-/// instruction to the first.
+/// Rewrites one function by the rules, from the last instruction to the first; returns the steps.
 pub fn rewrite(
     object: &Object,
     (id, function): (FunctionId, &mut Function),
     facts: Option<&Facts>,
     budget: &mut Budget<'_>,
-    reached: &AtomicUsize,
 ) -> Vec<Step> {
     let scene = Scene::of(object, id, function, facts);
     let mut read = Read::of(function, budget.calls);
@@ -111,7 +108,6 @@ pub fn rewrite(
     // From the last to the first, so that the positions of earlier runs do not change.
     for trace in scene.traces(function).into_iter().rev() {
         for run in trace.runs().into_iter().rev() {
-            reached.store(run.start, Ordering::Relaxed);
             if scene.is_unreached(function, &run) {
                 continue;
             }
@@ -140,35 +136,6 @@ pub fn rewrite(
     }
     *budget.refuted = refuted;
     steps
-}
-
-/// Asks what [`rewrite`] is about to ask, from the first instruction on until both meet. Nothing comes of it but that
-/// the solver's answers are known ([`kiln_equiv::solver::ask`]).
-pub fn ask_ahead(
-    object: &Object,
-    (id, function): (FunctionId, &Function),
-    facts: Option<&Facts>,
-    budget: &mut Budget<'_>,
-    reached: &AtomicUsize,
-) {
-    let scene = Scene::of(object, id, function, facts);
-    let read = Read::of(function, budget.calls);
-    let mut stale = Staleness::new(&function.nodes);
-    let mut refuted = std::mem::take(budget.refuted);
-    for trace in scene.traces(function) {
-        for run in trace.runs() {
-            if run.start >= reached.load(Ordering::Relaxed) {
-                return;
-            }
-            if scene.is_unreached(function, &run) {
-                continue;
-            }
-            let mut region = scene.region(function, (&trace, &run), (&read, &mut stale), budget, &mut refuted);
-            if !budget.swept.0.contains_key(&region.key()) {
-                sweep(&mut region, budget);
-            }
-        }
-    }
 }
 
 /// A function and what is known of it as a whole.
