@@ -5,8 +5,8 @@
 //!   bench/heaps/operations.native.c --clang--> a process
 //! ```
 //!
-//! Each run does many operations on random keys of a structure with 65,536 elements (256 in the list, none in the
-//! sketches), the same ones everywhere: the sums of what was found must be equal. The places run interleaved, in an
+//! Each run does many operations on random keys of a structure with 65,536 elements (256 in the list, 16,384 in the
+//! cache, none in the sketches and the ring), the same ones everywhere: the sums of what was found must be equal. The places run interleaved, in an
 //! order that changes each round; medians are printed. The guards are those of the structure's functions, counted as in
 //! KFlex's Table 3: without those of pointers that were just loaded, returned or passed.
 //!
@@ -29,22 +29,32 @@ const HEAP: &str = "kiln_heap_map";
 const SUPPLY_BYTES: usize = 32 << 20;
 const QUANTUM_NS: u64 = 60_000_000_000;
 
-/// A structure, its elements, the operations of one run, and what it has no operation for.
+/// A structure, its elements, the operations of one run, and which of [`OPERATIONS`] it has.
 struct Structure {
     name: &'static str,
     elements: u64,
     operations: u64,
-    deletes: bool,
+    measured: &'static [usize],
 }
 
-const STRUCTURES: [Structure; 7] = [
-    Structure { name: "hash", elements: 65_536, operations: 20_000, deletes: true },
-    Structure { name: "tree", elements: 65_536, operations: 10_000, deletes: true },
-    Structure { name: "skip", elements: 65_536, operations: 10_000, deletes: true },
-    Structure { name: "list", elements: 256, operations: 4_000, deletes: true },
-    Structure { name: "countmin", elements: 0, operations: 20_000, deletes: false },
-    Structure { name: "count", elements: 0, operations: 20_000, deletes: false },
-    Structure { name: "bpf_hash", elements: 65_536, operations: 20_000, deletes: true },
+const LOOKUP: usize = 1;
+const UPDATE: usize = 2;
+const DELETE: usize = 3;
+
+const STRUCTURES: [Structure; 13] = [
+    Structure { name: "hash", elements: 65_536, operations: 20_000, measured: &[LOOKUP, UPDATE, DELETE] },
+    Structure { name: "tree", elements: 65_536, operations: 10_000, measured: &[LOOKUP, UPDATE, DELETE] },
+    Structure { name: "skip", elements: 65_536, operations: 10_000, measured: &[LOOKUP, UPDATE, DELETE] },
+    Structure { name: "list", elements: 256, operations: 4_000, measured: &[LOOKUP, UPDATE, DELETE] },
+    Structure { name: "countmin", elements: 0, operations: 20_000, measured: &[LOOKUP, UPDATE] },
+    Structure { name: "count", elements: 0, operations: 20_000, measured: &[LOOKUP, UPDATE] },
+    Structure { name: "bp", elements: 65_536, operations: 10_000, measured: &[LOOKUP, UPDATE, DELETE] },
+    Structure { name: "clock", elements: 16_384, operations: 20_000, measured: &[LOOKUP, UPDATE, DELETE] },
+    Structure { name: "wheel", elements: 65_536, operations: 20_000, measured: &[UPDATE, DELETE] },
+    Structure { name: "ring", elements: 0, operations: 20_000, measured: &[UPDATE] },
+    Structure { name: "bloom", elements: 65_536, operations: 20_000, measured: &[LOOKUP, UPDATE] },
+    Structure { name: "cuckoo", elements: 65_536, operations: 20_000, measured: &[LOOKUP, UPDATE, DELETE] },
+    Structure { name: "bpf_hash", elements: 65_536, operations: 20_000, measured: &[LOOKUP, UPDATE, DELETE] },
 ];
 const OPERATIONS: [&str; 4] = ["fill", "lookup", "update", "delete"];
 
@@ -183,7 +193,7 @@ fn measure(structure: &Structure, places: &mut [Place], rounds: usize) -> Result
         }
     }
     let mut rows = Vec::new();
-    for (operation, name) in OPERATIONS.iter().enumerate().skip(1).filter(|(at, _)| *at < 3 || structure.deletes) {
+    for (operation, name) in structure.measured.iter().map(|at| (*at, OPERATIONS[*at])) {
         let mut times = vec![Vec::new(); places.len()];
         for round in 0..rounds + 1 {
             let seed = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(round as u64 + 1) | 1;

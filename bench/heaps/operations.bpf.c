@@ -54,7 +54,11 @@ PROGRAM(fill, UPDATE(all, random, random + 1); random++)
 PROGRAM(lookup, random = next(random); sum += LOOKUP(all, KEY(random)))
 PROGRAM(update, random = next(random); UPDATE(all, KEY(random), random))
 #ifdef DELETE
+#ifdef DELETES_ONLY
+PROGRAM(delete, random = next(random); DELETE(all, KEY(random)))
+#else
 PROGRAM(delete, random = next(random); DELETE(all, KEY(random)); UPDATE(all, KEY(random), random))
+#endif
 #endif
 
 char LICENSE[] SEC("license") = "GPL";

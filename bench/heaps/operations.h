@@ -73,6 +73,73 @@ typedef struct kiln_count structure;
 #define CREATE(all) 0
 #define LOOKUP(all, key) kiln_count_get(all, key)
 #define UPDATE(all, key, value) kiln_count_add(all, key, 1)
+#elif defined(STRUCTURE_bp)
+#include <kiln/bptree.h>
+typedef struct kiln_bp structure;
+#define CREATE(all) ((all)->root = 0, (all)->count = 0, 0)
+#define LOOKUP(all, key) ({ __u64 *found = kiln_bp_find(all, key); found ? *found : 0; })
+#define UPDATE(all, key, value) kiln_bp_set(all, key, value)
+#define DELETE(all, key) kiln_bp_remove(all, key)
+#elif defined(STRUCTURE_clock)
+#include <kiln/clock.h>
+/* The largest cache. */
+#undef KEYS
+#define KEYS 16384
+typedef struct kiln_clock structure;
+#define CREATE(all) kiln_clock_create(all, KEYS)
+#define LOOKUP(all, key) ({ struct kiln_clock_entry *found = kiln_clock_find(all, key); found ? found->value : 0; })
+#define UPDATE(all, key, value) kiln_clock_set(all, key, value)
+#define DELETE(all, key) kiln_clock_remove(all, key)
+#elif defined(STRUCTURE_wheel)
+#include <kiln/wheel.h>
+typedef struct kiln_wheel structure;
+#define CREATE(all) kiln_wheel_create(all, KEYS, 0)
+#define LOOKUP(all, key) 0
+/* Starts a timer; after the filling, one that is due is taken out. */
+static __always_inline void wheel_update(struct kiln_wheel *all, __u64 key)
+{
+	struct kiln_timer *due;
+
+	kiln_wheel_add(all, all->now + (key & 4095), key);
+	if (all->count <= KEYS)
+		return;
+	due = kiln_wheel_due(all, all->now + 4096);
+	if (due)
+		kiln_free(due);
+}
+#define UPDATE(all, key, value) wheel_update(all, key)
+/* Starts a timer and stops it. */
+static __always_inline void wheel_delete(struct kiln_wheel *all, __u64 key)
+{
+	struct kiln_timer *timer = kiln_wheel_add(all, all->now + (key & 4095), key);
+
+	if (timer) {
+		kiln_wheel_stop(all, timer);
+		kiln_free(timer);
+	}
+}
+#define DELETE(all, key) wheel_delete(all, key)
+#define DELETES_ONLY
+#elif defined(STRUCTURE_ring)
+#include <kiln/ring.h>
+typedef struct kiln_ring structure;
+#define CREATE(all) kiln_ring_create(all, 4096)
+#define LOOKUP(all, key) kiln_ring_count(all)
+/* Puts a value in and takes one out. */
+#define UPDATE(all, key, value) ({ __u64 out = 0; kiln_ring_push(all, value); kiln_ring_pop(all, &out); sum += out; })
+#elif defined(STRUCTURE_bloom)
+#include <kiln/bloom.h>
+typedef struct kiln_bloom structure;
+#define CREATE(all) kiln_bloom_create(all, KEYS)
+#define LOOKUP(all, key) kiln_bloom_has(all, key)
+#define UPDATE(all, key, value) kiln_bloom_add(all, key)
+#elif defined(STRUCTURE_cuckoo)
+#include <kiln/cuckoo.h>
+typedef struct kiln_cuckoo structure;
+#define CREATE(all) kiln_cuckoo_create(all, KEYS)
+#define LOOKUP(all, key) kiln_cuckoo_has(all, key)
+#define UPDATE(all, key, value) ({ if (!kiln_cuckoo_has(all, key)) kiln_cuckoo_add(all, key); })
+#define DELETE(all, key) kiln_cuckoo_remove(all, key)
 #endif
 
 #ifndef STRUCTURE_bpf_hash

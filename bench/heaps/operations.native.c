@@ -28,7 +28,11 @@ OPERATION(fill, UPDATE(all, random, random + 1); random++)
 OPERATION(lookup, random = next(random); sum += LOOKUP(all, KEY(random)))
 OPERATION(update, random = next(random); UPDATE(all, KEY(random), random))
 #ifdef DELETE
+#ifdef DELETES_ONLY
+OPERATION(delete, random = next(random); DELETE(all, KEY(random)))
+#else
 OPERATION(delete, random = next(random); DELETE(all, KEY(random)); UPDATE(all, KEY(random), random))
+#endif
 #else
 #define delete update
 #endif

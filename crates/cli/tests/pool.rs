@@ -104,3 +104,27 @@ fn a_cancelled_run_is_reported_with_its_source_line() {
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(said.contains("\"cancelled\"") && said.contains("\"runs\": 1"), "{said}");
 }
+
+/// A heap that no kernel gives, one that the VM does not give, and a kernel that has no heaps: each is said with its limit.
+#[test]
+fn a_heap_out_of_range_or_without_a_kernel_is_refused_with_its_reason() {
+    if !has_clang() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let build = |heap: &str| {
+        std::fs::write(folder.path().join("heap.bpf.c"), SPIN.replace("1 << 20", heap)).expect("writes");
+        kiln(folder.path(), &["cc", "-c", "heap.bpf.c", "-o", "heap.o"])
+    };
+    let refused = build("8ull << 30");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("2097152 pages") && said.contains("4 GiB"), "{said}");
+    let built = build("2ull << 30");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let ran = kiln(folder.path(), &["run", "heap.o", "--packet", &"00".repeat(64)]);
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && said.contains("the VM gives a map 1073741824 at most"), "{said}");
+    let checked = kiln(folder.path(), &["check", "--kernel", "6.8", "heap.o"]);
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned() + &String::from_utf8_lossy(&checked.stderr);
+    assert!(!checked.status.success() && said.contains("map type arena") && said.contains("Linux 6.9"), "{said}");
+}

@@ -30,6 +30,14 @@ impl From<Error> for LoadFailure {
 }
 
 impl LoadFailure {
+    /// Whether the verifier gave up because the program is too complex for it: E2BIG for more than 1,000,000 instructions,
+    /// EFAULT for more than 8,192 branches that wait.
+    pub fn is_too_complex(&self) -> bool {
+        const E2BIG: i32 = 7;
+        const EFAULT: i32 = 14;
+        matches!(self.error, Error::Os { errno: E2BIG | EFAULT, .. })
+    }
+
     /// The line of the verifier's logs that gives the reason: the last that is not statistics.
     pub fn reason(&self) -> Option<&str> {
         self.reason_where(|_| true)

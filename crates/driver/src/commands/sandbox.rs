@@ -88,11 +88,8 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
 
 /// Whether the running kernel's verifier gives up on one of the programs.
 fn is_too_large(object: &Object) -> bool {
-    const E2BIG: i32 = 7;
-    object.programs.iter().any(|program| {
-        let failed = kiln_linux::load_image(object, program).err();
-        failed.is_some_and(|failure| matches!(failure.error, kiln_linux::Error::Os { errno: E2BIG, .. }))
-    })
+    let failed = |program| kiln_linux::load_image(object, program).err();
+    object.programs.iter().filter_map(failed).any(|failure| failure.is_too_complex())
 }
 
 fn error(error: kiln_sandbox::Error) -> Error {

@@ -62,11 +62,27 @@ pub struct Rewrite {
     pub evidence: Vec<Evidence>,
 }
 
+/// Pages of the largest heap: 4 GiB.
+const MOST_PAGES: u32 = 1 << 20;
+
 /// The object's heap.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for several arenas: the kernel allows a program one.
+/// [`Error::Unsupported`] for several arenas: the kernel allows a program one; and for one without pages, or with more than
+/// 4 GiB of them.
 pub fn heap(object: &Object) -> Result<Option<MapId>, Error> {
+    let out_of_range =
+        object.maps.iter().find(|map| map.map_type == MapType::Arena && !(1..=MOST_PAGES).contains(&map.max_entries));
+    if let Some(map) = out_of_range {
+        return Err(Error::Unsupported {
+            function: object.name.clone(),
+            insn: None,
+            what: format!(
+                "heap {} has {} pages of 4096 bytes; a heap has 1 to {MOST_PAGES} (4 GiB)",
+                map.name, map.max_entries
+            ),
+        });
+    }
     let mut arenas = object.maps.iter().enumerate().filter(|(_, map)| map.map_type == MapType::Arena);
     let first = arenas.next();
     match arenas.next() {
@@ -105,7 +121,7 @@ pub fn sandbox_for(
     let refused = |why: String| Error::Unsupported {
         function: object.name.clone(),
         insn: None,
-        what: format!("the kernel's verifier processes more than 1,000,000 instructions; {why}: split it"),
+        what: format!("it is too complex for the kernel's verifier; {why}: split it"),
     };
     let hidden = sandbox(object, &Options { hide: true, ..options.clone() });
     let rewrite = hidden.map_err(|error| refused(format!("its loops need their numbers ({error})")))?;
@@ -175,4 +191,20 @@ fn needs_reference(object: &Object, id: FunctionId, heap: MapId) -> bool {
         })
     };
     object.programs.iter().any(|program| program.entry == id) && !mentions(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heaps_out_of_range_are_refused() {
+        for (pages, said) in [(0, Some("has 0 pages")), (1, None), (1 << 20, None), ((1 << 20) + 1, Some("4 GiB"))] {
+            let text = format!("; map heap arena entries {pages} flags 1024\n; program xdp\n r0 = 2\n exit\n");
+            let object = kiln_program::text::parse(&text).expect("a program");
+            let refused = sandbox(&object, &Options::default()).err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), said.is_some(), "{pages}: {refused:?}");
+            assert!(said.is_none_or(|said| refused.is_some_and(|refused| refused.contains(said))), "{pages}");
+        }
+    }
 }

@@ -9,8 +9,6 @@ use std::fmt::Write as _;
 use kiln_linux::TestInput;
 use kiln_sandbox::{Error, Options, sandbox_for};
 
-const E2BIG: i32 = 7;
-
 /// xorshift64.
 struct Random(u64);
 
@@ -287,7 +285,7 @@ fn generate(first: u64, count: u64) {
         let object = kiln_program::text::parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
         let too_large = |object: &kiln_program::Object| {
             let failed = kiln_linux::load_image(object, &object.programs[0]).err();
-            failed.is_some_and(|failure| matches!(failure.error, kiln_linux::Error::Os { errno: E2BIG, .. }))
+            failed.is_some_and(|failure| failure.is_too_complex())
         };
         let mut hidden = false;
         let asked = sandbox_for(&object, &options, |object| {
@@ -320,7 +318,10 @@ fn generate(first: u64, count: u64) {
             tally.points += of.points.len();
         }
         let loaded = kiln_linux::load_image(&rewrite.object, &rewrite.object.programs[0]);
-        let loaded = loaded.unwrap_or_else(|failure| panic!("seed {seed}: the kernel: {failure}\n{text}"));
+        let loaded = loaded.unwrap_or_else(|failure| {
+            let said = failure.logs.last().map_or("", |log| &log.log[log.log.len().saturating_sub(2000)..]);
+            panic!("seed {seed}: the kernel: {failure}\n{text}\n{said}")
+        });
         let input = TestInput { packet: vec![0x5a; 64], ..TestInput::default() };
         loaded.prog.test_run(&input).expect("runs");
     }
