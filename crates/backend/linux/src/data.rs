@@ -31,11 +31,12 @@ impl From<Error> for LoadFailure {
 
 impl LoadFailure {
     /// Whether the verifier gave up because the program is too complex for it: E2BIG for more than 1,000,000 instructions,
-    /// EFAULT for more than 8,192 branches that wait.
+    /// EFAULT or ENOMEM for more than 8,192 branches that wait.
     pub fn is_too_complex(&self) -> bool {
         const E2BIG: i32 = 7;
+        const ENOMEM: i32 = 12;
         const EFAULT: i32 = 14;
-        matches!(self.error, Error::Os { errno: E2BIG | EFAULT, .. })
+        matches!(self.error, Error::Os { errno: E2BIG | ENOMEM | EFAULT, .. })
     }
 
     /// The line of the verifier's logs that gives the reason: the last that is not statistics.

@@ -19,6 +19,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
+use kiln_platform::MapType;
 use kiln_program::{InsnId, Node};
 use kiln_verifier::Value;
 
@@ -105,11 +106,18 @@ fn positions(nodes: &[Node]) -> HashMap<InsnId, usize> {
 }
 
 /// The address register of each heap access that is not through a pointer the author cast.
+///
+/// Accesses that no path reaches count as heap accesses. The kernel's verifier may explore them: where it makes a number
+/// unknown in a loop and ours knows it, a branch is dead for ours only.
 fn heap_bases(edit: &Edit<'_>) -> Vec<Option<Reg>> {
+    let has_heap = edit.object.maps.iter().any(|map| map.map_type == MapType::Arena);
     let base = |node: &Node| {
-        let address = node.insn.address().filter(|_| edit.facts.in_arena(node.id))?;
-        let value = &edit.facts.at(node.id)?.registers[address.base.index()];
-        (!matches!(value, Value::Pointer(_))).then_some(address.base)
+        let address = node.insn.address()?;
+        let Some(known) = edit.facts.at(node.id) else {
+            return (has_heap && address.base != Reg::R10).then_some(address.base);
+        };
+        let value = &known.registers[address.base.index()];
+        (edit.facts.in_arena(node.id) && !matches!(value, Value::Pointer(_))).then_some(address.base)
     };
     edit.function.nodes.iter().map(base).collect()
 }
