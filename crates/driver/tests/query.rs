@@ -446,6 +446,12 @@ fn two_tables_of_events_are_joined_and_united() {
     assert!(summary.records >= 10, "both tables have programs: {}", summary.records);
     let expected = vec![Value::text("true"), Value::text("root"), Value::Int(0)];
     assert_eq!(rows.into_iter().map(|row| row.values).collect::<Vec<_>>(), vec![expected; 5]);
+    let session = session(&joined).expect("it is a query");
+    let (_, forecast) =
+        plan_within(&session, &Settings::default(), None, Some(1.0), Sample::All).expect("it is planned");
+    assert_eq!(forecast.map(|forecast| forecast.rates.len()), Some(2), "events of both tables are counted");
+    let sampled = plan_within(&session, &Settings::default(), None, None, Sample::OneIn(4)).map(drop).expect_err("no");
+    assert!(sampled.to_string().contains("leave out --sample"), "{sampled}");
     let united = format!(
         "SELECT what, count(DISTINCT pid) FROM (SELECT 'exec' AS what, pid FROM execs WHERE ppid = {own} AND comm = 'true' \
          UNION ALL SELECT 'exit', pid FROM exits WHERE ppid = {own} AND tid = pid AND comm = 'true') GROUP BY what"
@@ -526,6 +532,9 @@ fn calls_of_functions_are_seen() {
         assert!(!rows.is_empty(), "getent calls it");
         assert!(rows.iter().all(|row| row.values == [Value::text("127.0.0.77"), Value::text("getent")]), "{rows:?}");
     }
+    let seen = session(&sql).expect("it is a query");
+    let (_, forecast) = plan_within(&seen, &Settings::default(), None, Some(1.0), Sample::All).expect("it is planned");
+    assert_eq!(forecast.map(|forecast| forecast.rates.len()), Some(1), "calls are counted first");
     let missing = Session::new(&format!("SELECT pid FROM uprobe.'{library}:no_such_function'")).expect("it is a query");
     let plan = plan::plan(&missing, &Settings::default(), None).expect("it can be planned");
     let watch = Watch {
