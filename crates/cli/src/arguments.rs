@@ -4,6 +4,7 @@ pub mod build;
 mod congestion;
 mod dispatch;
 mod query;
+mod serve;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ use kiln_driver::profiles::Kernel;
 pub use congestion::CongestionArguments;
 pub use dispatch::DispatchArguments;
 pub use query::QueryArguments;
+pub use serve::{InstallArguments, ServeArguments, ServeCommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -164,6 +166,8 @@ pub enum Format {
     Csv,
     /// One JSON object per row, as it arrives (`kiln query` only).
     Ndjson,
+    /// A Parquet file, named by --output (`kiln query` only).
+    Parquet,
 }
 
 /// What to do.
@@ -202,6 +206,9 @@ pub enum Command {
     /// Query in SQL what the kernel does: system calls, scheduling, block I/O, TCP, any tracepoint.
     #[command(after_help = QUERY_EXAMPLES)]
     Query(QueryArguments),
+    /// Run queries as a service: installed, listed and stopped over a local socket, shown in a page of its own.
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(ServeArguments),
     /// List the tables that kiln query knows, or the columns of one.
     Tables {
         /// The table, such as syscalls or tracepoint.sched.sched_switch.

@@ -11,12 +11,15 @@ mod check;
 mod commands;
 mod congestion;
 mod dispatch;
+mod live;
 mod measured;
 mod optimize;
 mod output;
 mod print;
 mod progress;
 mod query;
+mod rows;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -58,9 +61,11 @@ fn main() -> ExitCode {
         anstream::eprintln!("error: --format sarif is for kiln check");
         return ExitCode::from(2);
     }
-    let of_rows = matches!(format, Format::Table | Format::Lines | Format::Csv | Format::Ndjson);
-    if of_rows && !matches!(cli.command, Command::Query(_)) {
-        anstream::eprintln!("error: --format table, lines, csv and ndjson are for kiln query");
+    let of_rows = matches!(format, Format::Table | Format::Lines | Format::Csv | Format::Ndjson | Format::Parquet);
+    if of_rows && !matches!(cli.command, Command::Query(_) | Command::Serve(_)) {
+        anstream::eprintln!(
+            "error: --format table, lines, csv, ndjson and parquet are for kiln query and kiln serve show"
+        );
         return ExitCode::from(2);
     }
     let result = match cli.command {
@@ -77,6 +82,7 @@ fn main() -> ExitCode {
         Command::Ops(arguments) => commands::ops(&arguments, format),
         Command::Explain { code } => commands::explain(code.as_deref(), format),
         Command::Query(arguments) => query::query(&arguments, format),
+        Command::Serve(arguments) => serve::serve(&arguments, format),
         Command::Tables { table } => query::tables(table.as_deref(), format),
         Command::Congestion(arguments) => congestion::congestion(&arguments, format),
         Command::Dispatch(arguments) => dispatch::dispatch(&arguments, format),

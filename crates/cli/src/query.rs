@@ -8,18 +8,18 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{ContentArrangement, Table, presets};
 use kiln_driver::Error;
-use kiln_driver::Shown;
 use kiln_driver::query::budget::{self, Forecast, Sample};
-use kiln_driver::query::export::{Exported, Exporter, Targets};
-use kiln_driver::query::plan::{self, Plan, Step};
+use kiln_driver::query::export::{Exporter, Targets};
+use kiln_driver::query::plan::{self, Plan};
 use kiln_driver::query::replay::{self, Recorder, Recording};
 use kiln_driver::query::{self, cgroups, live, lookups};
-use kiln_driver::query::{Action, COUNTERS, ColumnHead, Limits, Row, Session, Settings, Split, Summary, Value};
-use serde_json::json;
+use kiln_driver::query::{Action, Limits, Session, Settings, Split, Summary, Value};
 
 use crate::arguments::{Format, QueryArguments};
+use crate::live::Screen;
+use crate::rows::{Printer, joined, told_end, told_exported, told_steps};
 use crate::{print, say};
 
 /// `kiln query`.
@@ -42,8 +42,15 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         let cgroups: Vec<Value> = cgroups.into_iter().map(Value::Uint).collect();
         session.only_any("cgroup_id", &cgroups)?;
     }
+    if arguments.output.is_some() != (format == Format::Parquet) {
+        return Err(Error::InvalidInput("--format parquet and --output FILE go together".to_owned()));
+    }
+    let is_live = is_live(&session, arguments, format);
     let format = format_of_rows(format);
-    let mut printer = Printer::new(&session, format);
+    let mut printer = Printer::new(session.columns(), session.windowed(), format);
+    if let Some(path) = arguments.output.as_deref().filter(|_| session.parsed.action != Action::Explain) {
+        printer = printer.into_file(path)?;
+    }
     if let Some(path) = &arguments.replay {
         let summary = replayed(&session, path, arguments, &mut printer)?;
         return printer.finish(&summary, None);
@@ -80,24 +87,45 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     let mut exporter = exporter(&session, arguments)?;
     let interrupted = interrupt()?;
     let traced = RefCell::new(&mut command);
-    let status = exporter.as_ref().map(Exporter::status);
+    let send = exporter.as_ref().map(Exporter::status);
+    let screen =
+        if is_live { Some(Screen::begin(&arguments.sql, session.columns(), session.windowed())?) } else { None };
+    let screen = RefCell::new(screen);
+    let status = |summary: &Summary| {
+        if let Some(send) = &send {
+            send(summary);
+        }
+        if let Some(screen) = &mut *screen.borrow_mut() {
+            screen.status(summary);
+        }
+    };
     let watch = live::Watch {
         duration: arguments.duration,
-        stop: &|| interrupted.load(Ordering::SeqCst) || traced.borrow_mut().is_over(),
+        stop: &|| interrupted.load(Ordering::SeqCst) || traced.borrow_mut().is_over() || turn(&screen),
         limits: Limits::default(),
         measure: true,
         max_overhead: arguments.max_overhead,
-        status: status.as_ref().map(|status| status as &dyn Fn(&Summary)),
+        status: Some(&status),
     };
-    let mut sink = |rows| match &mut exporter {
-        Some(exporter) => {
+    let mut sink = |rows| match (&mut exporter, &mut *screen.borrow_mut()) {
+        (Some(exporter), _) => {
             exporter.rows(rows);
             true
         }
-        None => printer.rows(rows),
+        (None, Some(screen)) => {
+            screen.rows(rows);
+            true
+        }
+        (None, None) => printer.rows(rows),
     };
-    let summary = live::run(&session, plan, &watch, &mut tap, &mut sink)?;
-    drop(status);
+    let ran = live::run(&session, plan, &watch, &mut tap, &mut sink);
+    // The terminal is given back before anything is printed.
+    let seen = screen.into_inner().map(Screen::finish);
+    let summary = ran?;
+    if let Some(rows) = seen {
+        printer.rows(rows?);
+    }
+    drop(send);
     let exported = exporter.map(|exporter| exporter.finish(&summary));
     if let (Some(path), Some(recorder)) = (&arguments.record, recorder) {
         let finished = recorder.finish();
@@ -118,13 +146,30 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     }
 }
 
+/// Whether rows are shown in a table that is drawn again and again: on a terminal that nobody else writes to.
+fn is_live(session: &Session, arguments: &QueryArguments, format: Format) -> bool {
+    format == Format::Text
+        && std::io::stdout().is_terminal()
+        && std::io::stdin().is_terminal()
+        && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+        && session.parsed.action == Action::Run
+        && arguments.command.is_empty()
+        && [&arguments.otlp, &arguments.prometheus].iter().all(|target| target.is_none())
+        && arguments.replay.is_none()
+}
+
+/// Draws the live table if there is one. Returns whether the user wants to end.
+fn turn(screen: &RefCell<Option<Screen>>) -> bool {
+    screen.borrow_mut().as_mut().is_some_and(Screen::turn)
+}
+
 /// Begins to send rows where the user wants them.
 fn exporter(session: &Session, arguments: &QueryArguments) -> Result<Option<Exporter>, Error> {
     let QueryArguments { otlp, prometheus, max_series, .. } = arguments;
     if otlp.is_none() && prometheus.is_none() {
         return Ok(None);
     }
-    let targets = Targets { otlp: otlp.clone(), prometheus: prometheus.clone(), max_series: *max_series };
+    let targets = Targets { otlp: otlp.clone(), prometheus: prometheus.clone(), max_series: *max_series, query: None };
     let exporter = Exporter::begin(session, &targets)?;
     if let Some(address) = exporter.address() {
         anstream::eprintln!("Prometheus is answered at http://{address}/metrics");
@@ -132,23 +177,8 @@ fn exporter(session: &Session, arguments: &QueryArguments) -> Result<Option<Expo
     Ok(Some(exporter))
 }
 
-/// What became of the rows that were sent.
-fn told_exported(exported: &Exported) {
-    let Exported { delivered, lost, dropped_series, reason } = exported;
-    if *delivered > 0 || *lost > 0 {
-        anstream::eprintln!("{delivered} rows delivered");
-    }
-    if *lost > 0 {
-        let reason = reason.clone().unwrap_or_else(|| "the receiver was too slow".into());
-        anstream::eprintln!("lost: {lost} rows that were not delivered: {reason}");
-    }
-    if *dropped_series > 0 {
-        anstream::eprintln!("lost: {dropped_series} rows of groups beyond the limit of series (--max-series)");
-    }
-}
-
 /// How rows are printed: on a terminal as a table, elsewhere line by line, unless the user chose.
-fn format_of_rows(format: Format) -> Format {
+pub fn format_of_rows(format: Format) -> Format {
     match format {
         Format::Text if std::io::stdout().is_terminal() => Format::Table,
         Format::Text => Format::Lines,
@@ -259,220 +289,11 @@ impl Drop for Traced {
     }
 }
 
-/// Prints rows as they come.
-struct Printer {
-    format: Format,
-    columns: Vec<ColumnHead>,
-    windowed: bool,
-    begun: bool,
-    kept: Vec<serde_json::Value>,
-    waiting: Vec<Row>,
-}
-
-impl Printer {
-    fn new(session: &Session, format: Format) -> Printer {
-        let windowed = session.windowed();
-        Printer { format, columns: session.columns(), windowed, begun: false, kept: Vec::new(), waiting: Vec::new() }
-    }
-
-    fn names(&self) -> Vec<Shown> {
-        let window = ["window_start", "window_end"].into_iter().filter(|_| self.windowed).map(Shown::from);
-        window.chain(self.columns.iter().map(|column| column.name.clone())).collect()
-    }
-
-    fn object(&self, row: &Row) -> serde_json::Value {
-        let window = row.window.iter().flatten().map(|time| json!(time));
-        let values = window.chain(row.values.iter().map(query::json));
-        serde_json::Value::Object(self.names().iter().map(|name| name.exact().to_owned()).zip(values).collect())
-    }
-
-    fn cells(&self, row: &Row) -> Vec<String> {
-        let values = row.values.iter().zip(&self.columns);
-        values.map(|(value, column)| query::text(value, column.data_type).to_string()).collect()
-    }
-
-    /// Prints rows; whether more are wanted.
-    fn rows(&mut self, rows: Vec<Row>) -> bool {
-        match self.format {
-            Format::Json => self.kept.extend(rows.iter().map(|row| self.object(row)).collect::<Vec<_>>()),
-            Format::Ndjson => rows.iter().for_each(|row| print::json_line(&self.object(row))),
-            Format::Csv => self.csv(&rows),
-            Format::Table if self.windowed => self.tables(rows),
-            // Columns are as wide as what is in them, so all rows come first.
-            Format::Table if !self.columns.is_empty() => self.waiting.extend(rows),
-            _ => self.lines(&rows),
-        }
-        true
-    }
-
-    fn csv(&mut self, rows: &[Row]) {
-        let quoted = |text: &String| match text.contains(['"', ',', '\n', '\r']) {
-            true => format!("\"{}\"", text.replace('"', "\"\"")),
-            false => text.clone(),
-        };
-        if !std::mem::replace(&mut self.begun, true) {
-            say!("{}", self.names().iter().map(|name| quoted(&name.to_string())).collect::<Vec<_>>().join(","));
-        }
-        for row in rows {
-            let window = row.window.iter().flatten().map(u64::to_string);
-            let cells: Vec<_> = window.chain(self.cells(row)).map(|cell| quoted(&cell)).collect();
-            say!("{}", cells.join(","));
-        }
-    }
-
-    fn lines(&mut self, rows: &[Row]) {
-        if !std::mem::replace(&mut self.begun, true) {
-            say!("{}", joined(&self.names(), "\t"));
-        }
-        for row in rows {
-            let window = row.window.iter().flatten().map(|time| format!("{:.3}", *time as f64 / 1e9));
-            say!("{}", window.chain(self.cells(row)).collect::<Vec<_>>().join("\t"));
-        }
-    }
-
-    /// A table for each window.
-    fn tables(&mut self, rows: Vec<Row>) {
-        for rows in rows.chunk_by(|one, other| one.window == other.window) {
-            if let Some([start, end]) = rows[0].window {
-                say!("from {:.3} s to {:.3} s since boot", start as f64 / 1e9, end as f64 / 1e9);
-            }
-            self.table(rows);
-        }
-    }
-
-    fn table(&self, rows: &[Row]) {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(self.columns.iter().map(|column| &column.name));
-        for row in rows {
-            table.add_row(self.cells(row));
-        }
-        for (column, head) in table.column_iter_mut().zip(&self.columns) {
-            if head.data_type != "text" {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        say!("{table}");
-    }
-
-    fn finish(mut self, summary: &Summary, steps: Option<&[Step]>) -> Result<u8, Error> {
-        match self.format {
-            Format::Json => {
-                let document = json!({
-                    "columns": self.columns,
-                    "rows": std::mem::take(&mut self.kept),
-                    "summary": summary,
-                    "lost": summary.lost_in_all(),
-                    "plan": steps,
-                });
-                print::json(&document)?;
-                return Ok(0);
-            }
-            Format::Csv | Format::Lines if !self.begun => {
-                let nothing: &[Row] = &[];
-                if self.format == Format::Csv { self.csv(nothing) } else { self.lines(nothing) }
-            }
-            Format::Table if !self.windowed => self.table(&self.waiting),
-            _ => {}
-        }
-        if let Some(steps) = steps {
-            told_steps(steps, Some(summary));
-        }
-        told_end(summary);
-        Ok(0)
-    }
-}
-
-/// What a query cost and lost.
-fn told_end(summary: &Summary) {
-    anstream::eprintln!("{}", told(summary));
-    let counts = summary.lost_in_kernel.iter().zip(COUNTERS).filter(|(count, _)| **count > 0);
-    counts.for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
-    let lost = summary.lost;
-    let own = [
-        (lost.starts, "beginnings that found no room in user space"),
-        (lost.groups, "rows that found no room for a group in user space"),
-        (lost.rows, "rows that found no room to be ordered"),
-        (lost.late, "rows of windows that had ended"),
-        (lost.malformed, "records that were too short"),
-        (lost.evicted, "rows that a join no longer kept, so that they may lack matches"),
-    ];
-    own.iter().filter(|(count, _)| *count > 0).for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
-    if lost.unmatched > 0 {
-        anstream::eprintln!("{} rows had no match in a lookup table; LEFT JOIN shows them", lost.unmatched);
-    }
-}
-
-/// Names as a reader sees them, on one line.
-fn joined(names: &[Shown], between: &str) -> String {
-    names.iter().map(Shown::to_string).collect::<Vec<_>>().join(between)
-}
-
-/// The splits that were tried, with estimates; beside them what was measured, if the query ran.
-fn told_steps(steps: &[Step], ran: Option<&Summary>) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let measured = if ran.is_some() { &["runs", "measured ns"][..] } else { &[] };
-    let head = ["split", "program", "slots", "processed", "us", "program ns", "ns a row"];
-    table.set_header(head.iter().chain(measured).chain(&[""]));
-    for step in steps {
-        let micros = step.micros.to_string();
-        let runs = ran.filter(|summary| summary.split == Some(step.split)).map_or(&[][..], |summary| &summary.programs);
-        if let Some(refused) = &step.refused {
-            table.add_row([step.split.name(), "", "", "", &micros, &format!("not taken: {refused}")]);
-        }
-        let in_all = step.expected_ns.map(|ns| format!("{ns:.0}")).unwrap_or_default();
-        for (at, program) in step.programs.iter().enumerate() {
-            let first = |text: &str| if at == 0 { text.to_owned() } else { String::new() };
-            let [slots, processed] = [program.slots.to_string(), program.processed.to_string()];
-            let time = program.estimate.unwrap_or_default().program_ns;
-            let estimate = format!("{:.0} to {:.0}", time.least, time.most);
-            let section = program.section.to_string();
-            let mut row =
-                vec![first(step.split.name()), section, slots, processed, first(&micros), estimate, first(&in_all)];
-            if let Some(run) = runs.iter().find(|run| run.section == program.section) {
-                row.extend([run.events.to_string(), format!("{:.0}", run.ns as f64 / run.events.max(1) as f64)]);
-            }
-            table.add_row(row);
-        }
-    }
-    say!("{table}");
-}
-
 /// What a plan is expected to take.
 fn told_forecast(forecast: &Forecast) {
     let rates: Vec<String> = forecast.rates.iter().map(|rate| format!("{rate:.0}")).collect();
     let [least, most] = [forecast.parts.least, forecast.parts.most].map(|part| 100.0 * part);
     say!("{} events a second: {least:.2} to {most:.2} % of one processor are expected", rates.join(" and "));
-}
-
-/// One line below a result.
-fn told(summary: &Summary) -> String {
-    let mut text = format!("{} rows", summary.rows);
-    if summary.elapsed_ns > 0 {
-        text += &format!(" in {:.1} s", summary.elapsed_ns as f64 / 1e9);
-    }
-    if let Some(split) = summary.split {
-        text += &format!("; split {}", split.name());
-    }
-    if summary.sample > 1 {
-        text += &format!(
-            "; a sample of one event in {0}: counts, sums and histograms are multiplied by {0}",
-            summary.sample
-        );
-    }
-    if let (Some(program_ns), true) = (summary.program_ns, summary.events > 0) {
-        let part = 100.0 * program_ns as f64 / summary.elapsed_ns.max(1) as f64;
-        let each = program_ns as f64 / summary.events as f64;
-        text += &format!("; programs ran {} times, {each:.0} ns each, {part:.2} % of one CPU", summary.events);
-    }
-    if summary.records > 0 {
-        text += &format!("; {} records", summary.records);
-    }
-    match summary.lost_in_all() {
-        0 => text + "; nothing lost",
-        lost => text + &format!("; {lost} lost"),
-    }
 }
 
 fn explain(plan: &Plan, format: Format) -> Result<(), Error> {

@@ -14,6 +14,7 @@
 //! | `kiln dump` | [`dump::program`] |
 //! | `kiln verify-evidence` | [`recheck::verify`] |
 //! | `kiln query` | [`query::plan::plan`], then [`query::live::run`] or [`query::replay::run`] |
+//! | `kiln serve` | [`serve::Service`], [`serve::listen::Doors`], [`serve::client::Client`] |
 //! | `kiln explain` | [`explain::explain`] |
 //! | `kiln doctor` | [`doctor::examine`] |
 //!
@@ -68,6 +69,7 @@ system! {
     pub use commands::{
         bench, calibrate, check_objects, compare, compile, congestion, dispatch, doctor, evidence, examples, explain, heap, learn, machine, native, objects,
         optimize, packets, profile, profiles, query, recheck, replay, run, sandbox,
+        serve,
     };
     pub use inputs::{capture, feed};
     pub use kernel::running;

@@ -13,7 +13,7 @@
 //!   aggregate   group in a map; user space reads the map  merge
 //! ```
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::expr::{BinaryOp, Expr, Function};
 use crate::query::{AggregateFunction, Query, Shape};
@@ -21,7 +21,7 @@ use crate::table::{Read, Source, Table};
 use crate::value::{DataType, Value};
 
 /// How much of a query runs in the kernel, the least first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
     /// Reading.

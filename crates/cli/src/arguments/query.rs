@@ -66,6 +66,9 @@ pub struct QueryArguments {
     /// Maximum number of series for Prometheus; rows of further groups are counted and dropped.
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, requires = "prometheus")]
     pub max_series: usize,
+    /// The file that --format parquet writes.
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["otlp", "prometheus"])]
+    pub output: Option<PathBuf>,
     /// A command to run. The query covers only this command and its children, and ends with it.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -97,13 +100,13 @@ fn lookup(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 /// `2%` or `0.5%` as a part of one.
-fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let number = number.filter(|number| number.is_finite() && *number > 0.0);
     number.map(|number| number / 100.0).ok_or_else(|| "a part of one processor such as 2% is expected".to_owned())
 }
 
-fn ring_bytes(text: &str) -> Result<u32, String> {
+pub(super) fn ring_bytes(text: &str) -> Result<u32, String> {
     let bytes: u32 = text.parse().map_err(|_| "a number of bytes is expected".to_owned())?;
     let fits = bytes.is_power_of_two() && (4096..=1 << 30).contains(&bytes);
     if fits { Ok(bytes) } else { Err("a power of two from 4096 to 1073741824 is expected".to_owned()) }

@@ -143,6 +143,12 @@ impl Browser {
         self.until("document.readyState === 'complete' && location.protocol === 'file:'");
     }
 
+    /// Opens an address.
+    pub fn open_url(&mut self, url: &str) {
+        self.call("Page.navigate", json!({"url": url}));
+        self.until(&format!("document.readyState === 'complete' && location.href.startsWith('{url}')"));
+    }
+
     /// The value of an expression, awaited if it is a promise.
     pub fn value(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});

@@ -3,6 +3,7 @@
 
 mod browser;
 mod playground;
+mod serve;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -33,4 +33,5 @@ system! {
     pub mod replay;
     pub mod run;
     pub mod sandbox;
+    pub mod serve;
 }

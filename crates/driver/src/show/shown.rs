@@ -11,7 +11,7 @@
 use std::fmt::{Display, Formatter};
 
 pub use kiln_program::shown::{Clean, CleanLines, clean, is_visible};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How many of something, with a plural that only needs an s: `1 object`, `2 objects`.
 pub fn count(number: usize, one: &str) -> String {
@@ -19,7 +19,7 @@ pub fn count(number: usize, one: &str) -> String {
 }
 
 /// A string of a result: exact as data, clean where it is displayed.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Shown(String);
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
-    const PLAIN: [(&str, &str); 31] = [
+    const PLAIN: [(&str, &str); 32] = [
         ("commands/check.rs", "code"),
         ("commands/check.rs", "explanation"),
         ("commands/check_objects.rs", "programs"),
@@ -116,6 +116,8 @@ mod tests {
         ("commands/query/export/otlp.rs", "reason"),
         ("commands/recheck.rs", "solver"),
         ("commands/run.rs", "names"),
+        // A document, which its readers clean.
+        ("commands/serve/answers.rs", "body"),
         ("lint/mod.rs", "allowed"),
         ("lint/mod.rs", "denied"),
         ("show/flame.rs", "*"),

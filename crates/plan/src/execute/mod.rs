@@ -18,7 +18,7 @@ pub mod stages;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::expr::{Expr, truth};
 use crate::generate::layout::Record;
@@ -50,7 +50,7 @@ impl Default for Limits {
 }
 
 /// What did not fit in user space, or had a form that the kernel's half does not produce.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lost {
     /// Beginnings.
     pub starts: u64,

@@ -33,7 +33,7 @@ pub struct Watch<'a> {
     /// The part of one processor's time that the programs may take. The query ends when they took more over
     /// [`BUDGET_INTERVAL`], which is measured whatever `measure` says.
     pub max_overhead: Option<f64>,
-    /// Is told how the query goes, every [`STATUS_INTERVAL`].
+    /// Is told how the query goes: when its programs are attached, and every [`STATUS_INTERVAL`] from then on.
     pub status: Option<&'a dyn Fn(&Summary)>,
 }
 
@@ -142,7 +142,7 @@ pub fn run(
         ..Summary::default()
     };
     let mut wanted = true;
-    let mut reported = begun;
+    let mut reported: Option<Instant> = None;
     let mut budget = watch.max_overhead.map(|allowed| Budget { allowed, since: begun, program_ns: 0 });
     while wanted && !halves.is_done() && !(watch.stop)() {
         let left = watch.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
@@ -155,11 +155,8 @@ pub fn run(
                 break;
             }
         }
-        let (records, now) = wait(&mut feeds, WAIT.min(left.unwrap_or(WAIT)), &mut halves.executors, tap)?;
-        summary.records += records;
-        wanted = halves.give(now, &mut summary, sink);
-        if let Some(report) = watch.status.filter(|_| reported.elapsed() >= STATUS_INTERVAL) {
-            reported = Instant::now();
+        if let Some(report) = watch.status.filter(|_| reported.is_none_or(|at| at.elapsed() >= STATUS_INTERVAL)) {
+            reported = Some(Instant::now());
             let mut status = summary.clone();
             status.elapsed_ns = begun.elapsed().as_nanos() as u64;
             status.lost = halves.lost();
@@ -167,6 +164,9 @@ pub fn run(
             status.lost_in_kernel = lost_in(&halves_in_kernel)?;
             report(&status);
         }
+        let (records, now) = wait(&mut feeds, WAIT.min(left.unwrap_or(WAIT)), &mut halves.executors, tap)?;
+        summary.records += records;
+        wanted = halves.give(now, &mut summary, sink);
     }
     summary.elapsed_ns = begun.elapsed().as_nanos() as u64;
     drop(links);

@@ -15,6 +15,11 @@ pub mod export;
 mod functions;
 pub mod live;
 pub mod lookups;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "no_parquet.rs"]
+pub mod parquet;
 pub mod plan;
 pub mod replay;
 mod stacks;
@@ -29,11 +34,11 @@ use kiln_plan::table::{Source, Table};
 use kiln_plan::{DataType, Query, tables};
 use kiln_program::btf::Btf;
 use kiln_superopt::CostModel;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use kiln_plan::execute::Limits;
 pub use kiln_plan::generate::COUNTERS;
-pub use kiln_plan::{Row, Settings, Split, Value};
+pub use kiln_plan::{Histogram, Row, Settings, Split, Value};
 pub use kiln_sql::{Action, Parsed};
 
 use crate::error::Error;
@@ -160,7 +165,7 @@ pub struct ColumnHead {
 }
 
 /// How a run went.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// How much ran in the kernel.
     pub split: Option<Split>,
@@ -187,7 +192,7 @@ pub struct Summary {
 }
 
 /// How often a program ran.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProgramRuns {
     /// Its hook.
     pub section: Shown,

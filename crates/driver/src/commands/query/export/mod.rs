@@ -106,6 +106,8 @@ pub struct Targets {
     pub prometheus: Option<String>,
     /// Maximum number of series that Prometheus is given.
     pub max_series: usize,
+    /// The name under which a service has the query; OTLP receivers get it with each document.
+    pub query: Option<Shown>,
 }
 
 enum Message {
@@ -114,7 +116,7 @@ enum Message {
 }
 
 /// What became of the rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Exported {
     /// Rows that were delivered to the OTLP receiver.
     pub delivered: u64,
@@ -145,7 +147,7 @@ impl Exporter {
     /// rows are not metrics if Prometheus is to read them.
     pub fn begin(session: &Session, targets: &Targets) -> Result<Exporter, Error> {
         let form = Form::of(session);
-        let otlp = targets.otlp.as_deref().map(|url| Otlp::connect(url, form.clone())).transpose()?;
+        let otlp = targets.otlp.as_deref().map(|url| Otlp::connect(url, form.clone(), targets.query.clone())).transpose()?;
         if targets.prometheus.is_some() && !(form.is_metrics() && session.windowed()) {
             let message = "Prometheus reads aggregates of windows: add an aggregate and, for example, `WINDOW 10 SECONDS`";
             return Err(Error::InvalidInput(message.to_owned()));

@@ -14,6 +14,7 @@ use ureq::Agent;
 
 use super::{Form, Role, boot_ns, identifier, label};
 use crate::error::Error;
+use crate::show::shown::Shown;
 
 /// Maximum time of one request.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,6 +35,8 @@ pub struct Otlp {
     url: String,
     form: Form,
     host: Option<String>,
+    /// The query's name in a service.
+    query: Option<Shown>,
     /// Whether the last document was not taken.
     is_down: bool,
 }
@@ -62,7 +65,7 @@ impl Otlp {
     ///
     /// # Errors
     /// [`Error::InvalidInput`] where there is none.
-    pub fn connect(url: &str, form: Form) -> Result<Otlp, Error> {
+    pub fn connect(url: &str, form: Form, query: Option<Shown>) -> Result<Otlp, Error> {
         let invalid = |why: &str| Error::InvalidInput(format!("{url}: {why}"));
         if !url.starts_with("http://") {
             let help = "an OTLP receiver's address is like http://127.0.0.1:4318; a Collector on this machine forwards \
@@ -72,7 +75,7 @@ impl Otlp {
         let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
         let agent: Agent = config.build().into();
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
-        let otlp = Otlp { agent, url: url.trim_end_matches('/').to_owned(), form, host, is_down: false };
+        let otlp = Otlp { agent, url: url.trim_end_matches('/').to_owned(), form, host, query, is_down: false };
         match otlp.post(&otlp.document(&[], 0)) {
             Ok(()) | Err(Failure::Partial(..)) => Ok(otlp),
             Err(Failure::Transient(why) | Failure::Permanent(why)) => {
@@ -122,7 +125,7 @@ impl Otlp {
 
     /// Rows as a document of the protocol; `boot_ns` is when the monotonic clock began.
     fn document(&self, rows: &[Row], boot_ns: u64) -> Json {
-        let attributes = [("service.name", Some("kiln")), ("host.name", self.host.as_deref())];
+        let attributes = [("service.name", Some("kiln")), ("host.name", self.host.as_deref()), ("kiln.query", self.query.as_ref().map(Shown::exact))];
         let attributes: Vec<Json> = attributes
             .iter()
             .filter_map(|(key, value)| value.map(|value| json!({"key": key, "value": {"stringValue": value}})))

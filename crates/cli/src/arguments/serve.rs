@@ -1,0 +1,91 @@
+//! The arguments of `kiln serve`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+use super::query::{percent, ring_bytes};
+
+/// Shown below `kiln serve --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  kiln serve --listen 127.0.0.1:9436              a service, with a page for browsers
+  kiln serve install calls 'SELECT name, count(*) AS n FROM syscalls GROUP BY name WINDOW 1 SECOND'
+  kiln serve list                                 what runs, what it costs, what was lost; the page's address
+  kiln serve show calls                           its last windows (--format table, lines, csv, ndjson, json)
+  kiln serve stop calls                           stops it, and shows its last windows
+
+Ctrl-C ends the service; nothing stays attached, however it ends.";
+
+/// `kiln serve`.
+#[derive(Args, Debug)]
+pub struct ServeArguments {
+    /// What to ask of a service that runs; without it, this is the service.
+    #[command(subcommand)]
+    pub command: Option<ServeCommand>,
+    /// The service's socket; only the user of the service can use it.
+    #[arg(long, value_name = "PATH", default_value = "/run/kiln.sock", global = true, value_hint = ValueHint::FilePath)]
+    pub socket: PathBuf,
+    /// Show a page at this address, such as 127.0.0.1:9436. The page only reads, and its address has a key.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Allow --listen an address that other machines can reach. The page is not encrypted.
+    #[arg(long, requires = "listen")]
+    pub listen_anywhere: bool,
+    /// Send the rows of all queries to an OTLP receiver such as an OpenTelemetry Collector, too.
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
+    /// Maximum number of queries.
+    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    pub max_queries: usize,
+    /// Share of one processor that the programs of one query may take over half a second; a query that takes more ends.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "5%")]
+    pub max_overhead: f64,
+    /// Share of one processor that the programs of all queries may take; above it, the query that takes the most ends.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "20%")]
+    pub max_total_overhead: f64,
+    /// Rows that a query keeps unless it asks for another number: for readers, groups of open windows, pairs without an
+    /// end, and rows to be ordered, each.
+    #[arg(long, value_name = "NUMBER", default_value_t = 16_384)]
+    pub rows: usize,
+    /// Maximum number of rows that all queries together may ask to keep.
+    #[arg(long, value_name = "NUMBER", default_value_t = 4_194_304)]
+    pub max_rows: usize,
+    /// Size in bytes of each query's ring buffer between kernel and user space, a power of two.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = ring_bytes)]
+    pub ring_bytes: u32,
+}
+
+/// What a service is asked.
+#[derive(Subcommand, Debug)]
+pub enum ServeCommand {
+    /// Install a query; it runs until it is stopped.
+    Install(InstallArguments),
+    /// List the queries, what they cost, and what they lost.
+    List,
+    /// Show the last windows of a query.
+    Show {
+        /// The query's name.
+        name: String,
+    },
+    /// Stop a query, and show its last windows.
+    Stop {
+        /// The query's name.
+        name: String,
+    },
+}
+
+/// `kiln serve install`.
+#[derive(Args, Debug)]
+pub struct InstallArguments {
+    /// Its name: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// The query.
+    pub sql: String,
+    /// End it if its programs take more than this share of one processor over half a second, such as 2%.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub max_overhead: Option<f64>,
+    /// How many rows it keeps.
+    #[arg(long, value_name = "NUMBER")]
+    pub rows: Option<usize>,
+}

@@ -1,0 +1,280 @@
+//! `kiln serve`: queries over its socket, limits, doors, and what is left in the kernel when it ends.
+
+mod service;
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::Value as Json;
+use service::{Service, Work, said, serve};
+
+/// On a busy machine every table of system calls may cost more than the default allows.
+const GENEROUS: [&str; 4] = ["--max-overhead", "90%", "--max-total-overhead", "100%"];
+const FORKS: &str = "SELECT comm, count(*) AS n FROM forks GROUP BY comm WINDOW 100 MS";
+
+#[test]
+fn queries_are_installed_listed_shown_and_stopped() {
+    let Some(mut service) = Service::begin(&GENEROUS) else { return };
+    let mode = std::fs::metadata(&service.socket).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let _work = Work::begin();
+    let installed = service.document(&["install", "forks", FORKS]);
+    assert_eq!((&installed["state"], &installed["columns"][1]["measure"]), (&"running".into(), &true.into()));
+    service.document(&["install", "rows", "SELECT pid, comm FROM forks"]);
+    service.document(&["install", "few", "SELECT pid FROM forks LIMIT 2"]);
+    let windows = |document: &Json| document["windows"].as_array().map_or(0, Vec::len);
+    let shown = service.until("forks", |document| windows(document) >= 3);
+    let rows = shown["windows"][1]["rows"].as_array().expect("rows");
+    assert!(rows.iter().any(|row| row[0] == "<script>a=1" && row[1].as_u64() > Some(0)), "{shown}");
+    service.until("rows", |document| windows(document) > 0);
+    let few = service.until("few", |document| document["state"] == "ended");
+    assert_eq!((&few["summary"]["rows"], &few["reason"]), (&2.into(), &Json::Null));
+    // What was printed for people has the same rows, and a name cannot move a terminal.
+    let text = service.ask(&["show", "forks"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("<script>a=1\t"), "{}", said(&text));
+    assert!(said(&text).contains("nothing lost") && said(&text).contains("state: running"), "{}", said(&text));
+
+    service.refuses(&["install", "forks", FORKS], 2, "there is a query `forks` already");
+    service.refuses(&["install", "a b/../c", FORKS], 2, "cannot name a query");
+    service.refuses(&["install", "bad", "SELECT nothing FROM forks"], 2, "nothing");
+    service.refuses(&["install", "bad", "EXPLAIN SELECT pid FROM forks"], 2, "only queries that give rows");
+    service.refuses(&["show", "nobody"], 2, "there is no query `nobody`");
+    let listed = service.document(&["list"]);
+    let names: Vec<_> =
+        listed["queries"].as_array().expect("queries").iter().map(|one| &one["query"]["name"]).collect();
+    assert_eq!(names, ["few", "forks", "rows"]);
+    let stopped = service.document(&["stop", "forks"]);
+    assert_eq!(stopped["state"], "ended");
+    assert!(windows(&stopped) >= windows(&shown), "{stopped}");
+    service.refuses(&["stop", "forks"], 2, "there is no query `forks`");
+
+    let (code, said) = service.signal("-TERM");
+    assert!(code == Some(0) && said.last().is_some_and(|line| line.contains("2 queries were stopped")), "{said:?}");
+    assert!(!service.socket.exists(), "the socket is removed");
+}
+
+#[test]
+fn limits_refuse_with_a_sentence() {
+    let arguments = ["--max-queries", "2", "--max-rows", "3000", "--rows", "1000", "--max-overhead", "50%"];
+    let Some(service) = Service::begin(&arguments) else { return };
+    service.refuses(&["install", "a", FORKS, "--rows", "3001"], 1, "all together may keep 3000 (--max-rows)");
+    service.refuses(&["install", "a", FORKS, "--max-overhead", "60%"], 1, "one query may take");
+    service.document(&["install", "a", FORKS]);
+    service.refuses(&["install", "b", FORKS, "--rows", "2500"], 1, "queries keep 1000 already");
+    // One that takes more than it may is ended, and the others go on.
+    service.document(&["install", "b", "SELECT count(*) FROM syscalls WINDOW 100 MS", "--max-overhead", "0.0001%"]);
+    let _work = Work::begin();
+    let ended = service.until("b", |document| document["state"] != "running");
+    let reason = ended["reason"].as_str().expect("a reason");
+    assert!(ended["state"] == "refused" && reason.contains("may take 0.0001 %"), "{ended}");
+    service.refuses(&["install", "c", FORKS], 1, "may have no more (--max-queries)");
+    service.until("a", |document| document["state"] == "running" && document["last_window"].as_u64() > Some(1));
+}
+
+#[test]
+fn all_queries_together_have_a_limit() {
+    let arguments = ["--max-overhead", "90%", "--max-total-overhead", "0.0001%"];
+    let Some(service) = Service::begin(&arguments) else { return };
+    let _work = Work::begin();
+    service.document(&["install", "a", "SELECT count(*) FROM forks WINDOW 100 MS"]);
+    let ended = service.until("a", |document| document["state"] != "running");
+    let reason = ended["reason"].as_str().expect("a reason");
+    assert!(ended["state"] == "refused" && reason.starts_with("the programs of all queries took"), "{ended}");
+}
+
+#[test]
+fn the_page_answers_only_its_own_readers() {
+    let Some(mut service) = Service::begin(&[]) else { return };
+    let host = format!("Host: {}\r\n", service.page.0.strip_prefix("http://").expect("an address"));
+    let key = format!("Authorization: Bearer {}\r\n", service.page.1);
+    let port = host.rsplit(':').next().expect("a port");
+    let own = format!("{host}{key}");
+    assert_eq!(service.raw("GET", "/", &host).0, 200);
+    assert!(service.raw("GET", "/queries", &own).1.contains("\"queries\":[]"));
+    for (method, path, headers, status, words) in [
+        ("GET", "/queries", host.clone(), 401, "the key is missing"),
+        ("GET", "/queries", format!("{host}Authorization: Bearer {}\r\n", &service.page.1[1..]), 401, "the key"),
+        ("GET", "/queries", key.clone(), 403, "asked for by its address"),
+        ("GET", "/queries", format!("Host: evil.example:{port}{key}"), 403, "asked for by its address"),
+        ("GET", "/queries", format!("{own}Origin: http://evil.example\r\n"), 403, "another origin"),
+        ("GET", "/queries", format!("{own}Origin: null\r\n"), 403, "another origin"),
+        ("DELETE", "/queries/a", own.clone(), 403, "only answers GET"),
+        ("PUT", "/queries/a", format!("{own}Content-Length: 2\r\n\r\n{{}}"), 403, "only answers GET"),
+        ("OPTIONS", "/queries", own.clone(), 403, "only answers GET"),
+        ("GET", "/../../etc/passwd", own.clone(), 404, "known are"),
+    ] {
+        let (got, body) = service.raw(method, path, &headers);
+        assert!(got == status && body.contains(words), "{method} {path} {headers}: {got} {body}");
+    }
+    // Readers that promise a body and never send it hold nobody up, and not the service's end.
+    let address = service.page.0.strip_prefix("http://").expect("an address");
+    let mut idle = Vec::new();
+    for _ in 0..20 {
+        let mut stream = std::net::TcpStream::connect(address).expect("the page's door");
+        write!(stream, "GET /queries HTTP/1.1\r\n{own}Content-Length: 9\r\n\r\n").expect("it is sent");
+        idle.push(stream);
+    }
+    let local = format!("Host: localhost:{port}{key}");
+    assert_eq!(service.raw("GET", "/queries", &local).0, 200);
+    assert_eq!(service.signal("-INT").0, Some(0));
+}
+
+#[test]
+fn wrong_sockets_and_addresses_are_said() {
+    let Some(service) = Service::begin(&[]) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let file = path("file");
+    std::fs::write(&file, "precious").expect("a file");
+    let taken = service.socket.to_str().expect("text");
+    let port = service.page.0.strip_prefix("http://").expect("an address");
+    let free = path("free");
+    for (arguments, words) in [
+        (vec!["--socket", &file], "is there, and is not a socket"),
+        (vec!["--socket", taken], "another service answers"),
+        (vec!["--socket", "/nonexistent/kiln.sock"], "No such file"),
+        (vec!["--socket", &free, "--listen", port], "cannot be listened at"),
+        (vec!["--socket", &free, "--listen", "nowhere"], "cannot be listened at"),
+        (vec!["--socket", &free, "--listen", "0.0.0.0:0"], "--listen-anywhere"),
+        (vec!["--socket", &free, "--max-overhead", "2"], "a part of one processor such as 2%"),
+        (vec!["--socket", &free, "list"], "no service answers at"),
+        (vec!["--socket", &file, "list"], "no service answers at"),
+        (vec!["--socket", &free, "--listen", "127.0.0.1:0", "list"], "are for the service itself"),
+    ] {
+        let output = serve(&arguments).output().expect("kiln runs");
+        assert!(output.status.code() == Some(2) && said(&output).contains(words), "{arguments:?}: {}", said(&output));
+    }
+    assert_eq!(std::fs::read_to_string(&file).expect("a file"), "precious");
+    assert!(!std::path::Path::new(&free).exists());
+    // A socket that nobody answers at is taken over; the service's own is still answered.
+    let stale = path("stale");
+    drop(UnixListener::bind(&stale).expect("a socket"));
+    let mut next = serve(&["--socket", &stale]).spawn().expect("kiln runs");
+    let begun = Instant::now();
+    while !serve(&["--socket", &stale, "list"]).output().expect("kiln runs").status.success() {
+        assert!(begun.elapsed().as_secs() < 30, "it does not answer");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    next.kill().expect("it runs");
+    next.wait().expect("it ends");
+    service.document(&["list"]);
+}
+
+#[test]
+fn rows_of_every_query_go_to_a_collector() {
+    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").expect("a server"));
+    let url = format!("http://{}", server.server_addr());
+    let serving = Arc::clone(&server);
+    let thread = std::thread::spawn(move || {
+        let mut sent = Vec::new();
+        for mut request in serving.incoming_requests() {
+            let document: Json = serde_json::from_reader(request.as_reader()).expect("JSON");
+            let [kind, things] = ["Metrics", "Logs"].map(|kind| &document[format!("resource{kind}")][0]);
+            let resource = if kind.is_null() { things } else { kind };
+            let attributes = resource["resource"]["attributes"].as_array().expect("attributes");
+            let query = attributes.iter().find(|attribute| attribute["key"] == "kiln.query").expect("the query's name");
+            let is_empty = [&resource["scopeMetrics"][0]["metrics"], &resource["scopeLogs"][0]["logRecords"]];
+            if is_empty.iter().any(|all| all.as_array().is_some_and(|all| !all.is_empty())) {
+                sent.push((request.url().to_owned(), query["value"]["stringValue"].clone()));
+            }
+            request.respond(tiny_http::Response::from_string("{}")).expect("it is answered");
+        }
+        sent
+    });
+    let begun = Service::begin(&["--otlp", &url]);
+    if let Some(service) = &begun {
+        let _work = Work::begin();
+        service.document(&["install", "counts", FORKS]);
+        service.document(&["install", "rows", "SELECT ts, comm FROM forks"]);
+        for name in ["counts", "rows"] {
+            service.until(name, |document| document["last_window"].as_u64() > Some(1));
+            let stopped = service.document(&["stop", name]);
+            assert!(stopped["exported"]["delivered"].as_u64() > Some(0), "{stopped}");
+        }
+    }
+    server.unblock();
+    let sent = thread.join().expect("it ends");
+    if begun.is_some() {
+        for (path, name) in [("/v1/metrics", "counts"), ("/v1/logs", "rows")] {
+            assert!(sent.iter().any(|(to, query)| to == path && query == name), "{name}: {sent:?}");
+        }
+    }
+}
+
+/// Whether the kernel has a program.
+fn is_loaded(program: u32) -> bool {
+    let output = Command::new("bpftool").args(["prog", "show", "id", &program.to_string()]).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn nothing_is_left_in_the_kernel_however_the_service_ends() {
+    if !Command::new("bpftool").arg("version").output().is_ok_and(|output| output.status.success()) {
+        return println!("skipped: no bpftool is installed");
+    }
+    for signal in ["-KILL", "-INT"] {
+        let Some(mut service) = Service::begin(&GENEROUS) else { return };
+        service.document(&["install", "calls", "SELECT name, count(*) FROM syscalls GROUP BY name WINDOW 1 S"]);
+        service.document(&["install", "forks", FORKS]);
+        let programs = service.programs();
+        assert_eq!(programs.len(), 3, "two of the first query and one of the second");
+        assert!(programs.iter().all(|program| is_loaded(*program)));
+        let (code, _) = service.signal(signal);
+        assert_eq!(code, (signal == "-INT").then_some(0));
+        // The kernel frees what nobody holds after a grace period.
+        let begun = Instant::now();
+        while programs.iter().any(|program| is_loaded(*program)) {
+            assert!(begun.elapsed().as_secs() < 10, "{signal}: programs are left");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+/// About as many queries as a service takes by default. Prints what they cost.
+#[test]
+#[ignore = "half a minute"]
+fn two_hundred_queries_run_at_once() {
+    let Some(mut service) = Service::begin(&[]) else { return };
+    let _work = Work::begin();
+    let tables = ["forks", "execs", "exits", "signals"];
+    let begun = Instant::now();
+    for at in 0..200 {
+        let table = tables[at % tables.len()];
+        let sql =
+            format!("SELECT pid, count(*) AS n FROM {table} WHERE pid % 200 <> {at} GROUP BY pid WINDOW 1 SECOND");
+        let output = service.ask(&["install", &format!("q{at}"), &sql]);
+        assert!(output.status.success(), "{at}: {}", said(&output));
+    }
+    println!("200 queries were installed in {:.1} s", begun.elapsed().as_secs_f64());
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    let cpu = |id: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("a process");
+        let after = stat.rsplit(')').next().expect("fields");
+        after.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("ticks") / 100.0).sum::<f64>()
+    };
+    let id = service.child.id();
+    let (before, since) = (cpu(id), Instant::now());
+    std::thread::sleep(std::time::Duration::from_secs(10));
+    let own = (cpu(id) - before) / since.elapsed().as_secs_f64();
+    let listed = service.document(&["list"]);
+    let queries = listed["queries"].as_array().expect("queries");
+    let running = queries.iter().filter(|one| one["state"] == "running").count();
+    let with_rows = queries.iter().filter(|one| one["summary"]["rows"].as_u64() > Some(0)).count();
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process");
+    let resident = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
+    println!(
+        "{running} run, {with_rows} have rows; programs take {:.2} % and the service {:.2} % of one CPU; {resident}",
+        100.0 * listed["share"].as_f64().unwrap_or_default(),
+        100.0 * own
+    );
+    assert_eq!(running, 200);
+    assert!(with_rows >= 150, "forks, execs and exits all occur: {with_rows}");
+    let begun = Instant::now();
+    let (code, _) = service.signal("-TERM");
+    println!("the service ended in {:.1} s", begun.elapsed().as_secs_f64());
+    assert_eq!(code, Some(0));
+}
