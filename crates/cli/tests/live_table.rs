@@ -60,7 +60,7 @@ fn on_terminal(sql: &str, until: &str, keys: &str) -> Option<String> {
 fn the_live_table_comes_and_goes() {
     let sql = "SELECT comm, count(*) AS n, histogram(latency_ns) AS h FROM syscalls GROUP BY comm WINDOW 200 MS";
     for (keys, what) in [("q", "a key"), ("\x03", "Ctrl-C")] {
-        let Some(seen) = on_terminal(sql, "q quit", keys) else { return };
+        let Some(seen) = on_terminal(sql, "filter", keys) else { return };
         let (before, after) = seen.split_once(END).unwrap_or_else(|| panic!("{what}: no end: {seen}"));
         assert!(before.contains(BEGIN) && before.contains("SELECT comm"), "{what}: {seen}");
         assert!(after.contains("code 0") && after.contains("of one CPU"), "{what}: {after}");
@@ -72,7 +72,7 @@ fn the_live_table_comes_and_goes() {
 #[test]
 fn an_error_gives_the_terminal_back() {
     let sql = "SELECT count(*) FROM syscalls WINDOW 100 MS\" --max-overhead \"0.00001%";
-    let Some(seen) = on_terminal(sql, "q quit", "") else { return };
+    let Some(seen) = on_terminal(sql, "filter", "") else { return };
     let (_, after) = seen.split_once(END).unwrap_or_else(|| panic!("no end: {seen}"));
     assert!(after.contains("code 1") && after.contains("--max-overhead") && after.contains(" icanon "), "{after}");
 }

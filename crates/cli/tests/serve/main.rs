@@ -110,7 +110,9 @@ fn the_page_answers_only_its_own_readers() {
         let (got, body) = service.raw(method, path, &headers);
         assert!(got == status && body.contains(words), "{method} {path} {headers}: {got} {body}");
     }
-    // Readers that promise a body and never send it hold nobody up, and not the service's end.
+    let local = format!("Host: localhost:{port}{key}");
+    assert_eq!(service.raw("GET", "/queries", &local).0, 200);
+    // Readers that promise a body and never send it hold up neither the socket nor the service's end.
     let address = service.page.0.strip_prefix("http://").expect("an address");
     let mut idle = Vec::new();
     for _ in 0..20 {
@@ -118,8 +120,7 @@ fn the_page_answers_only_its_own_readers() {
         write!(stream, "GET /queries HTTP/1.1\r\n{own}Content-Length: 9\r\n\r\n").expect("it is sent");
         idle.push(stream);
     }
-    let local = format!("Host: localhost:{port}{key}");
-    assert_eq!(service.raw("GET", "/queries", &local).0, 200);
+    service.document(&["list"]);
     assert_eq!(service.signal("-INT").0, Some(0));
 }
 
