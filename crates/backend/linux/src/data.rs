@@ -31,12 +31,13 @@ impl From<Error> for LoadFailure {
 
 impl LoadFailure {
     /// Whether the verifier gave up because the program is too complex for it: E2BIG for more than 1,000,000 instructions,
-    /// EFAULT or ENOMEM for more than 8,192 branches that wait.
+    /// EFAULT or ENOMEM for more than 8,192 branches that wait; or because a loop seems to have no end.
     pub fn is_too_complex(&self) -> bool {
         const E2BIG: i32 = 7;
         const ENOMEM: i32 = 12;
         const EFAULT: i32 = 14;
         matches!(self.error, Error::Os { errno: E2BIG | ENOMEM | EFAULT, .. })
+            || self.logs.iter().any(|log| log.log.contains("infinite loop detected"))
     }
 
     /// The line of the verifier's logs that gives the reason: the last that is not statistics.

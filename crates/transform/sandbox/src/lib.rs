@@ -118,17 +118,20 @@ pub fn sandbox_for(
     if !is_too_large(&rewrite.object) {
         return Ok(rewrite);
     }
-    let refused = |why: String| Error::Unsupported {
+    let mut why = String::new();
+    // Then also loops have cancellation points that ours follows to their end.
+    for elide in [options.elide, false] {
+        match sandbox(object, &Options { hide: true, elide, ..options.clone() }) {
+            Ok(rewrite) if !is_too_large(&rewrite.object) => return Ok(rewrite),
+            Ok(_) => "also with the numbers of its loops hidden".clone_into(&mut why),
+            Err(error) => why = format!("its loops need their numbers ({error})"),
+        }
+    }
+    Err(Error::Unsupported {
         function: object.name.clone(),
         insn: None,
         what: format!("it is too complex for the kernel's verifier; {why}: split it"),
-    };
-    let hidden = sandbox(object, &Options { hide: true, ..options.clone() });
-    let rewrite = hidden.map_err(|error| refused(format!("its loops need their numbers ({error})")))?;
-    match is_too_large(&rewrite.object) {
-        false => Ok(rewrite),
-        true => Err(refused("also with the numbers of its loops hidden".to_owned())),
-    }
+    })
 }
 
 /// Rewrites an object with the result of exploring it.

@@ -123,6 +123,10 @@ impl Probe {
             if tried >= TRIED_INSNS || has_point_inside(object, &self.points, function, header) {
                 continue;
             }
+            // A loop that no path reaches says nothing about its end, and the kernel may reach it.
+            if self.stand_ins.get(&header).is_some_and(|stand_in| self.facts.at(*stand_in).is_none()) {
+                continue;
+            }
             let (mut points, mut forgetful) = (self.points.clone(), self.forgetful.clone());
             points.entry(function).or_default().remove(&header);
             forgetful.entry(function).or_default().remove(&header);
