@@ -81,8 +81,7 @@ fn holds_frame(node: &Node, facts: &Facts) -> bool {
 /// `exit` may read it (R0 of a function that returns nothing). `written` are those that every path has written: the Facts may
 /// call these uninitialized too, because that is how they say that they know nothing of a pointer.
 pub(crate) fn needed_after(facts: &Facts, at: InsnId, written: RegSet) -> RegSet {
-    // No path of ours leads here, but one of the kernel's may: only what is written on every path can be saved.
-    let Some(known) = facts.at(at) else { return written };
+    let Some(known) = facts.at(at) else { return RegSet::ALL };
     let holds = |reg: &Reg| written.contains(*reg) || known.registers[reg.index()] != Value::Uninit;
     known.live_after.iter().filter(holds).collect()
 }

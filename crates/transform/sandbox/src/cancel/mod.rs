@@ -227,7 +227,8 @@ impl Canceller<'_, '_> {
         let polled = self.shared.filter(|_| forced || under_lock && options.forced.is_none());
         match polled {
             Some(map) => nodes.extend(self.poll(header, live, pad, map)?),
-            None if under_lock => {}
+            // No path leads here, but the kernel's verifier may explore it: may_goto alone destroys no register.
+            None if under_lock || self.edit.facts.at(stand_in).is_none() => {}
             None => nodes.extend(self.tick(header, live, pad, options)?),
         }
         if options.hide {
