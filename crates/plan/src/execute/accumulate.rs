@@ -165,7 +165,7 @@ mod tests {
     fn rows_of_a_sample_stand_for_several() {
         let of = |function, distinct| {
             let mut accumulator = Accumulator::new(&Aggregate { function, of: None, distinct }, &[]);
-            [3, 3, 5].map(|value| accumulator.add(&Value::Uint(value)));
+            [3, 3, 5].into_iter().for_each(|value| accumulator.add(&Value::Uint(value)));
             accumulator.value_of_sample(8)
         };
         assert_eq!(of(AggregateFunction::Count, false), Value::Uint(24));
