@@ -91,6 +91,13 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
         let message = "a sample of two joined tables has few rows that match: leave out --sample".to_owned();
         return Err(Error::InvalidInput(message));
     }
+    // A row of a sample stands for several, which an outer query over rows does not know.
+    let groups = |query: &Query| matches!(query.shape, Shape::Groups(_));
+    let counts_rows = session.stages().iter().any(groups) && !session.scans().into_iter().all(groups);
+    if settings.sample > 1 && counts_rows {
+        let message = "an outer query over rows cannot say how many there are of a sample: leave out --sample".to_owned();
+        return Err(Error::InvalidInput(message));
+    }
     let scans = session.scans();
     let mut first = plan_scan(session, scans[0], settings, only)?;
     for scan in &scans[1..] {
