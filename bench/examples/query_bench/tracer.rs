@@ -168,7 +168,7 @@ fn ours(query: Query, pid: u32, split: Option<Split>) -> Result<Tracer, Failure>
             let limits = Limits::default();
             let watch =
                 live::Watch { duration: None, stop: &stop, limits, measure: false, max_overhead: None, status: None };
-            live::run(&session, plan, &watch, &mut |_| {}, &mut |rows| {
+            live::run(&session, plan, &watch, &mut |_, _| {}, &mut |rows| {
                 std::hint::black_box(rows);
                 true
             })

@@ -182,6 +182,7 @@ pub fn told_end(summary: &Summary) {
         (lost.late, "rows of windows that had ended"),
         (lost.malformed, "records that were too short"),
         (lost.evicted, "rows that a join no longer kept, so that they may lack matches"),
+        (lost.pairs, "pairs of rows that a join did not look at, because too many rows have the same key"),
     ];
     own.iter().filter(|(count, _)| *count > 0).for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
     if lost.unmatched > 0 {

@@ -6,6 +6,9 @@
 //!
 //! Both sides are handled in the same way: a row is compared with the stored rows of the other side, and then stored
 //! until the time between it and all later rows is too long.
+//!
+//! If many rows have the same key, there are as many pairs as the product of both numbers. So the number of pairs that are
+//! looked at each time the clock moves on is limited, and those beyond it are counted as lost.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,6 +16,11 @@ use super::{Limits, Lost, Row};
 use crate::expr::{Expr, truth};
 use crate::flow::Join;
 use crate::value::Value;
+
+/// Number of pairs that are looked at each time the clock moves on, beside [`SURE_PAIRS`].
+const MAX_PAIRS: usize = 1 << 18;
+/// Number of pairs that are looked at for each row, however many rows there are.
+const SURE_PAIRS: usize = 8;
 
 /// A stored row.
 #[derive(Debug)]
@@ -46,6 +54,8 @@ pub struct Joiner {
     /// Rows before this time are late.
     sure_ns: u64,
     stores: [Store; 2],
+    /// Pairs that may still be looked at before the clock moves on again.
+    pairs_left: usize,
     ready: Vec<Row>,
     lost: Lost,
 }
@@ -65,6 +75,7 @@ impl Joiner {
             number: 0,
             sure_ns: 0,
             stores: Default::default(),
+            pairs_left: MAX_PAIRS,
             ready: Vec::new(),
             lost: Lost::default(),
         }
@@ -87,6 +98,7 @@ impl Joiner {
     /// there as their last value.
     pub fn advance(&mut self, sure_ns: Option<u64>) -> Vec<Row> {
         self.sure_ns = self.sure_ns.max(sure_ns.unwrap_or(u64::MAX));
+        self.pairs_left = MAX_PAIRS;
         while let Some(entry) = self.waiting.first_entry().filter(|row| sure_ns.is_none() || row.key().0 < self.sure_ns)
         {
             let ((time, side, _), values) = entry.remove_entry();
@@ -112,7 +124,11 @@ impl Joiner {
             return;
         }
         if let Some(others) = self.stores[1 - side].by_key.get_mut(&key) {
-            for other in others {
+            let room = if self.ready.len() < self.limits.rows { self.pairs_left.max(SURE_PAIRS) } else { 0 };
+            let looked_at = others.len().min(room);
+            self.pairs_left = self.pairs_left.saturating_sub(looked_at);
+            self.lost.pairs += (others.len() - looked_at) as u64;
+            for other in others.iter_mut().take(looked_at) {
                 let mut values = if side == 0 { own.values.clone() } else { other.values.clone() };
                 values.extend_from_slice(if side == 0 { &other.values } else { &own.values });
                 if self.condition.as_ref().is_none_or(|condition| truth(&condition.evaluate(&values)) == Some(true)) {
@@ -163,5 +179,52 @@ impl Joiner {
             values.push(Value::Uint(row.time.saturating_add(self.within_ns)));
             self.ready.push(Row { window: None, values });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Flow;
+    use crate::query::{Output, Query, Shape};
+    use crate::table::{Scan, Table};
+    use crate::value::DataType;
+
+    /// Joins rows of two columns, a time and a key, within 1,000 ns.
+    fn joiner(limits: Limits) -> Joiner {
+        let output = |at: usize| Output { name: format!("c{at}"), expr: Expr::Column(at), data_type: DataType::Uint };
+        let table = Table { name: "t".into(), about: String::new(), scan: Scan::Rows, columns: Vec::new(), only: None };
+        let side = || Flow::scan(Query::new(table.clone(), Shape::Rows, vec![output(0), output(1)]));
+        let key = || vec![Expr::Column(1)];
+        let join = Join {
+            sides: [side(), side()],
+            keys: [key(), key()],
+            times: [0, 0],
+            within_ns: 1000,
+            condition: None,
+            keeps_left: false,
+        };
+        Joiner::new(&join, limits)
+    }
+
+    #[test]
+    fn rows_of_one_key_do_not_make_endless_pairs() {
+        let mut joiner = joiner(Limits::default());
+        for time in 0..2000 {
+            (0..2).for_each(|side| joiner.add(side, vec![Value::Uint(time / 4), Value::Uint(7)]));
+        }
+        let pairs = joiner.advance(Some(1_000_000)).len();
+        assert!((MAX_PAIRS..MAX_PAIRS + 4000 * SURE_PAIRS + 1).contains(&pairs), "{pairs}");
+        assert_eq!(pairs as u64 + joiner.lost().pairs, 2000 * 2000);
+    }
+
+    #[test]
+    fn rows_of_many_keys_all_meet() {
+        let mut joiner = joiner(Limits::default());
+        for time in 0..1_000_000 {
+            joiner.add(usize::from(time % 2 == 1), vec![Value::Uint(time), Value::Uint(time / 2)]);
+        }
+        assert_eq!(joiner.advance(None).len(), 500_000);
+        assert_eq!(joiner.lost(), Lost::default());
     }
 }

@@ -64,6 +64,8 @@ pub struct Lost {
     pub malformed: u64,
     /// Rows that a join no longer kept although they might have had matches.
     pub evicted: u64,
+    /// Pairs of rows that a join did not look at, because too many rows have the same key.
+    pub pairs: u64,
     /// Rows without a match in a lookup table, which `JOIN` leaves out: nothing is wrong with them.
     pub unmatched: u64,
 }
@@ -71,13 +73,14 @@ pub struct Lost {
 impl Lost {
     /// Adds what was lost elsewhere.
     pub fn add(&mut self, other: Lost) {
-        let Lost { starts, groups, rows, late, malformed, evicted, unmatched } = other;
+        let Lost { starts, groups, rows, late, malformed, evicted, pairs, unmatched } = other;
         self.starts += starts;
         self.groups += groups;
         self.rows += rows;
         self.late += late;
         self.malformed += malformed;
         self.evicted += evicted;
+        self.pairs += pairs;
         self.unmatched += unmatched;
     }
 }

@@ -13,6 +13,8 @@ use crate::error::Error;
 const MAX_ROWS: usize = 1 << 20;
 /// Maximum bytes of a file.
 const MAX_BYTES: u64 = 256 << 20;
+/// Maximum number of columns of a file.
+const MAX_COLUMNS: usize = 256;
 /// Maximum number of processes that are remembered.
 const MAX_PROCESSES: usize = 1 << 16;
 
@@ -112,13 +114,14 @@ impl Rows for Indexed {
 /// [`Error::InvalidInput`] if it cannot be read, is too large, or has no columns.
 pub fn of_csv(name: &str, path: &Path) -> Result<Lookup, Error> {
     let invalid = |why: &dyn std::fmt::Display| Error::InvalidInput(format!("{}: {why}", path.display()));
-    let about = std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
-    if about.len() > MAX_BYTES {
-        return Err(invalid(&format!("it is larger than {} MiB", MAX_BYTES >> 20)));
+    let bytes = crate::file::read(path, MAX_BYTES)?;
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(&bytes[..]);
+    let head = reader.headers().map_err(|error| invalid(&error))?;
+    if head.len() > MAX_COLUMNS {
+        return Err(invalid(&format!("it has more than {MAX_COLUMNS} columns")));
     }
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(|error| invalid(&error))?;
-    let names: Vec<String> = reader.headers().map_err(|error| invalid(&error))?.iter().map(ToOwned::to_owned).collect();
-    if names.iter().any(String::is_empty) {
+    let names: Vec<String> = head.iter().map(ToOwned::to_owned).collect();
+    if names.is_empty() || names.iter().any(String::is_empty) {
         return Err(invalid(&"its first line has to name its columns"));
     }
     let mut rows: Vec<csv::StringRecord> = Vec::new();
@@ -243,5 +246,10 @@ mod tests {
         assert!(lookup.rows.check(0).is_ok() && lookup.rows.check(2).is_err());
         std::fs::write(file.path(), "a,b\n1\n").expect("it is written");
         assert!(of_csv("broken", file.path()).is_err());
+        std::fs::write(file.path(), ",".repeat(1000)).expect("it is written");
+        assert!(of_csv("wide", file.path()).is_err());
+        std::fs::write(file.path(), "").expect("it is written");
+        assert!(of_csv("empty", file.path()).is_err());
+        assert!(of_csv("endless", Path::new("/dev/zero")).is_err());
     }
 }

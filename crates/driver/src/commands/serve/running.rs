@@ -82,7 +82,8 @@ impl Running {
     /// # Errors
     /// What planning it, loading it and reaching its receiver return.
     pub fn begin(spec: Spec) -> Result<Arc<Running>, Error> {
-        let session = Session::new(spec.sql.exact())?;
+        let mut session = Session::new(spec.sql.exact())?;
+        session.model = crate::calibrate::model()?;
         if session.parsed.action != super::super::query::Action::Run {
             return Err(Error::InvalidInput("only queries that give rows can be installed; `kiln query` explains".into()));
         }
