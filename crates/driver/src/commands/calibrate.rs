@@ -1,6 +1,6 @@
 //! `kiln doctor --calibrate`: what the operators of queries cost on this machine.
 //!
-//! Instructions and helpers are measured by [`profile`](super::profile). This adds what only events show: what a
+//! Instructions and helpers are measured by [`profile`]. This adds what only events show: what a
 //! tracepoint takes to call a program, what a record's bytes cost, and what user space does with a record. Samples with
 //! and without it are interleaved. The least of them count where whole system calls are timed, which other work disturbs;
 //! else the medians.
