@@ -345,6 +345,14 @@ impl Link {
     pub fn typed_tracepoint(prog: &Prog) -> Result<Link, Error> {
         match prog.0 {}
     }
+
+    /// Attaches to a function of a program or library.
+    ///
+    /// # Errors
+    /// None: there is no program.
+    pub fn uprobe_everywhere(prog: &Prog, _: &std::path::Path, _: u64) -> Result<Link, Error> {
+        match prog.0 {}
+    }
 }
 
 /// Attachment points, of which this build can use none.

@@ -85,7 +85,9 @@ mod tests {
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
-    const PLAIN: [(&str, &str); 32] = [
+    const PLAIN: [(&str, &str); 34] = [
+        // Reasons of the kernel and of Kiln, as in profile.rs.
+        ("commands/calibrate.rs", "missing"),
         ("commands/check.rs", "code"),
         ("commands/check.rs", "explanation"),
         ("commands/check_objects.rs", "programs"),
@@ -118,6 +120,8 @@ mod tests {
         ("commands/run.rs", "names"),
         // A document, which its readers clean.
         ("commands/serve/answers.rs", "body"),
+        // What a reader sent, which is compared and never shown.
+        ("commands/serve/answers.rs", "headers"),
         ("lint/mod.rs", "allowed"),
         ("lint/mod.rs", "denied"),
         ("show/flame.rs", "*"),
