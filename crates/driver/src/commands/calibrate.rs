@@ -15,6 +15,7 @@ use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::generate::layout::TAG_BYTES;
 use kiln_plan::table::Hook;
 use kiln_plan::{Origin, Settings, Split, generate};
+use kiln_platform::MapType;
 use kiln_superopt::CostModel;
 use kiln_superopt::cost::EventPart;
 
@@ -58,7 +59,7 @@ impl Calibration {
         let mut model = self.profile.model();
         self.events.iter().for_each(|(part, picoseconds)| model.set_event(*part, *picoseconds));
         if let (Some(helper), Some(output)) = (kiln_platform::Helper::by_name("ringbuf_output"), self.output) {
-            model.set_helper(helper.id, output);
+            model.set_helper_on(helper.id, MapType::Ringbuf, output);
         }
         model
     }
