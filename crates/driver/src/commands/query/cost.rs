@@ -191,7 +191,7 @@ mod tests {
     fn of_sample(text: &str, sample: u32) -> Estimate {
         let model = "machine x86-64\ninsn move 1\ninsn branch 1\ninsn jump 0\ninsn exit 1\ninsn wide 1\ninsn alu 1\n\
                      helper map_lookup_elem on percpu_hash 20\nhelper map_lookup_elem on hash 10\n\
-                     helper ringbuf_output 50\nevent typed-hook 7\nevent ring-byte 0.1\nevent reader 200\n";
+                     helper ringbuf_output on ringbuf 50\nevent typed-hook 7\nevent ring-byte 0.1\nevent reader 200\n";
         let model = CostModel::parse(model).expect("a model");
         let object = kiln_program::text::parse(text).expect("a program");
         estimate(&object, &object.programs[0], &Hook::Typed("sys_enter".to_owned()), sample, &model)
