@@ -249,8 +249,7 @@ impl Engines {
         let load = || -> Result<LoadedImage, String> {
             kiln_linux::available().map_err(|error| error.to_string())?;
             let program = object.program(&name).ok_or("it is not there")?;
-            kiln_linux::load_image(&object, program)
-                .map_err(|error| error.reason().map_or(error.to_string(), str::to_owned))
+            kiln_linux::load_image(&object, program).map_err(|error| error.why())
         };
         let kernel = load().map_err(|why| eprintln!("{name}: without the kernel: {why}")).ok();
         let own: Vec<Own> =

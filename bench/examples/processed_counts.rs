@@ -53,7 +53,7 @@ fn object(path: &Path, types: &input::Types) -> Result<(), kiln_driver::Error> {
         let name = format!("{}:{}", path.file_name().unwrap_or_default().to_string_lossy(), program.name);
         let ours = prepared.verify(program, &options).map(|verified| verified.statistics.processed_insns);
         let kernels = kiln_linux::load_image(&object, program)
-            .map_err(|failure| failure.reason().map_or_else(|| failure.to_string(), str::to_owned))
+            .map_err(|failure| failure.why())
             .and_then(|loaded| loaded.prog.info().map_err(|error| error.to_string()))
             .map(|info| info.verified_insns);
         match (ours, kernels) {

@@ -287,8 +287,7 @@ fn runs(object: &Object, inputs: &[Vec<u8>], engine: Engine, options: kiln_vm::O
 /// # Errors
 /// Returns the kernel's error if it refuses the program or a run.
 pub fn in_kernel(object: &Object, inputs: &[Vec<u8>]) -> Result<Trace, String> {
-    let loaded = kiln_linux::load_image(object, &object.programs[0])
-        .map_err(|failure| failure.reason().map_or_else(|| failure.to_string(), str::to_owned))?;
+    let loaded = kiln_linux::load_image(object, &object.programs[0]).map_err(|failure| failure.why())?;
     let run = |packet: &Vec<u8>| {
         let input = kiln_linux::TestInput { packet: packet.clone(), context: Vec::new(), repeat: 1 };
         let ran = loaded.prog.test_run(&input).map_err(|error| error.to_string())?;

@@ -136,7 +136,7 @@ pub fn time(before: &Input, after: &Input, program: &Program) -> Result<Timed, S
 
 fn load(before: &Input, input: &Input, program: &Program) -> Result<KernelProgram, String> {
     let loaded = kernel::load(&input.bytes, &before.object, program);
-    loaded.map_err(|failure| failure.reason().map_or(failure.to_string(), str::to_owned))
+    loaded.map_err(|failure| failure.why())
 }
 
 fn time_on_packet(before: &Input, after: &Input, program: &Program) -> Result<Timed, String> {

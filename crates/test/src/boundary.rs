@@ -99,7 +99,7 @@ fn kernel_reason(file: &Filetest, failure: &LoadFailure) -> Outcome {
 }
 
 fn said(failure: &LoadFailure) -> String {
-    failure.reason().map_or_else(|| failure.to_string(), str::to_owned)
+    failure.why()
 }
 
 /// How test programs are verified: against the running kernel's types, where they can be read.

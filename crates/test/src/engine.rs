@@ -135,7 +135,7 @@ fn kernel(object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRu
         return Err(skipped("this program type is not test-run on packets".to_owned()));
     }
     let loaded = kiln_linux::load_image(object, program).map_err(|failure| {
-        let reason = failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
+        let reason = failure.why();
         NoRun::Failed(format!("the kernel does not load it: {reason}"))
     })?;
     let input = kiln_linux::TestInput { packet: packet.to_vec(), context: Vec::new(), repeat: 1 };

@@ -45,6 +45,11 @@ impl LoadFailure {
         self.reason_where(|_| true)
     }
 
+    /// The verifier's reason, or the failed call where its log gives none.
+    pub fn why(&self) -> String {
+        self.reason().map_or_else(|| self.to_string(), str::to_owned)
+    }
+
     /// The line of one program's log that gives the reason.
     pub fn reason_of(&self, program: &str) -> Option<&str> {
         self.reason_where(|log| log.program == program)

@@ -81,7 +81,7 @@ pub fn register(plan: &Plan, name: &str) -> Result<Registered, Error> {
     }
     crate::require_kernel()?;
     let images = load_images(&plan.generated.object).map_err(|failure| {
-        let reason = failure.reason().map_or_else(|| failure.to_string(), ToOwned::to_owned);
+        let reason = failure.why();
         Error::Unsupported(format!("the kernel does not take the policy's programs: {reason}"))
     })?;
     let programs: Vec<_> = MEMBERS.into_iter().zip(&images.progs).collect();

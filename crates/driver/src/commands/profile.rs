@@ -277,7 +277,7 @@ impl Loaded {
             let loaded = kiln_linux::load_image(&input.object, program);
             return loaded
                 .map(Loaded::Kernel)
-                .map_err(|failure| failure.reason().map_or_else(|| failure.to_string(), str::to_owned));
+                .map_err(|failure| failure.why());
         }
         let vm = run::load_vm(&input, program, crate::DEFAULT_BUDGET).map_err(|error| error.to_string())?;
         Ok(Loaded::Vm(Box::new(vm)))

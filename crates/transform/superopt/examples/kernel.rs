@@ -153,7 +153,7 @@ impl Totals {
             Ok(loaded) => loaded,
             Err(failure) => {
                 self.refused += 1;
-                println!("REFUSED {path} {name}: {}", failure.reason().unwrap_or(&failure.to_string()));
+                println!("REFUSED {path} {name}: {}", failure.why());
                 return;
             }
         };

@@ -370,7 +370,7 @@ fn attach_cheapest(query: &Query, mut plan: Plan) -> Result<(InKernel, Vec<Link>
                 return Ok((InKernel { generated, images }, links));
             }
             // The next one does the same in another place.
-            Err(failure) => complaint = failure.reason().map_or_else(|| failure.to_string(), ToOwned::to_owned),
+            Err(failure) => complaint = failure.why(),
         }
     }
     Err(Error::Unsupported(format!("the kernel does not take the query's programs: {complaint}")))
@@ -425,7 +425,7 @@ impl Nothing {
 /// Loads the programs of a text.
 pub(crate) fn loaded(text: &str) -> Result<LoadedImages, Error> {
     let object = kiln_program::text::parse(text).map_err(|error| Error::Unsupported(error.to_string()))?;
-    let reason = |failure: kiln_linux::LoadFailure| failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
+    let reason = |failure: kiln_linux::LoadFailure| failure.why();
     load_images(&object).map_err(|failure| Error::Unsupported(reason(failure)))
 }
 
