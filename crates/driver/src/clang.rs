@@ -1,10 +1,9 @@
 //! The user's clang: `KILN_CLANG`, or clang 19.
 
-use std::path::PathBuf;
-
 use kiln_native::Toolchain;
 
 use crate::error::Error;
+use crate::folders;
 
 /// The compiler's name or path.
 pub fn name() -> String {
@@ -17,10 +16,8 @@ pub fn name() -> String {
 /// [`Error::Os`] if it cannot be run.
 pub fn toolchain() -> Result<Toolchain, Error> {
     let toolchain = Toolchain::new(&name())?;
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    Ok(match cache.filter(|folder| folder.is_absolute()) {
-        Some(folder) => toolchain.keeping(folder.join("kiln/native")),
+    Ok(match folders::cache() {
+        Some(folder) => toolchain.keeping(folder.join("native")),
         None => toolchain,
     })
 }

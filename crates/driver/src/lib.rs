@@ -54,6 +54,7 @@ macro_rules! system {
 pub mod commands;
 pub mod error;
 pub mod file;
+pub mod folders;
 pub mod input;
 pub mod lint;
 pub mod show;

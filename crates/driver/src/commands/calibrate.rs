@@ -1,9 +1,8 @@
 //! `kiln doctor --calibrate`: what the operators of queries cost on this machine.
 //!
-//! Instructions and helpers are measured by [`profile`]. This adds what only events show: what a
-//! tracepoint takes to call a program, what a record's bytes cost, and what user space does with a record. Samples with
-//! and without it are interleaved. The least of them count where whole system calls are timed, which other work disturbs;
-//! else the medians.
+//! Instructions and helpers are measured by [`profile`]. This adds what only events show: what a tracepoint takes to call
+//! a program, what a record's bytes cost, and what user space does with a record. Samples with and without it are
+//! interleaved. The least of them count where whole system calls are timed, which other work disturbs; else the medians.
 //!
 //! The result is a cost model in a file of the user's, which `kiln query` reads to estimate what a plan will cost.
 
@@ -19,8 +18,10 @@ use kiln_platform::MapType;
 use kiln_superopt::CostModel;
 use kiln_superopt::cost::EventPart;
 
+use super::bench::Timing;
 use super::profile::{self, Profile};
 use crate::error::Error;
+use crate::{file, folders};
 use crate::query::Session;
 use crate::query::live::{Nothing, loaded};
 
@@ -67,11 +68,7 @@ impl Calibration {
 
 /// Where the user's cost model is: `KILN_COST_MODEL`, or `kiln/machine.cost` in the folder for settings.
 pub fn path() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("KILN_COST_MODEL").or_else(|| {
-        let settings = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
-        Some(settings.join("kiln/machine.cost"))
-    })
+    folders::named_by("KILN_COST_MODEL").or_else(|| Some(folders::settings()?.join("machine.cost")))
 }
 
 /// The user's cost model; that of this kind of machine where there is none.
@@ -80,7 +77,7 @@ pub fn path() -> Option<PathBuf> {
 /// [`Error::InvalidInput`] where the file is none.
 pub fn model() -> Result<CostModel, Error> {
     let Some(path) = path() else { return Ok(CostModel::default()) };
-    match crate::file::read(&path, CostModel::MAX_BYTES as u64) {
+    match file::read(&path, CostModel::MAX_BYTES as u64) {
         Ok(bytes) => CostModel::parse(&String::from_utf8_lossy(&bytes))
             .map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display()))),
         Err(_) if !path.exists() => Ok(CostModel::default()),
@@ -128,9 +125,8 @@ fn picoseconds(ns: f64) -> u64 {
     (ns.max(0.0) * 1000.0).round() as u64
 }
 
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples.get(samples.len() / 2).copied().unwrap_or_default()
+fn median(samples: Vec<f64>) -> f64 {
+    Timing::of(samples).map_or(0.0, |timing| timing.median_ns)
 }
 
 /// Nanoseconds that a system call takes longer for each of two empty programs.
@@ -173,9 +169,9 @@ fn ring() -> Result<[f64; 2], Error> {
         }
         Ok(f64::from(ran.duration_ns) / f64::from(OUTPUTS[0]))
     };
-    let all = [None, Some(BYTES[0]), Some(BYTES[1])].map(|bytes| loaded(&text(bytes)));
-    let [none, small, large] = all;
-    let (none, small, large) = (none?, small?, large?);
+    let none = loaded(&text(None))?;
+    let [small, large] = BYTES.map(|bytes| loaded(&text(Some(bytes))));
+    let (small, large) = (small?, large?);
     let mut samples = [Vec::new(), Vec::new()];
     for round in 0..=SAMPLES {
         let empty = sample(&none)?;
