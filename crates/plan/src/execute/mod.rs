@@ -83,6 +83,12 @@ impl Lost {
         self.pairs += pairs;
         self.unmatched += unmatched;
     }
+
+    /// How much was lost, whatever the reason.
+    pub fn in_all(&self) -> u64 {
+        let Lost { starts, groups, rows, late, malformed, evicted, pairs, unmatched: _ } = *self;
+        starts + groups + rows + late + malformed + evicted + pairs
+    }
 }
 
 /// A row of the result.

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::Session;
 use super::cost::Time;
 use super::live::Nothing;
-use super::plan::{self, Plan, Step};
+use super::plan::{self, Plan};
 use crate::error::Error;
 
 /// How long events are counted.
@@ -113,18 +113,8 @@ fn too_dear(session: &Session, forecast: &Forecast, allowed: f64) -> String {
 
 /// What the plan that is loaded first takes at these rates.
 fn forecast(plan: &Plan, rates: &[f64]) -> Forecast {
-    let loaded = |plan: &Plan| {
-        let split = plan.accepted.last().map(|generated| generated.split);
-        let step = plan.steps.iter().find(|step: &&Step| Some(step.split) == split);
-        step.map(|step| step.programs.clone()).unwrap_or_default()
-    };
-    let mut parts = Time::default();
-    for (program, rate) in plan.all().flat_map(loaded).zip(rates) {
-        let own = program.estimate.unwrap_or_default().total();
-        parts.least += own.least * rate / 1e9;
-        parts.expected += own.expected * rate / 1e9;
-        parts.most += own.most * rate / 1e9;
-    }
+    let programs = plan.all().flat_map(Plan::cheapest).zip(rates);
+    let parts = programs.map(|(program, rate)| program.estimate.unwrap_or_default().total() * (rate / 1e9)).sum();
     Forecast { rates: rates.to_vec(), parts }
 }
 

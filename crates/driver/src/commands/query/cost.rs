@@ -12,6 +12,8 @@
 //! tracepoint itself, and what user space does with a record. `kiln doctor --calibrate` measures them.
 
 use std::collections::HashMap;
+use std::iter::Sum;
+use std::ops::{Add, Mul};
 
 use kiln_isa::{CallTarget, Insn, JumpOp, Reg, Source};
 use kiln_plan::table::Hook;
@@ -33,8 +35,35 @@ pub struct Time {
 }
 
 impl Time {
-    fn plus(self, ns: f64) -> Time {
-        Time { least: self.least + ns, expected: self.expected + ns, most: self.most + ns }
+    /// The same whatever the event is.
+    fn always(ns: f64) -> Time {
+        Time { least: ns, expected: ns, most: ns }
+    }
+}
+
+impl Add for Time {
+    type Output = Time;
+
+    fn add(self, other: Time) -> Time {
+        Time {
+            least: self.least + other.least,
+            expected: self.expected + other.expected,
+            most: self.most + other.most,
+        }
+    }
+}
+
+impl Mul<f64> for Time {
+    type Output = Time;
+
+    fn mul(self, factor: f64) -> Time {
+        Time { least: self.least * factor, expected: self.expected * factor, most: self.most * factor }
+    }
+}
+
+impl Sum for Time {
+    fn sum<I: Iterator<Item = Time>>(times: I) -> Time {
+        times.fold(Time::default(), Add::add)
     }
 }
 
@@ -52,13 +81,7 @@ pub struct Estimate {
 impl Estimate {
     /// Nanoseconds in all.
     pub fn total(&self) -> Time {
-        let Estimate { program_ns, hook_ns, reader_ns } = self;
-        Time {
-            least: program_ns.least + reader_ns.least,
-            expected: program_ns.expected + reader_ns.expected,
-            most: program_ns.most + reader_ns.most,
-        }
-        .plus(*hook_ns)
+        self.program_ns + self.reader_ns + Time::always(self.hook_ns)
     }
 }
 
@@ -149,7 +172,7 @@ fn walk(nodes: &[Node], places: &[Place], sample: u32, price: &dyn Fn(&Node, &Pl
     let at: HashMap<_, _> = nodes.iter().enumerate().map(|(index, node)| (node.id, index)).collect();
     let mut times = vec![Time::default(); nodes.len() + 1];
     for (index, node) in nodes.iter().enumerate().rev() {
-        let own = ns(price(node, &places[index]));
+        let own = Time::always(ns(price(node, &places[index])));
         // Branches go forward; what does not would be a loop, which no generated program has.
         let target = match node.reference {
             Reference::Branch(id) => at.get(&id).copied().filter(|target| *target > index),
@@ -174,7 +197,7 @@ fn walk(nodes: &[Node], places: &[Place], sample: u32, price: &dyn Fn(&Node, &Pl
             }
             _ => next,
         };
-        times[index] = after.plus(own);
+        times[index] = after + own;
     }
     times[0]
 }

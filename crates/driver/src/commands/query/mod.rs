@@ -205,8 +205,7 @@ pub struct ProgramRuns {
 impl Summary {
     /// How many rows or records were lost, whatever the reason.
     pub fn lost_in_all(&self) -> u64 {
-        let Lost { starts, groups, rows, late, malformed, evicted, pairs, unmatched: _ } = self.lost;
-        self.lost_in_kernel.iter().sum::<u64>() + starts + groups + rows + late + malformed + evicted + pairs
+        self.lost_in_kernel.iter().sum::<u64>() + self.lost.in_all()
     }
 }
 

@@ -17,7 +17,7 @@ use kiln_verifier::Prepared;
 use serde::Serialize;
 
 use super::Session;
-use super::cost::{self, Estimate};
+use super::cost::{self, Estimate, Time};
 use crate::error::Error;
 use crate::show::shown::Shown;
 
@@ -64,6 +64,13 @@ impl Plan {
     /// The steps of all tables.
     pub fn all_steps(&self) -> Vec<Step> {
         self.steps.iter().cloned().chain(self.others.iter().flat_map(Plan::all_steps)).collect()
+    }
+
+    /// The programs of the accepted split that is expected to cost least, which is loaded first.
+    pub fn cheapest(&self) -> &[StepProgram] {
+        let split = self.accepted.last().map(|generated| generated.split);
+        let step = self.steps.iter().find(|step| Some(step.split) == split);
+        step.map_or(&[], |step| &step.programs)
     }
 
     /// The plans of all tables.
@@ -128,17 +135,15 @@ fn plan_scan(session: &Session, query: &Query, settings: &Settings, only: Option
     for split in splits {
         let begun = Instant::now();
         let mut step = Step { split, programs: Vec::new(), refused: None, expected_ns: None, micros: 0 };
-        match generate(query, split, Origin::Hooks(&session.types), settings) {
-            Ok(generated) => match verified(&generated.object, Some(&session.types)) {
-                Ok(programs) => {
-                    step.programs = priced(programs, session, query, &generated);
-                    let total: f64 = step.programs.iter().filter_map(|program| program.estimate).map(|one| one.total().expected).sum();
-                    step.expected_ns = Some(total);
-                    accepted.push((total, generated));
-                }
-                Err(reason) => step.refused = Some(reason.into()),
-            },
-            Err(failure) => step.refused = Some(failure.to_string().into()),
+        match tried(session, query, split, settings) {
+            Ok((generated, programs)) => {
+                let estimates = programs.iter().filter_map(|program| program.estimate);
+                let total = estimates.map(|estimate| estimate.total()).sum::<Time>().expected;
+                step.programs = programs;
+                step.expected_ns = Some(total);
+                accepted.push((total, generated));
+            }
+            Err(reason) => step.refused = Some(reason.into()),
         }
         step.micros = begun.elapsed().as_micros() as u64;
         plan.steps.push(step);
@@ -153,20 +158,23 @@ fn plan_scan(session: &Session, query: &Query, settings: &Settings, only: Option
     Ok(plan)
 }
 
-/// The programs of a split with what each costs an event.
-fn priced(
-    programs: Vec<StepProgram>,
+/// Writes a split and puts it to our verifier: its programs, with what each costs an event.
+///
+/// # Errors
+/// A sentence, where it cannot be written or is refused.
+fn tried(
     session: &Session,
     query: &Query,
-    generated: &Generated,
-) -> Vec<StepProgram> {
-    let hooks = query.table.hooks();
-    let all = programs.into_iter().zip(&generated.object.programs).zip(hooks);
-    all.map(|((step, program), hook)| StepProgram {
-        estimate: Some(cost::estimate(&generated.object, program, hook, generated.sample, &session.model)),
-        ..step
-    })
-    .collect()
+    split: Split,
+    settings: &Settings,
+) -> Result<(Generated, Vec<StepProgram>), String> {
+    let generated = generate(query, split, Origin::Hooks(&session.types), settings).map_err(|failure| failure.to_string())?;
+    let object = &generated.object;
+    let mut programs = verified(object, Some(&session.types))?;
+    for ((step, program), hook) in programs.iter_mut().zip(&object.programs).zip(query.table.hooks()) {
+        step.estimate = Some(cost::estimate(object, program, hook, generated.sample, &session.model));
+    }
+    Ok((generated, programs))
 }
 
 /// Puts programs to our verifier.
