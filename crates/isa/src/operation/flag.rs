@@ -3,17 +3,13 @@
 //! The branch leads over the last instruction, so that the proof sequence has one way in and one way out.
 
 use super::meaning::Expr;
-use super::parts::{ANY, MOVE, alu, immediate, result, source};
-use super::row::{
-    Arch, Condition, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operand, OperandKind, Operation,
-    Template,
-};
+use super::parts::{ANY, ANY_NUMBER, COMPARISON, MOVE, alu, result, source};
+use super::row::{Arch, Condition, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template};
 use crate::insn::Width;
 
 const D: NativeOperand = NativeOperand::Reg(0);
 const A: NativeOperand = NativeOperand::Reg(1);
 const C: NativeOperand = NativeOperand::Comparison(3);
-const COMPARISON: Operand = Operand { name: "c", kind: OperandKind::Comparison };
 
 /// Flags: d = 0, a = 1, b or k = 2, c = 3.
 macro_rules! flag {
@@ -78,7 +74,6 @@ const APART: &[Condition] = &[Condition::Differ(0, 1)];
 const ALL_APART: &[Condition] = &[Condition::Differ(0, 1), Condition::Differ(0, 2)];
 const REGISTER: From = From::Reg(2);
 const NUMBER: From = From::Imm(Imm::Operand(2));
-const ANY_NUMBER: Operand = immediate("k", i32::MIN, i32::MAX);
 const LEFT: Expr = Expr::Reg(1);
 const RIGHT: Expr = Expr::Reg(2);
 const VALUE: Expr = Expr::Imm(Imm::Operand(2));

@@ -35,3 +35,8 @@ pub(super) const fn temporary(name: &'static str) -> Operand {
 pub(super) const fn immediate(name: &'static str, min: i32, max: i32) -> Operand {
     Operand { name, kind: OperandKind::Immediate { min, max } }
 }
+
+/// A comparison of rows that choose by one.
+pub(super) const COMPARISON: Operand = Operand { name: "c", kind: OperandKind::Comparison };
+/// A number that a row compares with.
+pub(super) const ANY_NUMBER: Operand = immediate("k", i32::MIN, i32::MAX);

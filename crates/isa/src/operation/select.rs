@@ -5,17 +5,14 @@
 //! that a branch is hard to predict; no compiler writes the other form, a copy of the register to itself first.
 
 use super::meaning::Expr;
-use super::parts::{MOVE, W64, alu, immediate, result, source};
-use super::row::{
-    Arch, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operand, OperandKind, Operation, Template,
-};
+use super::parts::{ANY_NUMBER, COMPARISON, MOVE, W64, alu, result, source};
+use super::row::{Arch, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template};
 use crate::insn::Width;
 
 const D: NativeOperand = NativeOperand::Reg(0);
 const S: NativeOperand = NativeOperand::Reg(1);
 const A: NativeOperand = NativeOperand::Reg(2);
 const C: NativeOperand = NativeOperand::Comparison(4);
-const COMPARISON: Operand = Operand { name: "c", kind: OperandKind::Comparison };
 
 /// Choices: d = 0, s = 1, a = 2, b or k = 3, c = 4.
 macro_rules! select {
@@ -76,7 +73,6 @@ macro_rules! select {
 
 const REGISTER: From = From::Reg(3);
 const NUMBER: From = From::Imm(Imm::Operand(3));
-const ANY_NUMBER: Operand = immediate("k", i32::MIN, i32::MAX);
 const LEFT: Expr = Expr::Reg(2);
 const RIGHT: Expr = Expr::Reg(3);
 const VALUE: Expr = Expr::Imm(Imm::Operand(3));
