@@ -1,19 +1,8 @@
 // The slowest call of each process and system call (the paper's Q1), as one writes it by hand: starts in a hash map,
 // results in a per-CPU hash map, which user space reads and clears each second.
-#include <linux/bpf.h>
-#include <linux/ptrace.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
+#include "calls.h"
 
-struct start { __u64 time_ns; __u64 number; };
 struct key { __u32 pid; __u32 number; };
-
-struct {
-    __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(max_entries, 10240);
-    __type(key, __u32);
-    __type(value, struct start);
-} starts SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_HASH);
@@ -21,25 +10,6 @@ struct {
     __type(key, struct key);
     __type(value, __u64);
 } slowest SEC(".maps");
-
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, 1);
-    __type(key, __u32);
-    __type(value, __u64);
-} lost SEC(".maps");
-
-SEC("tp_btf/sys_enter")
-int BPF_PROG(enter, struct pt_regs *registers, long number)
-{
-    __u64 id = bpf_get_current_pid_tgid();
-    if (id >> 32 != WANTED_PID)
-        return 0;
-    __u32 thread = id;
-    struct start start = { bpf_ktime_get_ns(), number };
-    bpf_map_update_elem(&starts, &thread, &start, BPF_ANY);
-    return 0;
-}
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(leave, struct pt_regs *registers, long result)
@@ -55,11 +25,11 @@ int BPF_PROG(leave, struct pt_regs *registers, long result)
     struct key key = { id >> 32, start->number };
     bpf_map_delete_elem(&starts, &thread);
     __u64 *most = bpf_map_lookup_elem(&slowest, &key);
-    if (!most)
-        bpf_map_update_elem(&slowest, &key, &latency, BPF_ANY);
-    else if (*most < latency)
+    if (!most) {
+        if (bpf_map_update_elem(&slowest, &key, &latency, BPF_ANY))
+            count_lost();
+    } else if (*most < latency) {
         *most = latency;
+    }
     return 0;
 }
-
-char LICENSE[] SEC("license") = "GPL";
