@@ -1,5 +1,7 @@
 //! Queries: every split of every query loads, and all splits give one answer.
 
+mod tables;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -140,7 +142,7 @@ fn all_splits_count_the_same_system_calls() {
 
 /// Queries of docs/query-one-liners.md.
 fn one_liners() -> Vec<String> {
-    let text = include_str!("../../../docs/query-one-liners.md");
+    let text = include_str!("../../../../docs/query-one-liners.md");
     let blocks = text.split("```sql\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap_or_default().trim().to_owned()).collect()
 }
@@ -425,149 +427,6 @@ fn a_recording_answers_what_was_seen_live() {
     assert!(wrong.to_string().contains("it is of table `syscalls`"), "{wrong}");
     std::fs::write(&path, "{\"format\":\"kiln-events-1\"}\n").expect("a file");
     assert!(asked(all).is_err());
-}
-
-#[test]
-fn two_tables_of_events_are_joined_and_united() {
-    if !may_load() {
-        return;
-    }
-    let spawn = || {
-        for _ in 0..5 {
-            assert!(std::process::Command::new("true").status().expect("it runs").success());
-        }
-    };
-    let own = std::process::id();
-    let joined = format!(
-        "SELECT e.comm, u.name, x.exit_code FROM execs e LEFT JOIN exits x ON e.pid = x.pid AND x.tid = x.pid \
-         AND x.ts > e.ts WITHIN 5 SECONDS LEFT JOIN users u ON u.uid = e.uid WHERE e.ppid = {own} AND e.comm = 'true'"
-    );
-    let Some((rows, summary)) = run(&joined, None, spawn) else { return };
-    assert!(summary.records >= 10, "both tables have programs: {}", summary.records);
-    let expected = vec![Value::text("true"), Value::text("root"), Value::Int(0)];
-    assert_eq!(rows.into_iter().map(|row| row.values).collect::<Vec<_>>(), vec![expected; 5]);
-    let session = session(&joined).expect("it is a query");
-    let (_, forecast) =
-        plan_within(&session, &Settings::default(), None, Some(1.0), Sample::All).expect("it is planned");
-    assert_eq!(forecast.map(|forecast| forecast.rates.len()), Some(2), "events of both tables are counted");
-    let sampled = plan_within(&session, &Settings::default(), None, None, Sample::OneIn(4)).map(drop).expect_err("no");
-    assert!(sampled.to_string().contains("leave out --sample"), "{sampled}");
-    let united = format!(
-        "SELECT what, count(DISTINCT pid) FROM (SELECT 'exec' AS what, pid FROM execs WHERE ppid = {own} AND comm = 'true' \
-         UNION ALL SELECT 'exit', pid FROM exits WHERE ppid = {own} AND tid = pid AND comm = 'true') GROUP BY what"
-    );
-    for split in [None, Some(Split::Mvsf), Some(Split::Filter)] {
-        let Some((rows, _)) = run(&united, split, spawn) else { return };
-        let counts = ["exec", "exit"].map(|what| vec![Value::text(what), Value::Uint(5)]);
-        assert_eq!(rows.into_iter().map(|row| row.values).collect::<Vec<_>>(), counts, "{split:?}");
-    }
-}
-
-#[test]
-fn addresses_and_ports_are_shown() {
-    if !may_load() {
-        return;
-    }
-    for (address, network) in [("127.0.0.1", "127.0.0.0/8"), ("::1", "::1/128")] {
-        let Ok(listener) = std::net::TcpListener::bind((address, 0)) else { continue };
-        let port = listener.local_addr().expect("it has one").port();
-        // 1 is TCP_ESTABLISHED.
-        let sql = format!(
-            "SELECT saddr, daddr, dport FROM tcp_states WHERE daddr << '{network}' AND dport = {port} AND new = 1"
-        );
-        for split in [Split::Mvsf, Split::Filter] {
-            let connect = || drop(std::net::TcpStream::connect((address, port)).expect("it listens"));
-            let Some((rows, _)) = run(&sql, Some(split), connect) else { return };
-            let expected = vec![Value::text(address), Value::text(address), Value::Uint(port.into())];
-            assert_eq!(rows.into_iter().map(|row| row.values).collect::<Vec<_>>(), [expected], "{split:?}");
-        }
-    }
-}
-
-#[test]
-fn texts_of_the_kernel_are_shown() {
-    if !may_load() {
-        return;
-    }
-    let own = std::process::id();
-    let run_true = || assert!(std::process::Command::new("true").status().is_ok_and(|status| status.success()));
-    let texts = |sql: &str, work: &dyn Fn()| -> Option<Vec<String>> {
-        let (rows, _) = run(sql, None, work)?;
-        Some(rows.into_iter().map(|row| row.values[0].to_string()).collect())
-    };
-    let execs = format!("SELECT filename FROM execs WHERE ppid = {own} AND comm = 'true'");
-    let Some(found) = texts(&execs, &run_true) else { return };
-    assert!(found.len() == 1 && found[0].ends_with("/true"), "{found:?}");
-    // System call 2 of x86-64 is `open`, which the C library does not use.
-    let perl =
-        || drop(std::process::Command::new("perl").args(["-e", "my $f = '/etc/hostname'; syscall(2, $f, 0)"]).status());
-    if cfg!(target_arch = "x86_64") && std::process::Command::new("perl").arg("-v").output().is_ok() {
-        let opens = "SELECT path, dfd, flags FROM file_opens WHERE nr = 2 AND path = '/etc/hostname'";
-        let Some(found) = texts(opens, &perl) else { return };
-        assert_eq!(found, ["/etc/hostname"]);
-    }
-    if std::path::Path::new("/sys/kernel/tracing/events/sched").exists() {
-        let recorded = "SELECT filename FROM tracepoint.sched.sched_process_exec WHERE comm = 'true'";
-        let Some(found) = texts(recorded, &run_true) else { return };
-        assert!(!found.is_empty() && found.iter().all(|name| name.ends_with("/true")), "{found:?}");
-    }
-}
-
-#[test]
-fn calls_of_functions_are_seen() {
-    let libraries =
-        ["/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/aarch64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6"];
-    let Some(library) = libraries.into_iter().find(|library| std::path::Path::new(library).exists()) else { return };
-    let has_uprobes = std::path::Path::new("/sys/bus/event_source/devices/uprobe/type").exists();
-    if !may_load() || !has_uprobes {
-        return;
-    }
-    // Another process looks an address up.
-    let sql = format!("SELECT text0, comm FROM uprobe.'{library}:getaddrinfo' WHERE text0 = '127.0.0.77'");
-    let work = || {
-        let _ = std::process::Command::new("getent").args(["ahosts", "127.0.0.77"]).output();
-    };
-    for split in [Some(Split::Mvsf), None] {
-        let Some((rows, _)) = run(&sql, split, work) else { return };
-        assert!(!rows.is_empty(), "getent calls it");
-        assert!(rows.iter().all(|row| row.values == [Value::text("127.0.0.77"), Value::text("getent")]), "{rows:?}");
-    }
-    let seen = session(&sql).expect("it is a query");
-    let (_, forecast) = plan_within(&seen, &Settings::default(), None, Some(1.0), Sample::All).expect("it is planned");
-    assert_eq!(forecast.map(|forecast| forecast.rates.len()), Some(1), "calls are counted first");
-    let missing = Session::new(&format!("SELECT pid FROM uprobe.'{library}:no_such_function'")).expect("it is a query");
-    let plan = plan::plan(&missing, &Settings::default(), None).expect("it can be planned");
-    let watch = Watch {
-        duration: Some(Duration::from_millis(1)),
-        stop: &|| false,
-        limits: Limits::default(),
-        measure: false,
-        max_overhead: None,
-        status: None,
-    };
-    let error = live::run(&missing, plan, &watch, &mut |_, _| {}, &mut |_| true).expect_err("there is none");
-    assert!(error.to_string().contains("no function `no_such_function`"), "{error}");
-}
-
-#[test]
-fn groups_can_be_by_stacks() {
-    if !may_load() {
-        return;
-    }
-    let sql = format!("SELECT kstack, count(*) AS n FROM sched_switches WHERE tid = {} GROUP BY kstack", own_thread());
-    for split in [Split::Mvsf, Split::Columns, Split::Filter, Split::Aggregate] {
-        let sleep = || (0..20).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
-        let Some((rows, _)) = run(&sql, Some(split), sleep) else { return };
-        let count: u64 = rows.iter().filter_map(|row| row.values[1].bits()).sum();
-        assert!(count >= 20, "{split:?}: {rows:?}");
-        // The innermost function is what was traced, not how programs are run.
-        let sleeps = |row: &&Row| row.values[0].to_string().contains("nanosleep;");
-        let slept: Vec<&Row> = rows.iter().filter(sleeps).collect();
-        assert!(
-            !slept.is_empty() && slept.iter().all(|row| row.values[0].to_string().ends_with("__schedule")),
-            "{rows:?}"
-        );
-    }
 }
 
 #[test]
