@@ -4,7 +4,7 @@
 //! are added up here. A gauge is shown as of the last window, and not at all for a group that the window does not have.
 //! The number of series is limited, because each one costs the server memory for hours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -96,25 +96,15 @@ impl Totals {
     /// The text that Prometheus reads.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        let labels: Vec<String> = self
-            .values()
-            .filter(|(.., role)| *role == Role::Label)
-            .map(|(_, name, _)| identifier(name))
-            .scan(BTreeMap::<String, u32>::new(), |seen, name| {
-                let times = seen.entry(name.clone()).or_default();
-                *times += 1;
-                Some(if *times == 1 { name } else { format!("{name}_{times}") })
-            })
-            .collect();
+        // The limit of a histogram's bucket is a label, too.
+        let mut taken = BTreeSet::from(["le".to_owned()]);
+        let labels = self.values().filter(|(.., role)| *role == Role::Label);
+        let labels: Vec<String> = labels.map(|(_, name, _)| free(&mut taken, identifier(name), &[""])).collect();
         let metrics = self.values().filter(|(.., role)| *role != Role::Label);
-        let mut names = BTreeMap::<String, u32>::new();
+        let mut taken = BTreeSet::new();
         for (index, (_, name, role)) in metrics.enumerate() {
-            let mut name = format!("kiln_{}_{}", identifier(&self.form.table), identifier(name));
-            let times = names.entry(name.clone()).or_default();
-            *times += 1;
-            if *times > 1 {
-                let _ = write!(name, "_{times}");
-            }
+            let name = format!("kiln_{}_{}", identifier(&self.form.table), identifier(name));
+            let name = free(&mut taken, name, series(role));
             self.metric(&mut text, &name, role, index, &labels);
         }
         self.own(&mut text);
@@ -138,7 +128,7 @@ impl Totals {
             match &group.totals[index] {
                 Total::Counter(total) => {
                     let _ = writeln!(text, "{} {total}", series("", None));
-                },
+                }
                 Total::Gauge(Some(value)) if group.window_end == self.window_end => {
                     let _ = writeln!(text, "{} {value}", series("", None));
                 }
@@ -175,6 +165,25 @@ impl Totals {
             let _ = writeln!(text, "# TYPE {name} counter\n{name} {value}");
         }
     }
+}
+
+/// What the names of a metric's series end with.
+fn series(role: Role) -> &'static [&'static str] {
+    match role {
+        Role::Counter => &["_total"],
+        Role::Histogram => &["", "_bucket", "_sum", "_count"],
+        Role::Gauge | Role::Label => &[""],
+    }
+}
+
+/// The name, with a number behind it if one of its series has the name of another. Takes the names of its series.
+fn free(taken: &mut BTreeSet<String>, name: String, suffixes: &[&str]) -> String {
+    let full = |name: &str| -> Vec<String> { suffixes.iter().map(|suffix| format!("{name}{suffix}")).collect() };
+    let numbered = (2u64..).map(|number| format!("{name}_{number}"));
+    let mut names = std::iter::once(name.clone()).chain(numbered);
+    let found = names.find(|name| full(name).iter().all(|series| !taken.contains(series))).unwrap_or(name);
+    taken.extend(full(&found));
+    found
 }
 
 fn escaped(text: &str) -> String {
@@ -286,5 +295,30 @@ mod tests {
         }
         assert!(!text.contains("max_latency_ns{comm=\"a"), "the last window does not have it\n{text}");
         assert!(!text.contains("\"c\""), "{text}");
+    }
+
+    #[test]
+    fn no_two_series_have_one_name() {
+        let column = |name: &str, role| (name.to_owned(), Some(role));
+        let columns = vec![
+            column("le", Role::Label),
+            column("a", Role::Label),
+            column("a", Role::Label),
+            column("a_2", Role::Label),
+            column("n", Role::Counter),
+            column("n_total", Role::Gauge),
+            column("h", Role::Histogram),
+            column("h_sum", Role::Gauge),
+        ];
+        let mut totals = Totals::new(Form { table: "t".to_owned(), columns, time: None }, 100);
+        let label = Value::text("x");
+        let mut values = vec![label; 4];
+        values.extend([Value::Uint(1), Value::Uint(2), Value::Histogram(Arc::default()), Value::Uint(3)]);
+        totals.add(&Row { window: None, values });
+        let text = totals.text();
+        assert!(text.contains("{le_2=\"x\",a=\"x\",a_2=\"x\",a_2_2=\"x\"} 1\n"), "{text}");
+        for name in ["kiln_t_n_total", "kiln_t_n_total_2", "kiln_t_h", "kiln_t_h_sum_2"] {
+            assert!(text.contains(&format!("# TYPE {name} ")), "{name}\n{text}");
+        }
     }
 }
