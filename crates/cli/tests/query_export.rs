@@ -1,9 +1,12 @@
 //! Results that leave the machine: what an OTLP receiver and Prometheus are given.
 
+#[path = "serve/receiver.rs"]
+mod receiver;
+
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
+use receiver::Receiver;
 use serde_json::Value as Json;
 
 /// Exit code of what cannot run here.
@@ -23,24 +26,9 @@ fn kiln(arguments: &[&str]) -> Command {
 /// A receiver that answers everything with `status` and `answer`. Returns what it was sent while `run` ran: path and
 /// document; and what was printed. Nothing where queries cannot run.
 fn received(sql: &str, status: u16, answer: &'static str) -> Option<(Vec<(String, Json)>, String)> {
-    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").expect("a server"));
-    let url = format!("http://{}", server.server_addr());
-    let serving = Arc::clone(&server);
-    let thread = std::thread::spawn(move || {
-        let mut documents = Vec::new();
-        for mut request in serving.incoming_requests() {
-            let document = serde_json::from_reader(request.as_reader()).expect("JSON");
-            // The first document is empty: it asks whether there is a receiver.
-            let (status, answer) = if documents.is_empty() { (200, "{}") } else { (status, answer) };
-            documents.push((request.url().to_owned(), document));
-            let response = tiny_http::Response::from_string(answer).with_status_code(status);
-            request.respond(response).expect("it is answered");
-        }
-        documents
-    });
-    let output = kiln(&[sql, "--otlp", &url]).output().expect("kiln runs");
-    server.unblock();
-    let documents = thread.join().expect("it ends");
+    let receiver = Receiver::begin(status, answer);
+    let output = kiln(&[sql, "--otlp", &receiver.url]).output().expect("kiln runs");
+    let documents = receiver.end();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.code() == Some(UNSUPPORTED) {
         println!("skipped: {said}");

@@ -1,14 +1,15 @@
 //! `kiln serve`: queries over its socket, limits, doors, and what is left in the kernel when it ends.
 
+mod receiver;
 mod service;
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Instant;
 
+use receiver::Receiver;
 use serde_json::Value as Json;
 use service::{Service, Work, said, serve};
 
@@ -167,26 +168,8 @@ fn wrong_sockets_and_addresses_are_said() {
 
 #[test]
 fn rows_of_every_query_go_to_a_collector() {
-    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").expect("a server"));
-    let url = format!("http://{}", server.server_addr());
-    let serving = Arc::clone(&server);
-    let thread = std::thread::spawn(move || {
-        let mut sent = Vec::new();
-        for mut request in serving.incoming_requests() {
-            let document: Json = serde_json::from_reader(request.as_reader()).expect("JSON");
-            let [kind, things] = ["Metrics", "Logs"].map(|kind| &document[format!("resource{kind}")][0]);
-            let resource = if kind.is_null() { things } else { kind };
-            let attributes = resource["resource"]["attributes"].as_array().expect("attributes");
-            let query = attributes.iter().find(|attribute| attribute["key"] == "kiln.query").expect("the query's name");
-            let is_empty = [&resource["scopeMetrics"][0]["metrics"], &resource["scopeLogs"][0]["logRecords"]];
-            if is_empty.iter().any(|all| all.as_array().is_some_and(|all| !all.is_empty())) {
-                sent.push((request.url().to_owned(), query["value"]["stringValue"].clone()));
-            }
-            request.respond(tiny_http::Response::from_string("{}")).expect("it is answered");
-        }
-        sent
-    });
-    let begun = Service::begin(&["--otlp", &url]);
+    let receiver = Receiver::begin(200, "{}");
+    let begun = Service::begin(&["--otlp", &receiver.url]);
     if let Some(service) = &begun {
         let _work = Work::begin();
         service.document(&["install", "counts", FORKS]);
@@ -197,8 +180,17 @@ fn rows_of_every_query_go_to_a_collector() {
             assert!(stopped["exported"]["delivered"].as_u64() > Some(0), "{stopped}");
         }
     }
-    server.unblock();
-    let sent = thread.join().expect("it ends");
+    let mut sent = Vec::new();
+    for (path, document) in receiver.end() {
+        let [kind, things] = ["Metrics", "Logs"].map(|kind| &document[format!("resource{kind}")][0]);
+        let resource = if kind.is_null() { things } else { kind };
+        let attributes = resource["resource"]["attributes"].as_array().expect("attributes");
+        let query = attributes.iter().find(|attribute| attribute["key"] == "kiln.query").expect("the query's name");
+        let all = [&resource["scopeMetrics"][0]["metrics"], &resource["scopeLogs"][0]["logRecords"]];
+        if all.iter().any(|all| all.as_array().is_some_and(|all| !all.is_empty())) {
+            sent.push((path, query["value"]["stringValue"].clone()));
+        }
+    }
     if begun.is_some() {
         for (path, name) in [("/v1/metrics", "counts"), ("/v1/logs", "rows")] {
             assert!(sent.iter().any(|(to, query)| to == path && query == name), "{name}: {sent:?}");
