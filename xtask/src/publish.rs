@@ -18,7 +18,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let [quick] = flags(arguments, ["--quick"])?;
     let mut command = cargo();
     if quick {
-        command.args(["package", "--no-verify"]);
+        command.args(["package", "--no-verify", "--offline"]);
     } else {
         // The same as `cargo package`, and what the registry would be told.
         command.args(["publish", "--dry-run", "--keep-going"]);
