@@ -122,7 +122,8 @@ pub struct Array {
 /// Where a program's arena is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arena {
-    /// The address of its first byte, a multiple of 4 GiB, for programs and user space alike.
+    /// The address of its first byte, a multiple of 4 GiB, for programs and user space alike. All that 32 bits and the
+    /// offset of an instruction reach from there can be read.
     pub base: u64,
     /// Its size, 8 bytes to 4 GiB.
     pub bytes: u64,
@@ -148,7 +149,7 @@ pub trait Symbols {
         None
     }
     /// Whether an instruction accesses the arena: the lower 32 bits of its address register, and its offset, count from
-    /// the arena's base. Outside the arena there is no access.
+    /// the arena's base. Stores and atomic operations outside the arena are left out; loads find zeros there.
     fn in_arena(&self, insn: InsnId) -> bool {
         let _ = insn;
         false

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   base .. base + bytes              the heap; global variables of the object are in its last pages
-//!   base + bytes .. base + 4 GiB      nobody may touch it, like 64 KiB before and after the 4 GiB
+//!   base + bytes .. base + 4 GiB      zeros that nobody may write, like 64 KiB before and after the 4 GiB
 //! ```
 //!
 //! The base is a multiple of 4 GiB. User space's address of a byte is `base | offset`, which is also what a program
 //! stores. `addr_space_cast` to address space 0 gives the offset, as in the kernel, and each access adds the base to
-//! the lower 32 bits of its register ([`Access`] in the interpreter, `arena_operand` in the JIT). Outside the heap
-//! there is no access: a load gives 0, a store is dropped, and an atomic operation does not change its registers. Every
-//! page of the heap exists, unlike in the kernel, where user space has to populate it.
+//! the lower 32 bits of its register ([`Access`] in the interpreter, `arena_place` in the JIT). Outside the heap a load
+//! finds zeros, so that loads need no check; a store that is not completely in the heap is dropped, and such an atomic
+//! operation does not change its registers. Every page of the heap exists, unlike in the kernel, where user space has to
+//! populate it.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,7 +23,8 @@ use kiln_program::{FunctionId, InsnId, Node, Object};
 use kiln_verifier::{Facts, Region, Value};
 
 use crate::block::Block;
-use crate::places::{Places, open, release};
+use crate::memory::Memory;
+use crate::places::{Places, open, release, show};
 
 /// Bytes of an arena's page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -62,9 +64,11 @@ impl Arena {
         let reserved = places.reserve(RESERVED_BYTES)?;
         let first = reserved.as_ptr() as u64;
         let base = (first + GUARD_BYTES).next_multiple_of(REACH_BYTES);
-        // SAFETY: the offset is below 4 GiB and 64 KiB, so the heap, which has at most 4 GiB, ends before the reservation does.
-        let heap = unsafe { reserved.add((base - first) as usize) };
-        if let Err(error) = open(heap, bytes as usize) {
+        // SAFETY: the offset is 64 KiB to 4 GiB and 64 KiB, so what begins 64 KiB before it and has 4 GiB and twice 64 KiB is
+        // in the reservation.
+        let [seen, heap] = [base - GUARD_BYTES, base].map(|start| unsafe { reserved.add((start - first) as usize) });
+        let shown = show(seen, (REACH_BYTES + 2 * GUARD_BYTES) as usize);
+        if let Err(error) = shown.and_then(|()| open(heap, bytes as usize)) {
             release(reserved, RESERVED_BYTES);
             return Err(error);
         }
@@ -122,6 +126,16 @@ impl Access {
             _ => 0,
         };
         Some(Access { offset, unchanged })
+    }
+
+    /// What a load gives: bytes outside the heap are 0.
+    pub(crate) fn load(&self, place: Place, size: Size, memory: &Memory) -> u64 {
+        let at = |byte: u32, size: Size| {
+            let access = Access { offset: self.offset + i64::from(byte), ..*self };
+            memory.load(access.address(place, size)?, size)
+        };
+        let by_bytes = || (0..u32::from(size.bytes())).map(|byte| at(byte, Size::B1).unwrap_or(0) << (8 * byte)).sum();
+        at(0, size).unwrap_or_else(by_bytes)
     }
 
     /// Its address, where all of it is in the heap.

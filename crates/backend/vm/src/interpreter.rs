@@ -47,8 +47,7 @@ fn unknown(what: &str) -> Fault {
 impl Environment for View<'_> {
     fn load(&mut self, address: u64, size: Size) -> Result<u64, Fault> {
         if let Some((place, access)) = self.arena_access() {
-            let found = access.address(place, size);
-            return Ok(found.and_then(|address| self.state.memory.load(address, size)).unwrap_or(0));
+            return Ok(access.load(place, size, &self.state.memory));
         }
         self.state.memory.load(address, size).ok_or(Fault::Memory { address, bytes: size.bytes().into() })
     }

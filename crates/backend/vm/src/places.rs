@@ -152,9 +152,18 @@ fn reserve(hint: usize, bytes: usize, extra_flags: i32) -> io::Result<NonNull<u8
 
 /// Makes part of what [`reserve`] gave readable and writable.
 pub(crate) fn open(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    protect(start, bytes, libc::PROT_READ | libc::PROT_WRITE)
+}
+
+/// Makes part of what [`reserve`] gave readable: it has zeros, which take no memory.
+pub(crate) fn show(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    protect(start, bytes, libc::PROT_READ)
+}
+
+fn protect(start: NonNull<u8>, bytes: usize, how: i32) -> io::Result<()> {
     // SAFETY: the callers pass ranges of reservations of their own, to which nothing refers yet.
-    let opened = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
-    if opened == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let done = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, how) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Releases addresses of [`reserve`], to which no references exist.

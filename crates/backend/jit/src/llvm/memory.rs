@@ -138,48 +138,52 @@ impl FunctionWriter<'_, '_> {
         Ok(())
     }
 
-    /// An access to the arena: the base and the lower 32 bits of the register. Outside the heap a load gives 0, a store is
-    /// dropped, and an atomic operation does not change its registers.
+    /// An access to the arena: the base and the lower 32 bits of the register. Outside the heap a load finds zeros, a store
+    /// is dropped, and an atomic operation does not change its registers.
     fn arena_access(&mut self, at: usize, insn: &Insn, operand: Operand) -> Result<(), Error> {
         let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
         let size = accessed(insn);
         let last = arena.bytes.checked_sub(size.bytes().into()).ok_or(Error::Malformed("an arena of a few bytes"))?;
-        let (inside, outside, done) = (self.out.fresh(), self.out.fresh(), self.out.fresh());
         let register = self.register(operand.base);
         let low = self.out.value(format_args!("and i64 {register}, 4294967295"));
-        // A negative offset is a large number here.
         let offset = self.out.value(format_args!("add i64 {low}, {}", operand.offset));
+        if matches!(insn, Insn::Load { .. } | Insn::LoadAcquire { .. }) {
+            let place = self.arena_place(at, &offset)?;
+            return self.access_at(at, insn, &place, true);
+        }
+        let (inside, outside, done) = (self.out.fresh(), self.out.fresh(), self.out.fresh());
+        // A negative offset is a large number here.
         let is_inside = self.out.value(format_args!("icmp ule i64 {offset}, {last}"));
         self.out.choose(&is_inside, &inside, &outside);
 
         self.out.begin(&inside);
-        let base = self.address(at, Address::Arena)?;
-        let address = self.out.value(format_args!("add i64 {base}, {offset}"));
-        let place = self.out.value(format_args!("inttoptr i64 {address} to ptr"));
+        let place = self.arena_place(at, &offset)?;
         self.access_at(at, insn, &place, true)?;
         self.out.jump(&done);
 
         self.out.begin(&outside);
-        match *insn {
-            Insn::Load { dst, .. } | Insn::LoadAcquire { dst, .. } => self.set_register(dst, &Value::from(0)),
-            // Of four bytes, the upper half is 0 as after any such operation.
-            Insn::Atomic { size: Size::B4, op, fetch, src, .. } => {
-                let result = match op {
-                    AtomicOp::CompareExchange => Some(Reg::R0),
-                    _ => (fetch || op == AtomicOp::Exchange).then_some(src),
-                };
-                if let Some(result) = result {
-                    let value = self.register(result);
-                    let value = self.narrow(32, value);
-                    let value = self.widen(32, value);
-                    self.set_register(result, &value);
-                }
+        // Of four bytes, the upper half is 0 as after any such operation.
+        if let Insn::Atomic { size: Size::B4, op, fetch, src, .. } = *insn {
+            let result = match op {
+                AtomicOp::CompareExchange => Some(Reg::R0),
+                _ => (fetch || op == AtomicOp::Exchange).then_some(src),
+            };
+            if let Some(result) = result {
+                let value = self.register(result);
+                let value = self.narrow(32, value);
+                let value = self.widen(32, value);
+                self.set_register(result, &value);
             }
-            _ => {}
         }
         self.out.jump(&done);
         self.out.begin(&done);
         Ok(())
+    }
+
+    fn arena_place(&mut self, at: usize, offset: &Value) -> Result<Value, Error> {
+        let base = self.address(at, Address::Arena)?;
+        let address = self.out.value(format_args!("add i64 {base}, {offset}"));
+        Ok(self.out.value(format_args!("inttoptr i64 {address} to ptr")))
     }
 
     /// The lower 32 bits; for user space with the arena's base, and null stays null.

@@ -114,7 +114,29 @@ impl FunctionCompiler<'_, '_> {
         Ok(())
     }
 
-    /// The arena address that an instruction accesses, and the target if it is not completely in the heap.
+    /// The arena address that a load accesses. Outside the heap there are zeros.
+    ///
+    /// ```text
+    ///   mov r10d, reg ; mov r11, base    [r11 + r10 + offset]
+    /// ```
+    fn arena_place(&mut self, at: usize, address: Address) -> Result<Memory, Error> {
+        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
+        let index = if self.has_just_been_cast(at, address.base) { gpr(address.base) } else { SCRATCH };
+        if index == SCRATCH {
+            self.code().mov(Width::W32, SCRATCH, gpr(address.base));
+        }
+        self.code().constant(SCRATCH2, arena.base);
+        Ok(Memory { base: SCRATCH2, index: Some((index, 1)), displacement: address.offset.into() })
+    }
+
+    /// Whether the instruction before makes the register an offset in the arena, whose upper half is 0.
+    fn has_just_been_cast(&self, at: usize, register: Reg) -> bool {
+        let before = at.checked_sub(1).map(|before| self.nodes[before].insn);
+        let is_cast = matches!(before, Some(Insn::AddressSpaceCast { dst, to: 0, .. }) if dst == register);
+        is_cast && !self.targets.is_target(at)
+    }
+
+    /// The arena address that an instruction changes, and the target if it is not completely in the heap.
     ///
     /// ```text
     ///   mov r10d, reg ; lea r10, [r10 + offset] ; cmp r10, bytes - size ; ja outside ; mov r11, base    [r11 + r10]
@@ -139,19 +161,19 @@ impl FunctionCompiler<'_, '_> {
         Ok((Memory { base: SCRATCH2, index: Some((SCRATCH, 1)), displacement: 0 }, outside))
     }
 
-    /// An access to the arena. Outside the heap a load gives 0, a store is dropped, and an atomic operation does not
+    /// An access to the arena. Outside the heap a load finds zeros, a store is dropped, and an atomic operation does not
     /// change its registers.
     pub(super) fn arena_access(&mut self, at: usize, insn: Insn) -> Result<(), Error> {
         let (outside, kind) = match insn {
             Insn::Load { size, signed, dst, address } => {
-                let (place, outside) = self.arena_operand(at, address, size)?;
+                let place = self.arena_place(at, address)?;
                 self.load(size, signed, dst, place);
-                (outside, ColdKind::Zero(gpr(dst)))
+                return Ok(());
             }
             Insn::LoadAcquire { size, dst, address } => {
-                let (place, outside) = self.arena_operand(at, address, size)?;
+                let place = self.arena_place(at, address)?;
                 self.load(size, false, dst, place);
-                (outside, ColdKind::Zero(gpr(dst)))
+                return Ok(());
             }
             Insn::Store { size, address, src } => {
                 let (place, outside) = self.arena_operand(at, address, size)?;
