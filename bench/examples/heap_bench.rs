@@ -1,7 +1,7 @@
 //! `cargo xtask bench heap`: compares heaps with native C of the same headers and with `BPF_MAP_TYPE_HASH`.
 //!
 //! ```text
-//!   bench/heaps/operations.bpf.c --clang, sandbox--> kernel (test run), VM (JIT)      nanoseconds an operation
+//!   bench/heaps/operations.bpf.c --clang, sandbox--> kernel (test run), VM (JIT, native tier)      nanoseconds an operation
 //!   bench/heaps/operations.native.c --clang--> a process
 //! ```
 //!
@@ -20,7 +20,7 @@ use kiln_driver::heap::{KernelHeap, VmHeap};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 use kiln_sandbox::supply::{self, Memory};
 use kiln_sandbox::{Evidence, Options, sandbox};
-use kiln_vm::{Engine, Input, Vm};
+use kiln_vm::{Engine, Input, Setting, Toolchain, Vm};
 use serde_json::{Value, json};
 
 type Failure = Box<dyn std::error::Error>;
@@ -87,7 +87,7 @@ impl Drop for Native {
 /// Where operations run.
 enum Place {
     Kernel(LoadedObject),
-    Vm(Box<Vm>),
+    Vm(Box<Vm>, Engine),
     Native(Native),
 }
 
@@ -95,7 +95,8 @@ impl Place {
     fn name(&self) -> &'static str {
         match self {
             Place::Kernel(_) => "kernel",
-            Place::Vm(_) => "vm",
+            Place::Vm(_, Engine::Native) => "tier",
+            Place::Vm(..) => "vm",
             Place::Native(_) => "native",
         }
     }
@@ -114,8 +115,8 @@ impl Place {
                 check_passed(output.value, OPERATIONS[operation])?;
                 (word(&output.packet, 16)?, f64::from(output.duration_ns))
             }
-            Place::Vm(vm) => {
-                let output = vm.run(OPERATIONS[operation], &Input::packet(&request), Engine::Jit)?;
+            Place::Vm(vm, engine) => {
+                let output = vm.run(OPERATIONS[operation], &Input::packet(&request), *engine)?;
                 check_passed(output.value as u32, OPERATIONS[operation])?;
                 (word(&output.packet, 16)?, output.duration_ns)
             }
@@ -152,13 +153,19 @@ fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evide
         supply::supply(memory, supply::variable_bytes(heap), SUPPLY_BYTES).map_err(|error| format!("{error:?}"))
     };
     let mut places = Vec::new();
-    let mut vm = Vm::new(&object, kiln_vm::Options::default())?;
-    for program in &object.programs {
-        vm.load(&program.name)?;
-        vm.compiled(&program.name)?;
+    for engine in [Engine::Jit, Engine::Native] {
+        let mut vm = Vm::new(&object, kiln_vm::Options::default())?;
+        for program in &object.programs {
+            vm.load(&program.name)?;
+            if engine == Engine::Native {
+                vm.load_native(&program.name, &Toolchain::new(Toolchain::CLANG)?, Setting::Fast)?;
+            } else {
+                vm.compiled(&program.name)?;
+            }
+        }
+        supply(&VmHeap(vm.heap(vm.map(HEAP)?)?))?;
+        places.push(Place::Vm(Box::new(vm), engine));
     }
-    supply(&VmHeap(vm.heap(vm.map(HEAP)?)?))?;
-    places.push(Place::Vm(Box::new(vm)));
     match kiln_linux::available() {
         Ok(()) => {
             let loaded = ObjectFile::open(structure.name, &bytes)?.load().map_err(|failure| failure.to_string())?;
@@ -215,7 +222,7 @@ fn measure(structure: &Structure, places: &mut [Place], rounds: usize) -> Result
         for (place, times) in places.iter().zip(&mut times) {
             row[format!("{}_ns", place.name())] = json!(median(times));
         }
-        for place in ["kernel", "vm"] {
+        for place in ["kernel", "vm", "tier"] {
             let [own, native] = [format!("{place}_ns"), "native_ns".to_owned()].map(|key| row[key].as_f64());
             if let (Some(own), Some(native)) = (own, native) {
                 row[format!("{place}_to_native")] = json!(own / native);
@@ -252,21 +259,23 @@ fn report(guards: &[Value], rows: &[Value]) {
         );
     }
     println!(
-        "\n{:10} {:8} {:>9} {:>9} {:>9} {:>13} {:>10}",
-        "ns an op", "", "kernel", "VM", "native", "kernel/native", "VM/native"
+        "\n{:10} {:8} {:>9} {:>9} {:>9} {:>9} {:>13} {:>10} {:>11}",
+        "ns an op", "", "kernel", "VM", "tier", "native", "kernel/native", "VM/native", "tier/native"
     );
     for row in rows {
         let number =
             |key: &str, digits: usize| row[key].as_f64().map_or("-".to_owned(), |value| format!("{value:.digits$}"));
         println!(
-            "{:10} {:8} {:>9} {:>9} {:>9} {:>13} {:>10}",
+            "{:10} {:8} {:>9} {:>9} {:>9} {:>9} {:>13} {:>10} {:>11}",
             row["structure"].as_str().unwrap_or_default(),
             row["operation"].as_str().unwrap_or_default(),
             number("kernel_ns", 1),
             number("vm_ns", 1),
+            number("tier_ns", 1),
             number("native_ns", 1),
             number("kernel_to_native", 2),
-            number("vm_to_native", 2)
+            number("vm_to_native", 2),
+            number("tier_to_native", 2)
         );
     }
 }
