@@ -23,6 +23,7 @@
 pub mod btf;
 pub mod bytecode;
 pub mod cfg;
+pub mod components;
 pub mod interpret;
 pub mod liveness;
 pub mod lower;

@@ -5,7 +5,6 @@
 //!   function   entry     | helper                 the registers read later, whether states are kept here
 //! ```
 
-mod components;
 mod exceptions;
 pub(crate) mod parameter;
 pub(crate) mod prepared;
@@ -21,7 +20,6 @@ use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Progra
 
 use crate::error::Error;
 use crate::options::Options;
-use components::components;
 use exceptions::callback_of;
 use prepared::Prepared;
 
@@ -281,7 +279,7 @@ impl<'a> Code<'a> {
             let next = self.successors(at as Position).map(|next| next as usize);
             next.filter(|next| *next < count).collect::<Vec<_>>()
         };
-        let components = components(count, inside);
+        let components = kiln_program::components::loops(count, inside);
         for (op, component) in self.ops.iter_mut().zip(components) {
             op.component = component;
         }

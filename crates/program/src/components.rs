@@ -1,11 +1,9 @@
-//! The loops of a program: strongly connected components of its control-flow graph.
+//! The loops of a graph: its strongly connected components.
 
-/// Numbers the strongly connected components of a graph (Tarjan, without recursion). A node alone has number 0 unless it is
-/// its own successor.
-pub(crate) fn components(count: usize, successors: impl Fn(usize) -> Vec<usize>) -> Vec<u32> {
+/// The strongly connected components of a graph, each after all that it leads to (Tarjan, without recursion).
+pub fn components(count: usize, successors: impl Fn(usize) -> Vec<usize>) -> Vec<Vec<usize>> {
     let mut search = Search { order: vec![UNSEEN; count], low: vec![UNSEEN; count], ..Search::default() };
-    let mut component = vec![0; count];
-    let mut next_component = 1;
+    let mut components = Vec::new();
     for root in 0..count {
         if search.order[root] == UNSEEN {
             search.begin(root, &successors);
@@ -17,18 +15,20 @@ pub(crate) fn components(count: usize, successors: impl Fn(usize) -> Vec<usize>)
                 // A node that has a component is no longer on the stack.
                 Some(next) if search.low[next] != DONE => search.low[at] = search.low[at].min(search.order[next]),
                 Some(_) => {}
-                None => {
-                    let Some(members) = search.end(at) else { continue };
-                    let numbered = members.len() > 1 || successors(at).contains(&at);
-                    for member in members.iter().filter(|_| numbered) {
-                        component[*member] = next_component;
-                    }
-                    next_component += u32::from(numbered);
-                }
+                None => components.extend(search.end(at)),
             }
         }
     }
-    component
+    components
+}
+
+/// Numbers the components of a graph that are loops, from 1. A node alone has number 0 unless it is its own successor.
+pub fn loops(count: usize, successors: impl Fn(usize) -> Vec<usize>) -> Vec<u32> {
+    let mut number = vec![0; count];
+    let is_loop = |members: &Vec<usize>| members.len() > 1 || successors(members[0]).contains(&members[0]);
+    let loops = components(count, &successors).into_iter().filter(is_loop);
+    loops.zip(1..).for_each(|(members, own)| members.into_iter().for_each(|member| number[member] = own));
+    number
 }
 
 /// The order of a node that was not reached yet.
@@ -77,13 +77,13 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
-    use super::components;
+    use super::{components, loops};
 
     #[test]
-    fn components_are_those_of_loops() {
+    fn loops_are_components_that_lead_to_themselves() {
         // 0 -> 1 -> 2 -> 1, 2 -> 3 -> 4 -> 4, 3 -> 5, 6 -> 7 -> 6.
         let edges = [vec![1], vec![2], vec![1, 3], vec![4, 5], vec![4], vec![], vec![7], vec![6]];
-        let found = components(edges.len(), |at| edges[at].clone());
+        let found = loops(edges.len(), |at| edges[at].clone());
         assert_eq!([found[0], found[3], found[5]], [0, 0, 0]);
         assert!(found[1] != 0 && found[1] == found[2]);
         assert!(found[6] != 0 && found[6] == found[7]);
@@ -92,5 +92,16 @@ mod tests {
         numbers.dedup();
         assert_eq!(numbers.len(), 3);
         assert!(!numbers.contains(&0));
+    }
+
+    #[test]
+    fn components_come_after_what_they_lead_to() {
+        let edges = [vec![1], vec![2], vec![1, 3], vec![]];
+        let found = components(edges.len(), |at| edges[at].clone());
+        let sorted = found.into_iter().map(|mut members| {
+            members.sort_unstable();
+            members
+        });
+        assert_eq!(sorted.collect::<Vec<_>>(), [vec![3], vec![1, 2], vec![0]]);
     }
 }
