@@ -45,6 +45,30 @@ pub fn replace(function: &mut Function, range: std::ops::Range<usize>, after: Ve
     }
 }
 
+/// Replaces several runs, each as [`replace`] does; from the last to the first.
+pub fn replace_all(function: &mut Function, changes: Vec<(std::ops::Range<usize>, Vec<Node>)>) {
+    if changes.is_empty() {
+        return;
+    }
+    let old = std::mem::take(&mut function.nodes);
+    let mut moved = ById::default();
+    // In reverse order.
+    let mut nodes: Vec<Node> = Vec::with_capacity(old.len());
+    let mut at = old.len();
+    for (range, after) in changes {
+        nodes.extend(old[range.end..at].iter().rev().cloned());
+        let first = old[range.start].id;
+        let heir = after.first().or(nodes.last()).map(|node| node.id).filter(|heir| *heir != first);
+        moved.extend(heir.map(|heir| (first, heir)));
+        nodes.extend(after.into_iter().rev());
+        at = range.start;
+    }
+    nodes.extend(old[..at].iter().rev().cloned());
+    nodes.reverse();
+    function.nodes = nodes;
+    retarget(function, &moved);
+}
+
 /// Sends every branch to a key of the map to its value instead.
 pub fn retarget(function: &mut Function, moved: &ById<InsnId>) {
     for node in &mut function.nodes {

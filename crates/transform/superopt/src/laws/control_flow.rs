@@ -161,48 +161,108 @@ pub(crate) fn same(object: &Object, one: &Node, other: &Node) -> bool {
     one.insn == other.insn && one.reference == other.reference && core(one) == core(other)
 }
 
-/// Merges equal ends of two blocks that go on at the same place, longest first; one merge a call.
+/// Merges equal ends of blocks that go on at the same place, the longest first: all merges of a call that leave each
+/// other's blocks alone.
 ///
 /// A block's end is its last instructions, a final jump left out, and where control then goes. Replacing `n` of them
 /// by one jump saves `n - 1` slots when the block ended in an exit, `n` when it ended in a jump to the same place.
-pub fn share_tails(object: &Object, function: &mut Function) -> Vec<Change> {
+pub fn share_tails(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function, banned, most, .. } = context;
     let cfg = Cfg::new(function);
-    share_tails_in(object, function, &cfg)
+    share_tails_in(object, function, &cfg, (most, banned))
 }
 
-/// [`share_tails`], given the graph.
-pub(super) fn share_tails_in(object: &Object, function: &mut Function, cfg: &Cfg) -> Vec<Change> {
-    let ends: Vec<End> = cfg.blocks.iter().filter_map(|block| End::of(function, block.range.clone())).collect();
-    let mut best: Option<(u32, usize, usize, usize)> = None;
-    // Only ends with the same last instruction have anything in common.
-    let last = |end: &End| {
-        let node = function.nodes[end.body.clone()].last()?;
-        Some((end.continues, node.insn, node.reference))
-    };
-    let mut alike: HashMap<_, Vec<usize>> = HashMap::new();
-    for (index, key) in ends.iter().enumerate().filter_map(|(index, end)| Some((index, last(end)?))) {
-        alike.entry(key).or_default().push(index);
+/// [`share_tails`], given the graph, how many changes there may be, and where there must be none.
+pub(super) fn share_tails_in(
+    object: &Object,
+    function: &mut Function,
+    cfg: &Cfg,
+    (most, banned): (usize, &dyn Fn(InsnId) -> bool),
+) -> Vec<Change> {
+    let tails = Tails::of(object, function, cfg);
+    let mut order: Vec<(u32, usize)> =
+        (0..tails.ends.len()).filter_map(|one| Some((tails.longest(one, &|_| true)?.saved, one))).collect();
+    order.sort_by_key(|(saved, one)| (std::cmp::Reverse(*saved), *one));
+    let (mut is_shared, mut is_replaced) = (vec![false; tails.ends.len()], vec![false; tails.ends.len()]);
+    let mut merges = Vec::new();
+    for (saved, one) in order {
+        // What would save less now may save more when the others are merged.
+        let tail = tails.longest(one, &|other| !is_replaced[other]).filter(|tail| tail.saved == saved);
+        let Some(tail) = tail.filter(|_| !is_shared[one] && merges.len() < most) else { continue };
+        let range = tails.ends[one].body.end - tail.length..tails.ends[one].full.end;
+        if banned(function.nodes[range.start].id) {
+            continue;
+        }
+        (is_replaced[one], is_shared[tail.other]) = (true, true);
+        let heir = function.nodes[tails.ends[tail.other].body.end - tail.length].id;
+        let last = function.nodes[range.end - 1].clone();
+        let insn = Insn::Jump { offset: 0, long: false };
+        merges.push((range, Node { insn, reference: Reference::Branch(heir), core: None, ..last }));
     }
-    for (index, one) in ends.iter().enumerate() {
-        let others = last(one).and_then(|key| alike.get(&key)).into_iter().flatten();
-        for other in others.filter(|at| **at != index).map(|at| &ends[*at]) {
-            let length = common_suffix(object, function, one, other);
-            let Some(saved) = one.saved(function, length) else { continue };
-            if length > 0 && best.is_none_or(|(most, ..)| saved > most) {
-                best = Some((saved, one.body.end - length, one.full.end, other.body.end - length));
+    let change = |(range, jump): &(std::ops::Range<usize>, Node)| {
+        Change::new(function.nodes[range.clone()].to_vec(), vec![jump.clone()])
+    };
+    let changes = merges.iter().map(change).collect();
+    merges.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+    edit::replace_all(function, merges.into_iter().map(|(range, jump)| (range, vec![jump])).collect());
+    changes
+}
+
+/// The ends of a function's blocks.
+struct Tails<'a> {
+    object: &'a Object,
+    nodes: &'a [Node],
+    ends: Vec<End>,
+    /// Ends that go on at the same place after the same last instruction: only these have anything in common.
+    alike: HashMap<(Option<InsnId>, Insn, Reference), Vec<usize>>,
+}
+
+/// An end that another block has too.
+struct Tail {
+    saved: u32,
+    length: usize,
+    /// The end of that block.
+    other: usize,
+}
+
+impl<'a> Tails<'a> {
+    fn of(object: &'a Object, function: &'a Function, cfg: &Cfg) -> Tails<'a> {
+        let nodes = &function.nodes;
+        let ends = cfg.blocks.iter().filter_map(|block| End::of(function, block.range.clone())).collect();
+        let mut tails = Tails { object, nodes, ends, alike: HashMap::new() };
+        for index in 0..tails.ends.len() {
+            if let Some(key) = tails.key(index) {
+                tails.alike.entry(key).or_default().push(index);
             }
         }
+        tails
     }
-    let Some((_, from, to, shared)) = best else { return Vec::new() };
-    let before = function.nodes[from..to].to_vec();
-    let heir = function.nodes[shared].id;
-    let mut jump = function.nodes[to - 1].clone();
-    jump.insn = Insn::Jump { offset: 0, long: false };
-    jump.reference = Reference::Branch(heir);
-    jump.core = None;
-    let after = vec![jump];
-    edit::replace(function, from..to, after.clone());
-    vec![Change::new(before, after)]
+
+    fn key(&self, index: usize) -> Option<(Option<InsnId>, Insn, Reference)> {
+        let end = &self.ends[index];
+        let last = self.nodes[end.body.clone()].last()?;
+        Some((end.continues, last.insn, last.reference))
+    }
+
+    /// The longest end that one block has in common with another of some, if jumping there saves slots.
+    fn longest(&self, one: usize, some: &dyn Fn(usize) -> bool) -> Option<Tail> {
+        let mut best: Option<Tail> = None;
+        for other in self.alike.get(&self.key(one)?)?.iter().copied().filter(|other| *other != one && some(*other)) {
+            let length = self.common_suffix(&self.ends[one], &self.ends[other]);
+            let Some(saved) = self.ends[one].saved(self.nodes, length).filter(|_| length > 0) else { continue };
+            if best.as_ref().is_none_or(|best| saved > best.saved) {
+                best = Some(Tail { saved, length, other });
+            }
+        }
+        best
+    }
+
+    fn common_suffix(&self, one: &End, other: &End) -> usize {
+        let (left, right) = (&self.nodes[one.body.clone()], &self.nodes[other.body.clone()]);
+        // A subprogram call keeps its own place: the kernel's call sites carry state of their own.
+        let calls = |node: &Node| matches!(node.insn, Insn::Call(CallTarget::Subprogram(_)));
+        left.iter().rev().zip(right.iter().rev()).take_while(|(a, b)| same(self.object, a, b) && !calls(a)).count()
+    }
 }
 
 /// Redirects jumps to an exit that no instruction falls into to another exit.
@@ -245,18 +305,11 @@ impl End {
     }
 
     /// Slots saved by jumping to a shared tail of `length` instructions.
-    fn saved(&self, function: &Function, length: usize) -> Option<u32> {
-        let nodes = &function.nodes[self.body.end - length..self.full.end];
+    fn saved(&self, nodes: &[Node], length: usize) -> Option<u32> {
+        let nodes = &nodes[self.body.end - length..self.full.end];
         let slots: u32 = nodes.iter().map(|node| node.insn.slots()).sum();
         slots.checked_sub(1).filter(|saved| *saved > 0)
     }
-}
-
-fn common_suffix(object: &Object, function: &Function, one: &End, other: &End) -> usize {
-    let (left, right) = (&function.nodes[one.body.clone()], &function.nodes[other.body.clone()]);
-    // A subprogram call keeps its own place: the kernel's call sites carry state of their own.
-    let calls = |node: &Node| matches!(node.insn, Insn::Call(CallTarget::Subprogram(_)));
-    left.iter().rev().zip(right.iter().rev()).take_while(|(a, b)| same(object, a, b) && !calls(a)).count()
 }
 
 /// Moves blocks that are only jumped to behind one of those jumps, which then goes.

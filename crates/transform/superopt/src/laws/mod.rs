@@ -184,7 +184,7 @@ pub static LAWS: &[LawRow] = &[
         needs_facts: false,
         steps: &[
             once(Stage::Graph, |on| control_flow::share_exits(on.function)),
-            once(Stage::Graph, |on| control_flow::share_tails(on.object, on.function)),
+            once(Stage::Graph, control_flow::share_tails),
             repeat(Stage::Last, hoist::sink_tails),
         ],
     },

@@ -17,6 +17,9 @@ use crate::laws::register_coalescing;
 /// Rounds of tidying at most: each makes the function smaller or ends it.
 const MAX_ROUNDS: usize = 24;
 
+/// Any number of changes, anywhere.
+const ALL: (usize, &dyn Fn(InsnId) -> bool) = (usize::MAX, &|_| false);
+
 /// Times that a trial shares registers at most.
 const SHARINGS: usize = 3;
 
@@ -97,7 +100,7 @@ pub fn tidy(object: &Object, calls: &Calls, function: &mut Function) {
         changed |= graph.step_alone(function, control_flow::exit_early);
         changed |= graph.step_alone(function, control_flow::share_exits);
         changed |=
-            graph.step(function, |function, cfg| !control_flow::share_tails_in(object, function, cfg).is_empty());
+            graph.step(function, |function, cfg| !control_flow::share_tails_in(object, function, cfg, ALL).is_empty());
         if !changed {
             return;
         }
