@@ -179,8 +179,13 @@ fn sets_in_vain(function: &Function, cfg: &Cfg, calls: &Calls, sets: &Sets, chos
         }
         false
     };
+    // A set from which only such a way goes on would come back on that way.
+    let is_on_way = |at: usize| {
+        let own = &cfg.blocks[cfg.block_of[at].index()];
+        own.successors.len() == 1 && is_way(function.nodes[own.range.end - 1].id)
+    };
     let own = chosen.iter().filter_map(|late| sets.get(&(*reg, late.value as u32))).flatten();
-    own.into_iter().any(|at| !is_read(*at))
+    own.into_iter().any(|at| !is_on_way(*at) && !is_read(*at))
 }
 
 /// The ways into a block; `None` where one cannot be led elsewhere.
