@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use kiln_equiv::helpers::Helpers;
 use kiln_equiv::{Limits, Method, listed};
 use kiln_program::{Function, FunctionId, InsnId, Node, Object};
 use kiln_verifier::Facts;
@@ -22,7 +23,7 @@ use crate::options::Options;
 use crate::search::{self, Place};
 use crate::windows::diamonds;
 use crate::windows::region::Step;
-use crate::windows::{self, Banned, Budget};
+use crate::windows::{self, Banned, Budget, Terms};
 
 /// What a pass works on: one function of an object, with facts that are true of it now.
 pub struct Work<'a> {
@@ -40,12 +41,14 @@ pub struct Work<'a> {
     pub share: Instant,
     /// Threads that a search may use.
     pub threads: usize,
+    /// Threads that have nothing to do, of which a pass may use some.
+    pub helpers: &'a Helpers,
     /// How often instructions run.
     pub frequencies: &'a Frequencies,
     /// What earlier searches found.
     pub memory: &'a mut search::Memory,
     /// Whether to end with the current result.
-    pub stopped: &'a dyn Fn() -> bool,
+    pub stopped: &'a (dyn Fn() -> bool + Sync),
     /// The limits of each question.
     pub limits: &'a Limits,
     /// Hashes of windows that were refused.
@@ -197,7 +200,7 @@ impl Work<'_> {
             let mut found = false;
             for (row, step) in laws::steps(stage) {
                 let mut candidate = function.clone();
-                let changes = self.step(row, step.run, &mut candidate, self.fuel);
+                let changes = self.step(row, step.run, &mut candidate, self.fuel - evidence.len());
                 if changes.is_empty() || self.any_banned(row, &changes) {
                     continue;
                 }
@@ -252,13 +255,10 @@ fn rewrite_windows(
     let without = |name: &str| options.is_without(name);
     let mut refuted = std::mem::take(work.refuted);
     let mut swept = std::mem::take(work.swept);
-    let mut budget = Budget {
+    let terms = Terms {
         calls: work.calls,
         deadline,
         limits: work.limits,
-        refuted: &mut refuted,
-        swept: &mut swept,
-        fuel: work.fuel,
         banned: work.banned,
         isa: options.isa,
         model: &options.model,
@@ -266,6 +266,8 @@ fn rewrite_windows(
         rules: &options.rules,
         without: &without,
     };
+    let (fuel, helpers) = (work.fuel, work.helpers);
+    let mut budget = Budget { terms, refuted: &mut refuted, swept: &mut swept, fuel, helpers };
     let steps = rewrite(work, &mut function, &mut budget);
     *work.refuted = refuted;
     *work.swept = swept;

@@ -409,3 +409,25 @@ fn stores_of_fields_are_not_proposed_as_one() {
     assert!(rewrite.refused.is_empty(), "{:?}", rewrite.refused);
     assert_eq!(rewrite.object.functions[0].slots(), 4);
 }
+
+/// Facts are true before all that was rewritten, so one round takes what is alike in all blocks.
+#[test]
+fn rounds_do_not_grow_with_the_program() {
+    let rounds = |lookups: usize| {
+        let lookup = |number: usize| {
+            format!(
+                " w1 = {number}\n *(u32 *)(r10 - 4) = w1\n r2 = r10\n r2 += -4\n r1 = map[counts]\n call map_lookup_elem\n \
+                 if r0 == 0 goto none{number}\n r1 = *(u64 *)(r0 + 0)\n r1 += 1\n *(u64 *)(r0 + 0) = r1\nnone{number}:\n \
+                 r7 += 1\n"
+            )
+        };
+        let body: String = (0..lookups).map(lookup).collect();
+        let maps = "; map counts hash key 4 value 8 entries 64";
+        let object = parse(&format!("{maps}\n; program xdp\n r7 = 0\n{body} w0 = w7\n exit\n")).expect("a program");
+        let rewrite = optimize(&object, &Options { search: 0, ..Options::default() }, &mut ());
+        assert!(!rewrite.cut_short);
+        let rows = rewrite.timings.rows();
+        rows.iter().find(|row| row.0 == "windows").expect("windows are always tried").2
+    };
+    assert_eq!(rounds(24), rounds(6));
+}

@@ -12,7 +12,8 @@
 //! An answer is used only if everything is equal, not just the hashes. Maps, functions and relocations are compared by
 //! their numbers, so a store serves one object. A stored answer adds no counterexample to the caller's tester, so
 //! parallel callers have a store each ([`Answers::beside`]): otherwise their results would depend on which of them
-//! asked first.
+//! asked first. Who asks ahead of its turn has a store over that of the others ([`Answers::over`]), and what it learned is
+//! added when its turn comes ([`Answers::add`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -71,10 +72,22 @@ pub struct Asked {
     pub window: Option<Box<WindowRecord>>,
 }
 
+/// A question that is stored: its number in the order of storing, and its answer.
+type Known = (usize, Question, Verdict);
+
+/// Stored questions by their keys.
+#[derive(Debug, Default)]
+struct Stored {
+    known: HashMap<u64, Vec<Known>>,
+    count: usize,
+}
+
 /// A store of answers with its journal.
 #[derive(Debug, Default)]
 pub struct Answers {
-    known: Mutex<HashMap<u64, Vec<(Question, Verdict)>>>,
+    stored: Mutex<Stored>,
+    /// A store that is asked too.
+    under: Option<Arc<Answers>>,
     journal: Arc<Mutex<Vec<Asked>>>,
     /// The journal keeps one question in this many; 0: none.
     keeps_every: usize,
@@ -102,7 +115,32 @@ impl Answers {
     /// An empty store that writes to the same journal.
     pub fn beside(&self) -> Answers {
         let (journal, keeps_every, forgets) = (self.journal.clone(), self.keeps_every, self.forgets);
-        Answers { known: Mutex::default(), journal, keeps_every, forgets }
+        Answers { journal, keeps_every, forgets, ..Answers::default() }
+    }
+
+    /// An empty store over another one: what that one has, or comes to have, is not kept again.
+    pub fn over(under: &Arc<Answers>) -> Answers {
+        Answers { under: Some(under.clone()), ..under.beside() }
+    }
+
+    /// Adds the answers of another store, in the order in which they were given.
+    pub fn add(&self, other: Answers) {
+        let stored = other.stored.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let by_key = stored.known.into_iter();
+        let mut all: Vec<(u64, Known)> =
+            by_key.flat_map(|(key, same)| same.into_iter().map(move |one| (key, one))).collect();
+        all.sort_by_key(|(_, (number, ..))| *number);
+        for (key, (_, question, verdict)) in all {
+            if self.stored(key, &question).is_none() {
+                self.keep(key, question, &verdict);
+            }
+        }
+    }
+
+    fn stored(&self, key: u64, question: &Question) -> Option<Verdict> {
+        let stored = locked(&self.stored);
+        let same = stored.known.get(&key).and_then(|known| known.iter().find(|(_, other, _)| other == question));
+        same.map(|(_, _, verdict)| verdict.clone())
     }
 
     /// The answer to a question, from the store or from `settle`.
@@ -115,11 +153,8 @@ impl Answers {
         let begin = Instant::now();
         let question = Question::of(window, limits);
         let key = question.key();
-        let known = (!self.forgets).then(|| {
-            let known = locked(&self.known);
-            let same = known.get(&key)?.iter().find(|(other, _)| *other == question)?;
-            Some(same.1.clone())
-        });
+        let known = (!self.forgets)
+            .then(|| self.stored(key, &question).or_else(|| self.under.as_ref()?.stored(key, &question)));
         let known = known.flatten().map(|verdict| match verdict {
             Verdict::Equal(proof) => {
                 let record = limits.keep_query.then(|| Box::new(WindowRecord::of(window)));
@@ -144,9 +179,11 @@ impl Answers {
     }
 
     fn keep(&self, key: u64, question: Question, verdict: &Verdict) {
-        let mut known = locked(&self.known);
-        if known.len() < KEPT && !self.forgets {
-            known.entry(key).or_default().push((question, verdict.clone()));
+        let mut stored = locked(&self.stored);
+        if stored.known.len() < KEPT && !self.forgets {
+            let number = stored.count;
+            stored.count += 1;
+            stored.known.entry(key).or_default().push((number, question, verdict.clone()));
         }
     }
 

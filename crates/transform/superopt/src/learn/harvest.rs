@@ -167,7 +167,7 @@ fn each_run(object: &Object, id: FunctionId, facts: &Facts, see: &mut dyn FnMut(
             let mut end = ends[index];
             function.nodes[run.end..block.range.end].iter().rev().for_each(|node| end.step_back(node, &calls));
             let reached = nodes.iter().any(|node| facts.reached(node.id));
-            let (mut stale, mut refuted) = (Staleness::default(), HashSet::new());
+            let (mut stale, refuted) = (Staleness::default(), HashSet::new());
             let region = Region {
                 object,
                 calls: &calls,
@@ -178,7 +178,8 @@ fn each_run(object: &Object, id: FunctionId, facts: &Facts, see: &mut dyn FnMut(
                 exits: &NOWHERE,
                 stale: &mut stale,
                 limits: &limits,
-                refuted: &mut refuted,
+                refuted: &refuted,
+                newly_refuted: HashSet::new(),
                 steps: Vec::new(),
                 asked: 0,
                 possible: (possible, numbers),

@@ -239,7 +239,7 @@ fn witness_of(rule: &Rule, sample: &Sample) -> Sample {
 /// The result of the rules on a window, and the first rule used; `None` if none shortens it.
 fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, String)> {
     let object = Object::default();
-    let (mut stale, mut refuted) = (Staleness::default(), HashSet::new());
+    let (mut stale, refuted) = (Staleness::default(), HashSet::new());
     let (limits, model) = (Limits { tests: 0, solver_steps: 0, ..Limits::default() }, CostModel::default());
     let calls = Calls::of(&object);
     let mut possible = sample.bounds;
@@ -254,7 +254,8 @@ fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, String)> {
         exits: &NOWHERE,
         stale: &mut stale,
         limits: &limits,
-        refuted: &mut refuted,
+        refuted: &refuted,
+        newly_refuted: HashSet::new(),
         steps: Vec::new(),
         asked: 0,
         possible: (possible, true),

@@ -1,7 +1,7 @@
 //! The rounds: each pass is tried on all functions at once, and a refusal is narrowed down to the step to blame.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use kiln_program::FunctionId;
@@ -158,13 +158,15 @@ impl Run<'_> {
     fn propose(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize) -> Option<Vec<Evidence>> {
         let mut evidence = Vec::new();
         let shared = self.shared;
-        let asked = Cell::new(Instant::now());
+        let asked = Mutex::new(Instant::now());
         // Progress draws on a terminal, so it is not called more often than a reader can see.
         let stopped = || {
-            let is_time = asked.get().elapsed() >= BETWEEN_STEPS;
+            let mut asked = asked.lock().expect("progress does not panic");
+            let is_time = asked.elapsed() >= BETWEEN_STEPS;
             if is_time {
-                asked.set(Instant::now());
+                *asked = Instant::now();
             }
+            drop(asked);
             shared.stopped() || is_time && !shared.step(pass.name)
         };
         for (index, function) in functions.iter().enumerate() {
@@ -189,6 +191,7 @@ impl Run<'_> {
                 } else {
                     1
                 },
+                helpers: &shared.helpers,
                 frequencies: &shared.frequencies,
                 memory: &mut self.searched,
                 stopped: &stopped,

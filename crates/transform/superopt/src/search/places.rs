@@ -11,13 +11,17 @@
 //!           [-------- window --------]           [--------- window ----------]
 //!                                                [-- window --]                   (efforts with short windows slide)
 //! ```
+//!
+//! Some windows are searched side by side ([`SIDE_BY_SIDE`]), by threads that have nothing to do. What one learns the next
+//! ones know only when all of them are done, on one thread too, so threads do not change what is found.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_equiv::{Tester, Window};
+use kiln_equiv::{Answers, Limits, Tester, Window};
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Cfg, Function, FunctionId, Node, Object, Reference};
 use kiln_verifier::Facts;
@@ -27,14 +31,16 @@ use crate::cost::frequency::Frequencies;
 use crate::cost::{CostModel, Goal, Weight};
 use crate::flow::demand::{self, Demand, NOWHERE};
 use crate::flow::possible::{self, Possible};
-use crate::windows::Budget;
 use crate::windows::region::{Region, Step, is_barrier};
 use crate::windows::staleness::Staleness;
+use crate::windows::{Budget, Terms};
 
 /// The name under which finds are reported.
 pub const NAME: &str = "search";
 /// Concrete inputs that a candidate must pass.
 const INPUTS: u32 = 24;
+/// Windows that are searched side by side at most.
+const SIDE_BY_SIDE: usize = 32;
 /// Counterexamples of earlier windows that a window begins with at most.
 const CARRIED: usize = 8;
 
@@ -138,7 +144,7 @@ pub struct Place<'a> {
     /// What is known already.
     pub memory: &'a mut Memory,
     /// Whether to end now.
-    pub stopped: &'a dyn Fn() -> bool,
+    pub stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// Searches one function with one effort; returns the steps taken.
@@ -164,46 +170,246 @@ fn first_find(
     budget: &mut Budget<'_>,
     stale: &mut Staleness,
 ) -> Option<Vec<Step>> {
-    let shape = Shape::new(place, (id, function), budget);
-    for (block, window) in shape.windows(function, place.frequencies, EFFORTS[place.effort]) {
-        if budget.fuel == 0 || Instant::now() >= budget.deadline || (place.stopped)() {
+    let shape = Shape::new(place, (id, function), budget, stale);
+    let mut windows = shape.windows(function, place.frequencies, EFFORTS[place.effort]);
+    let most = if EFFORTS[place.effort].is_bounded() { SIDE_BY_SIDE } else { 1 };
+    while !windows.is_empty() {
+        if budget.fuel == 0 || Instant::now() >= budget.terms.deadline || (place.stopped)() {
             place.memory.cut_short |= budget.fuel > 0;
             return None;
         }
-        let found = rewrite_window(place, (id, function, &shape), (block, window), budget, stale);
-        if !found.is_empty() {
-            return Some(found);
+        let mut new: Vec<(u64, Range<usize>)> = Vec::new();
+        let mut found = None;
+        while let Some(window) = windows.front().filter(|_| new.len() < most && found.is_none()) {
+            let key =
+                shape.may_hold(place, function, window, budget).then(|| shape.key(place.effort, function, window));
+            match key.map(|key| (key, place.memory.searched.get(&key))) {
+                Some((key, None)) => new.push((key, window.clone())),
+                // What was found before comes after what is new before it.
+                Some((_, Some(Some(_)))) if !new.is_empty() => break,
+                Some((_, Some(Some(nodes)))) => found = Some((window.clone(), nodes.clone())),
+                _ => {}
+            }
+            windows.pop_front();
+        }
+        if !new.is_empty() {
+            let done = search_all(place, (id, &*function, &shape), &new, (&*budget, &*stale));
+            // What comes after a find is looked at again.
+            new.drain(done.len()..).rev().for_each(|(_, window)| windows.push_front(window));
+            found = learn(place, (id, function.slots()), new.iter().zip(done), budget);
+        }
+        let Some((window, nodes)) = found else { continue };
+        let steps = replace(place, (&mut *function, &shape), window, &nodes, (&mut *budget, &mut *stale));
+        if !steps.is_empty() {
+            return Some(steps);
         }
     }
     None
 }
 
+/// Searches windows side by side, until one in which something is found.
+fn search_all(
+    place: &Place<'_>,
+    (id, function, shape): (FunctionId, &Function, &Shape),
+    windows: &[(u64, Range<usize>)],
+    (budget, stale): (&Budget<'_>, &Staleness),
+) -> Vec<Searched> {
+    let left = place.memory.left((id, function.slots()), place.effort);
+    if left == 0 {
+        return windows.iter().map(|_| Searched::default()).collect();
+    }
+    let seen = Seen::of(place, if windows.len() > 1 { 1 } else { place.threads }, budget.terms.deadline, left);
+    let (terms, refuted) = (budget.terms, &*budget.refuted);
+    let search = |(_, window): &(u64, Range<usize>)| {
+        let answers = terms.limits.answers.as_ref().map(|answers| Arc::new(Answers::over(answers)));
+        let limits = Limits { answers: answers.clone(), ..terms.limits.clone() };
+        let mut own = stale.clone();
+        let region = shape.region(&seen, function, window, (Terms { limits: &limits, ..terms }, refuted, &mut own));
+        let mut searched = search(&region, &seen);
+        drop(limits);
+        searched.answers = answers.and_then(Arc::into_inner);
+        searched
+    };
+    budget.helpers.each(windows, function.nodes.len(), search, |searched| searched.found.is_some())
+}
+
+/// Remembers what searches did, in order. Returns what was found and where.
+fn learn<'w>(
+    place: &mut Place<'_>,
+    (id, slots): (FunctionId, u32),
+    done: impl Iterator<Item = (&'w (u64, Range<usize>), Searched)>,
+    budget: &Budget<'_>,
+) -> Option<(Range<usize>, Vec<Node>)> {
+    for ((key, window), searched) in done {
+        if place.memory.left((id, slots), place.effort) == 0 {
+            continue;
+        }
+        if let Some((own, all)) = searched.answers.zip(budget.terms.limits.answers.as_ref()) {
+            all.add(own);
+        }
+        let memory = &mut *place.memory;
+        memory.total.tried += searched.outcome.tried;
+        memory.total.asked += searched.outcome.asked;
+        memory.windows += searched.windows;
+        let spent = searched.outcome.tried + WINDOW * searched.windows;
+        *memory.spent.entry((id, place.effort)).or_default() += spent;
+        for registers in searched.learned {
+            memory.counterexamples.push_front(registers);
+            memory.counterexamples.truncate(CARRIED);
+        }
+        if searched.found.is_some() || Instant::now() < budget.terms.deadline && !(place.stopped)() {
+            memory.searched.insert(*key, searched.found.clone());
+        }
+        if let Some(found) = searched.found {
+            return Some((window.clone(), found));
+        }
+    }
+    None
+}
+
+/// Puts what was found in the place of a window, if it is proved.
+fn replace(
+    place: &Place<'_>,
+    (function, shape): (&mut Function, &Shape),
+    window: Range<usize>,
+    found: &[Node],
+    (budget, stale): (&mut Budget<'_>, &mut Staleness),
+) -> Vec<Step> {
+    let seen = Seen::of(place, 1, budget.terms.deadline, 0);
+    let mut region = shape.region(&seen, function, &window, (budget.terms, &*budget.refuted, stale));
+    let at = region.nodes[0].id;
+    region.attempt(NAME, at, found, false);
+    let Region { nodes: after, steps, newly_refuted, .. } = region;
+    budget.refuted.extend(newly_refuted);
+    if !steps.is_empty() {
+        crate::edit::replace(function, window, after);
+    }
+    steps
+}
+
+/// What the search of one window sees.
+struct Seen<'a> {
+    object: &'a Object,
+    facts: Option<&'a Facts>,
+    effort: usize,
+    threads: usize,
+    counterexamples: &'a VecDeque<[u64; Reg::COUNT]>,
+    stopped: &'a (dyn Fn() -> bool + Sync),
+    deadline: Instant,
+    /// Candidates that the function may still cost.
+    left: u64,
+}
+
+impl<'a> Seen<'a> {
+    fn of(place: &'a Place<'_>, threads: usize, deadline: Instant, left: u64) -> Seen<'a> {
+        let Place { object, facts, effort, stopped, .. } = *place;
+        Seen { object, facts, effort, threads, counterexamples: &place.memory.counterexamples, stopped, deadline, left }
+    }
+}
+
+/// What the search of one window did.
+#[derive(Default)]
+struct Searched {
+    found: Option<Vec<Node>>,
+    outcome: Outcome,
+    windows: u64,
+    /// Registers of inputs that refuted what the tests had let through.
+    learned: Vec<[u64; Reg::COUNT]>,
+    /// Answers that are not in the part's store yet.
+    answers: Option<Answers>,
+}
+
 /// What is known of a function as it is now.
 struct Shape {
     cfg: Cfg,
-    ends: Vec<Demand>,
-    begins: Vec<Possible>,
+    /// What is read after each instruction.
+    after: Vec<Demand>,
+    /// Which bits may be one before each instruction.
+    before: Vec<Possible>,
     numbers: bool,
 }
 
 impl Shape {
-    fn new(place: &Place<'_>, (id, function): (FunctionId, &Function), budget: &Budget<'_>) -> Shape {
+    fn new(
+        place: &Place<'_>,
+        (id, function): (FunctionId, &Function),
+        budget: &Budget<'_>,
+        stale: &Staleness,
+    ) -> Shape {
         let cfg = Cfg::new(function);
-        let ends = demand::at_block_ends(function, &cfg, budget.calls);
+        let ends = demand::at_block_ends(function, &cfg, budget.terms.calls);
         let numbers = possible::loads_numbers(place.object, id);
         let begins = possible::at_block_begins(function, &cfg, numbers);
-        Shape { cfg, ends, begins, numbers }
+        let mut after = vec![Demand::NONE; function.nodes.len()];
+        let mut before = vec![[0; Reg::COUNT]; function.nodes.len()];
+        for ((block, end), mut bits) in cfg.blocks.iter().zip(ends).zip(begins) {
+            let mut demand = stale.with_pinned(end);
+            for at in block.range.clone().rev() {
+                after[at] = stale.with_pinned(demand);
+                demand.step_back(&function.nodes[at], budget.terms.calls);
+            }
+            for at in block.range.clone() {
+                before[at] = bits;
+                possible::step(&mut bits, &function.nodes[at], numbers);
+            }
+        }
+        Shape { cfg, after, before, numbers }
     }
 
-    /// All windows with their blocks: the hottest blocks first, in each the longest windows first.
-    fn windows(&self, function: &Function, heat: &Frequencies, effort: Effort) -> Vec<(usize, Range<usize>)> {
+    /// Whether a window may be searched.
+    fn may_hold(&self, place: &Place<'_>, function: &Function, window: &Range<usize>, budget: &Budget<'_>) -> bool {
+        let nodes = &function.nodes[window.clone()];
+        let banned = budget.terms.banned.contains(NAME, nodes[0].id) || (budget.terms.without)(NAME);
+        !banned && place.facts.is_none_or(|facts| nodes.iter().any(|node| facts.reached(node.id)))
+    }
+
+    /// What tells one question from another.
+    fn key(&self, effort: usize, function: &Function, window: &Range<usize>) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        effort.hash(&mut hasher);
+        let nodes = &function.nodes[window.clone()];
+        nodes.iter().for_each(|node| (node.id, node.insn, node.reference).hash(&mut hasher));
+        Reg::all().for_each(|reg| self.after[window.end - 1].of(reg).hash(&mut hasher));
+        hasher.finish()
+    }
+
+    fn region<'r>(
+        &self,
+        seen: &Seen<'r>,
+        function: &Function,
+        window: &Range<usize>,
+        (terms, refuted, stale): (Terms<'r>, &'r HashSet<u64>, &'r mut Staleness),
+    ) -> Region<'r> {
+        Region {
+            object: seen.object,
+            facts: seen.facts,
+            context: None,
+            nodes: function.nodes[window.clone()].to_vec(),
+            end: self.after[window.end - 1],
+            exits: &NOWHERE,
+            calls: terms.calls,
+            stale,
+            limits: terms.limits,
+            refuted,
+            newly_refuted: HashSet::new(),
+            steps: Vec::new(),
+            asked: 0,
+            possible: (self.before[window.start], self.numbers),
+            isa: terms.isa,
+            model: terms.model,
+            goal: terms.goal,
+        }
+    }
+
+    /// All windows: those of the hottest blocks first, in each the longest windows first.
+    fn windows(&self, function: &Function, heat: &Frequencies, effort: Effort) -> VecDeque<Range<usize>> {
         let heat = heat.of_nodes(function, &self.cfg);
         let heat = |block: usize| heat[self.cfg.blocks[block].range.start];
         let mut blocks: Vec<usize> = (0..self.cfg.blocks.len()).collect();
         blocks.sort_by(|a, b| heat(*b).total_cmp(&heat(*a)).then(a.cmp(b)));
         let windows = blocks.into_iter().flat_map(|block| {
             let runs = runs(function, self.cfg.blocks[block].range.clone()).into_iter();
-            runs.flat_map(move |run| slide(run, effort)).map(move |window| (block, window))
+            runs.flat_map(move |run| slide(run, effort))
         });
         windows.collect()
     }
@@ -248,92 +454,14 @@ fn slide(run: Range<usize>, effort: Effort) -> Vec<Range<usize>> {
     }
 }
 
-/// Looks for something cheaper in place of a window, and takes the best that is proved.
-fn rewrite_window(
-    place: &mut Place<'_>,
-    (id, function, shape): (FunctionId, &mut Function, &Shape),
-    (block, window): (usize, Range<usize>),
-    budget: &mut Budget<'_>,
-    stale: &mut Staleness,
-) -> Vec<Step> {
-    let nodes = function.nodes[window.clone()].to_vec();
-    let at = nodes[0].id;
-    if budget.banned.contains(NAME, at) || (budget.without)(NAME) {
-        return Vec::new();
-    }
-    if place.facts.is_some_and(|facts| nodes.iter().all(|node| !facts.reached(node.id))) {
-        return Vec::new();
-    }
-    let range = &shape.cfg.blocks[block].range;
-    let mut end = stale.with_pinned(shape.ends[block]);
-    for node in function.nodes[window.end..range.end].iter().rev() {
-        end.step_back(node, budget.calls);
-    }
-    let end = stale.with_pinned(end);
-    let mut bits = shape.begins[block];
-    let earlier = &function.nodes[range.start..window.start];
-    earlier.iter().for_each(|node| possible::step(&mut bits, node, shape.numbers));
-    let mut region = Region {
-        object: place.object,
-        facts: place.facts,
-        context: None,
-        nodes,
-        end,
-        exits: &NOWHERE,
-        calls: budget.calls,
-        stale,
-        limits: budget.limits,
-        refuted: budget.refuted,
-        steps: Vec::new(),
-        asked: 0,
-        possible: (bits, shape.numbers),
-        isa: budget.isa,
-        model: budget.model,
-        goal: budget.goal,
-    };
-    let Some(found) = searched(&region, place, (id, function.slots()), budget.deadline) else { return Vec::new() };
-    region.attempt(NAME, at, &found, false);
-    let steps = std::mem::take(&mut region.steps);
-    if !steps.is_empty() {
-        let after = std::mem::take(&mut region.nodes);
-        crate::edit::replace(function, window, after);
-    }
-    steps
-}
-
-/// What a search finds in a region of a function with so many slots, or what the same search found earlier.
-fn searched(
-    region: &Region<'_>,
-    place: &mut Place<'_>,
-    (id, slots): (FunctionId, u32),
-    deadline: Instant,
-) -> Option<Vec<Node>> {
-    let key = key(place.effort, region);
-    if let Some(found) = place.memory.searched.get(&key) {
-        return found.clone();
-    }
-    let left = place.memory.left((id, slots), place.effort);
-    if left == 0 {
-        return None;
-    }
-    let before = (place.memory.total.tried, place.memory.windows);
-    let found = search(region, place, left, deadline);
-    let spent = place.memory.total.tried - before.0 + WINDOW * (place.memory.windows - before.1);
-    *place.memory.spent.entry((id, place.effort)).or_default() += spent;
-    if found.is_some() || Instant::now() < deadline && !(place.stopped)() {
-        place.memory.searched.insert(key, found.clone());
-    }
-    found
-}
-
-/// Searches a region, all of which is the window, with so many candidates at most; the best that is proved.
-fn search(region: &Region<'_>, place: &mut Place<'_>, left: u64, deadline: Instant) -> Option<Vec<Node>> {
+/// Searches a region, all of which is the window; the best that is proved.
+fn search(region: &Region<'_>, seen: &Seen<'_>) -> Searched {
     let (nodes, demand) = (&region.nodes, region.end);
     let written: RegSet = nodes.iter().filter_map(|node| node.insn.written()).collect();
     let dead = Reg::all().filter(|reg| *reg != Reg::R10 && demand.of(*reg) == 0);
     let precondition = region.precondition(0);
     let (goal, model) = (region.goal, region.model);
-    let effort = EFFORTS[place.effort];
+    let effort = EFFORTS[seen.effort];
     let question = Question {
         window: Window {
             before: nodes,
@@ -348,22 +476,21 @@ fn search(region: &Region<'_>, place: &mut Place<'_>, left: u64, deadline: Insta
         writable: written.union(dead.collect()),
         isa: region.isa,
         cost: &|insn| packed(goal, model, insn),
-        bound: Bound { candidates: effort.window.candidates.min(left), ..effort.window },
-        deadline,
-        stopped: place.stopped,
+        bound: Bound { candidates: effort.window.candidates.min(seen.left), ..effort.window },
+        deadline: seen.deadline,
+        stopped: seen.stopped,
     };
     // Each instruction of a candidate writes one register at most.
     let results = question.window.live_after.iter().count();
     let cheapest = packed(goal, model, &Insn::mov_imm(Reg::R0, 0));
     if effort.enumerated > 0 && results > effort.enumerated || results as u64 * cheapest >= question.window_cost() {
-        return None;
+        return Searched::default();
     }
-    let mut tester = question.tester(INPUTS)?;
-    for registers in &place.memory.counterexamples {
+    let Some(mut tester) = question.tester(INPUTS) else { return Searched::default() };
+    for registers in seen.counterexamples {
         tester.add_registers(&question.window, registers);
     }
-    let (mut best, before) = (None, Weight::of(nodes, model));
-    let counterexamples = &mut place.memory.counterexamples;
+    let (mut best, mut learned, before) = (None, Vec::new(), Weight::of(nodes, model));
     let mut accept = |tester: &mut Tester, candidate: &[Node]| {
         let inputs = tester.len();
         let better = goal.prefers(Weight::of(candidate, model), before);
@@ -372,28 +499,16 @@ fn search(region: &Region<'_>, place: &mut Place<'_>, left: u64, deadline: Insta
             best = Some(candidate.to_vec());
         }
         if tester.len() > inputs {
-            carry(counterexamples, tester);
+            learned.extend(tester.inputs().next().map(|input| input.registers));
         }
         proved
     };
-    let markov = || Markov { steps: effort.steps, threads: place.threads, ..Markov::default() };
+    let markov = || Markov { steps: effort.steps, threads: seen.threads, ..Markov::default() };
     let outcome = match effort.enumerated {
         0 => markov().find(&question, &mut tester, &mut accept),
         length => Enumerate { length }.find(&question, &mut tester, &mut accept),
     };
-    let total = &mut place.memory.total;
-    total.tried += outcome.tried;
-    total.asked += outcome.asked;
-    place.memory.windows += 1;
-    best
-}
-
-/// Keeps the newest input of a tester for later windows.
-fn carry(counterexamples: &mut VecDeque<[u64; Reg::COUNT]>, tester: &Tester) {
-    if let Some(input) = tester.inputs().next() {
-        counterexamples.push_front(input.registers);
-        counterexamples.truncate(CARRIED);
-    }
+    Searched { found: best, outcome, windows: 1, learned, answers: None }
 }
 
 /// What an instruction costs as one number, in which what the goal minds most weighs most.
@@ -406,13 +521,4 @@ pub fn packed(goal: Goal, model: &CostModel, insn: &Insn) -> u64 {
     };
     // A window's sums stay below 24, 24 and 16 bits.
     first << 40 | second << 16 | operands
-}
-
-/// What tells one question from another.
-fn key(effort: usize, region: &Region<'_>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    effort.hash(&mut hasher);
-    region.nodes.iter().for_each(|node| (node.id, node.insn, node.reference).hash(&mut hasher));
-    Reg::all().for_each(|reg| region.end.of(reg).hash(&mut hasher));
-    hasher.finish()
 }

@@ -12,6 +12,8 @@
 //! Registers that are read at a branch's target count as read ([`Afterwards`]). A window with branches is proved for
 //! each of its exits.
 
+mod ahead;
+mod demands;
 pub mod diamonds;
 mod pieces;
 pub mod region;
@@ -22,19 +24,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::time::Instant;
 
-use kiln_equiv::Limits;
+use kiln_equiv::helpers::Helpers;
+use kiln_equiv::{Answers, Limits};
 use kiln_isa::table::IsaVersion;
 use kiln_isa::{Insn, Reg, RegSet};
-use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Object};
+use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Node, Object};
 use kiln_verifier::{Facts, Region as Kind, Value};
 
 use crate::cost::{CostModel, Goal};
 use crate::flow::calls::Calls;
-use crate::flow::demand::{self, Afterwards, Demand, Exits};
+use crate::flow::demand::{Demand, Exits};
 use crate::flow::possible::{self, Possible};
 use crate::laws::available_values;
 use crate::rules::RULES;
 use crate::rules::data::{RuleSet, matching};
+use crate::windows::ahead::Ahead;
+use crate::windows::demands::Demands;
 use crate::windows::region::{Region, Step};
 use crate::windows::staleness::Staleness;
 use crate::windows::trace::Trace;
@@ -65,20 +70,15 @@ impl Banned {
 #[derive(Clone, Default, Debug)]
 pub struct Swept(HashMap<u64, (RegSet, bool)>);
 
-/// What a pass over a function may spend, and what it learns.
-pub struct Budget<'a> {
+/// What a pass over a function is bound to.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
     /// What calls read.
     pub calls: &'a Calls,
     /// When to stop.
     pub deadline: Instant,
     /// The limits of each question.
     pub limits: &'a Limits,
-    /// Hashes of questions that were answered with no.
-    pub refuted: &'a mut HashSet<u64>,
-    /// Runs in which nothing was found.
-    pub swept: &'a mut Swept,
-    /// Number of proposals that may still be accepted; a bisection lowers it.
-    pub fuel: usize,
     /// Steps that must not be taken.
     pub banned: &'a Banned,
     /// The newest version of the instruction set that new instructions may be of.
@@ -90,138 +90,281 @@ pub struct Budget<'a> {
     /// Rules as data, tried before those in code.
     pub rules: &'a RuleSet,
     /// Rules not to use.
-    pub without: &'a dyn Fn(&str) -> bool,
+    pub without: &'a (dyn Fn(&str) -> bool + Sync),
+}
+
+/// What a pass over a function may spend, and what it learns.
+pub struct Budget<'a> {
+    /// What it is bound to.
+    pub terms: Terms<'a>,
+    /// Hashes of questions that were answered with no.
+    pub refuted: &'a mut HashSet<u64>,
+    /// Runs in which nothing was found.
+    pub swept: &'a mut Swept,
+    /// Number of proposals that may still be accepted; a bisection lowers it.
+    pub fuel: usize,
+    /// Threads that have nothing to do.
+    pub helpers: &'a Helpers,
 }
 
 /// Rewrites one function by the rules, from the last instruction to the first; returns the steps.
+///
+/// A rewrite changes only what is read before it and what holds after it. So in code without loops the facts are true of
+/// each run when its turn comes.
 pub fn rewrite(
     object: &Object,
     (id, function): (FunctionId, &mut Function),
     facts: Option<&Facts>,
     budget: &mut Budget<'_>,
 ) -> Vec<Step> {
-    let scene = Scene::of(object, id, function, facts);
-    let mut read = Read::of(function, budget.calls);
-    let mut stale = Staleness::new(&function.nodes);
-    let mut refuted = std::mem::take(budget.refuted);
-    let mut steps = Vec::new();
-    // From the last to the first, so that the positions of earlier runs do not change.
-    for trace in scene.traces(function).into_iter().rev() {
-        for run in trace.runs().into_iter().rev() {
-            if scene.is_unreached(function, &run) {
-                continue;
+    let mut pass = Pass::default();
+    let scene = Scene::of(object, (id, &*function), facts, (budget.terms, &*budget.refuted, &*budget.swept));
+    let runs = scene.runs();
+    let mut demands = Demands::new(function, &scene.cfg, budget.terms.calls);
+    let mut reached = vec![false; scene.cfg.blocks.len()];
+    let mut stale = scene.fresh.clone();
+    let ahead = Ahead::new();
+    std::thread::scope(|scope| {
+        let _until_done = ahead.ends();
+        for (index, run) in runs.iter().enumerate().rev() {
+            if budget.fuel == 0 || Instant::now() >= budget.terms.deadline {
+                break;
             }
-            let mut region = scene.region(function, (&trace, &run), (&read, &mut stale), budget, &mut refuted);
-            let key = region.key();
-            let stale_before = region.stale.extent();
-            if budget.swept.0.get(&key).is_some_and(|known| covers(stale_before, *known)) {
-                continue;
+            let end = demands.after(&run.range);
+            // A loop may run after its own rewrites, so there all that is stale anywhere counts.
+            let after_change = reached[run.first] || demands.is_in_loop(run.first);
+            let own = if after_change { stale.elsewhere() } else { scene.fresh.with_pinned_of(&stale) };
+            let fits = |found: &Found| !after_change && found.taken <= budget.fuel;
+            let found = ahead.take(index).filter(fits);
+            let found = scene.look(run, (end, demands.exits()), own, budget.terms.limits, budget.fuel, found);
+            let is_known = found.is_known;
+            budget.fuel -= found.taken;
+            if !found.steps.is_empty() {
+                demands.replace(&run.range, &found.nodes);
+                scene.mark_after(run, &mut reached);
+                stale.spread_from(&found.stale, demands.is_in_loop(run.first));
             }
-            let is_whole = sweep(&mut region, budget);
-            let Region { nodes: after, steps: found, .. } = region;
-            if found.is_empty() {
-                if is_whole {
-                    budget.swept.0.insert(key, stale_before);
+            pass.take(run, found, budget.terms.limits);
+            if !is_known && ahead.is_worth(index) {
+                let nodes = function.nodes.len();
+                while let Some(helper) = budget.helpers.take(nodes) {
+                    let view = View::of(&runs[..index], demands.clone(), &reached, scene.fresh.with_pinned_of(&stale));
+                    let (ahead, scene, runs) = (&ahead, &scene, &runs);
+                    scope.spawn(move || {
+                        let _until_done = helper;
+                        ahead.work(|index| view.look(scene, runs, index));
+                    });
                 }
-                continue;
             }
-            crate::edit::replace(function, run, after);
-            steps.extend(found);
-            // A new run may read more than the old one did, and so may the code that leads to it.
-            read = Read::of(function, budget.calls);
         }
-        if Instant::now() >= budget.deadline {
-            break;
-        }
-    }
-    *budget.refuted = refuted;
-    steps
+    });
+    drop(demands);
+    drop(scene);
+    crate::edit::replace_all(function, pass.changed);
+    budget.refuted.extend(pass.refuted);
+    budget.swept.0.extend(pass.swept);
+    pass.steps
 }
 
-/// A function and what is known of it as a whole.
+/// What a pass has found so far.
+#[derive(Default)]
+struct Pass {
+    steps: Vec<Step>,
+    /// New runs, from the last to the first.
+    changed: Vec<(Range<usize>, Vec<Node>)>,
+    refuted: HashSet<u64>,
+    swept: Vec<(u64, (RegSet, bool))>,
+}
+
+impl Pass {
+    fn take(&mut self, run: &Run, found: Found, limits: &Limits) {
+        self.refuted.extend(found.refuted);
+        if let Some((ahead, all)) = found.answers.zip(limits.answers.as_ref()) {
+            all.add(ahead);
+        }
+        match found.steps.is_empty() {
+            true if found.is_whole => self.swept.push((found.key, found.extent)),
+            true => {}
+            false => {
+                self.steps.extend(found.steps);
+                self.changed.push((run.range.clone(), found.nodes));
+            }
+        }
+    }
+}
+
+/// A run, with what may be known of it before it is its turn.
+struct Run {
+    /// The block with which its sequence of blocks begins.
+    first: usize,
+    range: Range<usize>,
+    /// Which bits may be one where it begins.
+    possible: Possible,
+}
+
+/// What the rules found in a run.
+struct Found {
+    /// All that it depends on besides what was stale, and that.
+    key: u64,
+    extent: (RegSet, bool),
+    /// The new run.
+    nodes: Vec<Node>,
+    steps: Vec<Step>,
+    /// Proposals that were accepted.
+    taken: usize,
+    /// Whether it was looked at before.
+    is_known: bool,
+    /// Whether rules would find no more.
+    is_whole: bool,
+    refuted: HashSet<u64>,
+    stale: Staleness,
+    /// Answers that are not in the part's store yet.
+    answers: Option<Answers>,
+}
+
+/// A function at the beginning of a pass, and what is known of it as a whole.
 struct Scene<'a> {
     object: &'a Object,
+    function: &'a Function,
     facts: Option<&'a Facts>,
     cfg: Cfg,
     /// Whether loads of four bytes give numbers.
     numbers: bool,
-    /// Which bits may be one where blocks begin.
-    begins: Vec<Possible>,
     context: Option<&'a Value>,
     /// Registers that hold the context before each instruction.
     contexts: Vec<RegSet>,
-}
-
-/// A sequence of blocks that is rewritten as one.
-struct Blocks {
-    first: usize,
-    range: Range<usize>,
-}
-
-impl Blocks {
-    fn runs(&self) -> Vec<Range<usize>> {
-        runs(self.range.clone())
-    }
+    terms: Terms<'a>,
+    refuted: &'a HashSet<u64>,
+    swept: &'a Swept,
+    /// Nothing is stale.
+    fresh: Staleness,
 }
 
 impl<'a> Scene<'a> {
-    fn of(object: &'a Object, id: FunctionId, function: &Function, facts: Option<&'a Facts>) -> Scene<'a> {
+    fn of(
+        object: &'a Object,
+        (id, function): (FunctionId, &'a Function),
+        facts: Option<&'a Facts>,
+        (terms, refuted, swept): (Terms<'a>, &'a HashSet<u64>, &'a Swept),
+    ) -> Scene<'a> {
         let cfg = Cfg::new(function);
         let numbers = possible::loads_numbers(object, id);
-        let begins = possible::at_block_begins(function, &cfg, numbers);
         let context = context(function, facts);
         let contexts = match context {
             Some(_) => available_values::held_since_entry(object, function, &cfg, Reg::R1),
             None => Vec::new(),
         };
-        Scene { object, facts, cfg, numbers, begins, context, contexts }
+        let fresh = Staleness::new(&function.nodes);
+        Scene { object, function, facts, cfg, numbers, context, contexts, terms, refuted, swept, fresh }
     }
 
-    fn traces(&self, function: &Function) -> Vec<Blocks> {
-        let range = |blocks: &Range<usize>| {
+    /// The runs that some path reaches, in order.
+    fn runs(&self) -> Vec<Run> {
+        let begins = possible::at_block_begins(self.function, &self.cfg, self.numbers);
+        let mut all = Vec::new();
+        for blocks in traces(self.function, &self.cfg) {
             let start = self.cfg.blocks[blocks.start].range.start;
-            start..end_of_windows(function, self.cfg.blocks[blocks.end - 1].range.end)
-        };
-        let blocks = |blocks: Range<usize>| Blocks { first: blocks.start, range: range(&blocks) };
-        traces(function, &self.cfg).into_iter().map(blocks).collect()
+            let end = end_of_windows(self.function, self.cfg.blocks[blocks.end - 1].range.end);
+            let mut possible = begins[blocks.start];
+            for range in runs(start..end) {
+                let nodes = &self.function.nodes[range.clone()];
+                if !self.is_unreached(nodes) {
+                    all.push(Run { first: blocks.start, range, possible });
+                }
+                nodes.iter().for_each(|node| possible::step(&mut possible, node, self.numbers));
+            }
+        }
+        all
     }
 
-    fn is_unreached(&self, function: &Function, run: &Range<usize>) -> bool {
-        self.facts.is_some_and(|facts| run.clone().all(|at| !facts.reached(function.nodes[at].id)))
+    fn is_unreached(&self, nodes: &[Node]) -> bool {
+        self.facts.is_some_and(|facts| nodes.iter().all(|node| !facts.reached(node.id)))
     }
 
-    fn region<'r, 'b: 'r>(
+    /// What the rules find in a run. `ahead` is what was found in it before its turn: it counts if nothing on which it
+    /// depends has changed.
+    fn look(
         &self,
-        function: &Function,
-        (trace, run): (&Blocks, &Range<usize>),
-        (read, stale): (&'r Read, &'r mut Staleness),
-        budget: &Budget<'b>,
-        refuted: &'r mut HashSet<u64>,
-    ) -> Region<'r>
-    where
-        'a: 'r,
-    {
-        let mut possible = self.begins[trace.first];
-        let earlier = &function.nodes[trace.range.start..run.start];
-        earlier.iter().for_each(|node| possible::step(&mut possible, node, self.numbers));
-        Region {
+        run: &Run,
+        (end, exits): (Demand, &Exits),
+        mut stale: Staleness,
+        limits: &Limits,
+        fuel: usize,
+        ahead: Option<Found>,
+    ) -> Found {
+        let extent = stale.extent();
+        let mut region = Region {
             object: self.object,
             facts: self.facts,
-            context: self.context.zip(self.contexts.get(run.start).copied()),
-            nodes: function.nodes[run.clone()].to_vec(),
-            end: stale.with_pinned(read.after(function, run.end - 1, budget.calls)),
-            exits: &read.exits,
-            calls: budget.calls,
-            stale,
-            limits: budget.limits,
-            refuted,
+            context: self.context.zip(self.contexts.get(run.range.start).copied()),
+            nodes: self.function.nodes[run.range.clone()].to_vec(),
+            end: stale.with_pinned(end),
+            exits,
+            calls: self.terms.calls,
+            stale: &mut stale,
+            limits,
+            refuted: self.refuted,
+            newly_refuted: HashSet::new(),
             steps: Vec::new(),
             asked: 0,
-            possible: (possible, self.numbers),
-            isa: budget.isa,
-            model: budget.model,
-            goal: budget.goal,
+            possible: (run.possible, self.numbers),
+            isa: self.terms.isa,
+            model: self.terms.model,
+            goal: self.terms.goal,
+        };
+        let key = region.key();
+        if let Some(found) = ahead.filter(|found| found.key == key && found.extent == extent) {
+            return found;
         }
+        let is_known = self.swept.0.get(&key).is_some_and(|known| covers(extent, *known));
+        let (taken, is_whole) = if is_known { (0, false) } else { sweep(&mut region, &self.terms, fuel) };
+        let Region { nodes, steps, newly_refuted: refuted, .. } = region;
+        Found { key, extent, nodes, steps, taken, is_known, is_whole, refuted, stale, answers: None }
+    }
+
+    /// Marks the blocks that may run after a run.
+    fn mark_after(&self, run: &Run, reached: &mut [bool]) {
+        let [first, last] = [run.range.start, run.range.end - 1].map(|at| self.cfg.block_of[at].index());
+        let mut pending: Vec<usize> = (first..=last).collect();
+        while let Some(block) = pending.pop() {
+            for next in &self.cfg.blocks[block].successors {
+                if !std::mem::replace(&mut reached[next.index()], true) {
+                    pending.push(next.index());
+                }
+            }
+        }
+    }
+}
+
+/// What a helper sees of a pass: the state when it began.
+struct View {
+    /// What is read after each run, `None` if a rewrite may run before it.
+    ends: Vec<Option<Demand>>,
+    exits: Exits,
+    stale: Staleness,
+}
+
+impl View {
+    fn of(runs: &[Run], mut demands: Demands<'_>, reached: &[bool], stale: Staleness) -> View {
+        demands.solve();
+        let after = |run: &Run| {
+            let is_sure = !reached[run.first] && !demands.is_in_loop(run.first);
+            is_sure.then(|| demands.after(&run.range))
+        };
+        let mut ends: Vec<Option<Demand>> = runs.iter().rev().map(after).collect();
+        ends.reverse();
+        View { ends, exits: demands.exits().clone(), stale }
+    }
+
+    /// What the rules find in a run before its turn.
+    fn look(&self, scene: &Scene<'_>, runs: &[Run], index: usize) -> Option<Found> {
+        let end = (*self.ends.get(index)?)?;
+        let answers = scene.terms.limits.answers.as_ref().map(|answers| std::sync::Arc::new(Answers::over(answers)));
+        let limits = Limits { answers: answers.clone(), ..scene.terms.limits.clone() };
+        let mut found = scene.look(&runs[index], (end, &self.exits), self.stale.clone(), &limits, usize::MAX, None);
+        drop(limits);
+        found.answers = answers.and_then(std::sync::Arc::into_inner);
+        Some(found)
     }
 }
 
@@ -242,34 +385,6 @@ fn end_of_windows(function: &Function, end: usize) -> usize {
     let node = &function.nodes[end - 1];
     let compares = matches!(node.insn, Insn::Branch { .. }) && node.core.is_none();
     if node.insn.is_control() && !compares { end - 1 } else { end }
-}
-
-/// What is read in a function as it is now.
-struct Read {
-    cfg: Cfg,
-    ends: Vec<Demand>,
-    /// Where blocks begin.
-    exits: Exits,
-}
-
-impl Read {
-    fn of(function: &Function, calls: &Calls) -> Read {
-        let cfg = Cfg::new(function);
-        let ends = demand::at_block_ends(function, &cfg, calls);
-        let begin = |(block, end): (&Block, &Demand)| {
-            let nodes = &function.nodes[block.range.clone()];
-            (nodes[0].id, Afterwards::straight(*end, calls).before(nodes))
-        };
-        let exits = cfg.blocks.iter().zip(&ends).map(begin).collect();
-        Read { cfg, ends, exits }
-    }
-
-    /// What is read after an instruction; after a branch, wherever it goes.
-    fn after(&self, function: &Function, at: usize, calls: &Calls) -> Demand {
-        let block = self.cfg.block_of[at].index();
-        let end = self.cfg.blocks[block].range.end;
-        Afterwards::straight(self.ends[block], calls).before(&function.nodes[at + 1..end])
-    }
 }
 
 /// Sequences of blocks. Each block except the first is entered only from the one before, by falling through.
@@ -299,26 +414,28 @@ fn runs(range: Range<usize>) -> Vec<Range<usize>> {
     starts.map(|start| start..(start + LONGEST_RUN).min(range.end)).collect()
 }
 
-/// Goes over a run until no rule finds more. Returns whether it came that far.
-fn sweep(region: &mut Region<'_>, budget: &mut Budget<'_>) -> bool {
-    let allowed = |rule: &str, at| !(budget.without)(rule) && !budget.banned.contains(rule, at);
+/// Goes over a run until no rule finds more, or as many proposals were accepted as there is fuel. Returns how many were
+/// accepted, and whether no rule finds more.
+fn sweep(region: &mut Region<'_>, terms: &Terms<'_>, fuel: usize) -> (usize, bool) {
+    let allowed = |rule: &str, at| !(terms.without)(rule) && !terms.banned.contains(rule, at);
+    let mut taken = 0;
     for _ in 0..SWEEPS {
         let mut changed = false;
         let mut at = 0;
         let mut trace = Trace::new(region);
         while at < region.nodes.len() {
-            if budget.fuel == 0 || Instant::now() >= budget.deadline {
-                return false;
+            if taken == fuel || Instant::now() >= terms.deadline {
+                return (taken, false);
             }
             let id = region.nodes[at].id;
-            let found = matching::apply(budget.rules, region, &trace, at, &|name| allowed(name, id))
+            let found = matching::apply(terms.rules, region, &trace, at, &|name| allowed(name, id))
                 || RULES.iter().filter(|rule| allowed(rule.name, id)).any(|rule| {
                     (rule.propose)(region, &trace, at)
                         .iter()
                         .any(|proposed| region.attempt(rule.name, id, proposed, rule.contextual))
                 });
             if found {
-                budget.fuel -= 1;
+                taken += 1;
                 changed = true;
                 trace = Trace::new(region);
                 // The code before may have become shorter too: start again at this position.
@@ -328,8 +445,8 @@ fn sweep(region: &mut Region<'_>, budget: &mut Budget<'_>) -> bool {
             }
         }
         if !changed {
-            return true;
+            return (taken, true);
         }
     }
-    false
+    (taken, false)
 }

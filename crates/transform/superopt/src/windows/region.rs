@@ -72,7 +72,9 @@ pub struct Region<'a> {
     /// The limits of each question.
     pub limits: &'a Limits,
     /// Questions already answered with no.
-    pub refuted: &'a mut HashSet<u64>,
+    pub refuted: &'a HashSet<u64>,
+    /// Questions answered with no here.
+    pub newly_refuted: HashSet<u64>,
     /// Proved changes so far.
     pub steps: Vec<Step>,
     /// Questions asked.
@@ -276,7 +278,7 @@ impl<'a> Region<'a> {
         };
         let exits: Vec<Exit> = old.iter().enumerate().filter_map(exit).collect();
         let key = question(&old, &new, &end, &exits);
-        if judge != Judge::Rule && self.refuted.contains(&key) {
+        if judge != Judge::Rule && (self.refuted.contains(&key) || self.newly_refuted.contains(&key)) {
             self.limits.answers.iter().for_each(|answers| answers.remembered());
             return None;
         }
@@ -309,7 +311,7 @@ impl<'a> Region<'a> {
             // The solver may still prove another one.
             Verdict::Unknown(_) if judge == Judge::NormalForm => None,
             Verdict::Different(_) | Verdict::Unknown(_) => {
-                self.refuted.insert(key);
+                self.newly_refuted.insert(key);
                 None
             }
         }

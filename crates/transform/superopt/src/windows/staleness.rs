@@ -14,8 +14,8 @@ pub struct Staleness {
     pub(super) after: Ids,
     /// Registers that may differ from the facts, in bits that nothing reads.
     pub(super) registers: RegSet,
-    /// What the function's instructions make of registers: what each reads, and what it writes.
-    flow: Vec<(RegSet, Reg)>,
+    /// What instructions that only compute read, by the register that they write.
+    flow: [RegSet; Reg::COUNT],
     /// Whether stack bytes may differ from the facts.
     pub(super) stack: bool,
     /// Registers that a rewrite reads where they were not read before. From then on they count as read everywhere.
@@ -25,20 +25,49 @@ pub struct Staleness {
 impl Staleness {
     /// For a function with these instructions, in which nothing is stale.
     pub fn new(nodes: &[Node]) -> Staleness {
-        Staleness { flow: nodes.iter().filter_map(flow).collect(), ..Staleness::default() }
+        let mut staleness = Staleness::default();
+        staleness.add_flow(nodes);
+        staleness
     }
 
-    /// Marks a register, and the registers computed from it, as holding other values.
-    fn spread(&mut self, reg: Reg) {
-        self.registers.insert(reg);
+    /// What is stale in other code of the function after this: the registers and the stack, but no instruction.
+    pub(super) fn elsewhere(&self) -> Staleness {
+        Staleness { insns: Ids::default(), after: Ids::default(), ..*self }
+    }
+
+    /// The same with the registers that count as read elsewhere.
+    pub(super) fn with_pinned_of(&self, other: &Staleness) -> Staleness {
+        Staleness { pinned: other.pinned, ..self.clone() }
+    }
+
+    /// Adds what a rewrite of other code made stale. `in_loop`: that code may run again after itself, so what it reads
+    /// counts as read from now on. Elsewhere it is enough that demand is computed anew.
+    pub(super) fn spread_from(&mut self, other: &Staleness, in_loop: bool) {
+        self.flow.iter_mut().zip(other.flow).for_each(|(own, other)| *own = own.union(other));
+        self.stack |= other.stack;
+        if in_loop {
+            self.pinned = self.pinned.union(other.pinned);
+        }
+        self.spread(other.registers);
+    }
+
+    fn add_flow(&mut self, nodes: &[Node]) {
+        for (read, written) in nodes.iter().filter_map(flow) {
+            let own = &mut self.flow[written.index()];
+            *own = own.union(read);
+        }
+    }
+
+    /// Marks registers, and the registers computed from them, as holding other values.
+    fn spread(&mut self, registers: RegSet) {
+        self.registers = self.registers.union(registers);
         loop {
             let stale = self.registers;
-            let reached = self.flow.iter().filter(|(read, _)| read.intersection(stale) != RegSet::EMPTY);
-            let more = reached.fold(stale, |set, (_, written)| set.union(RegSet::of(&[*written])));
-            if more == stale {
+            let reached = Reg::all().filter(|reg| !self.flow[reg.index()].intersection(stale).is_empty());
+            self.registers = reached.fold(stale, |set, reg| set.union(RegSet::of(&[reg])));
+            if self.registers == stale {
                 return;
             }
-            self.registers = more;
         }
     }
 
@@ -52,12 +81,8 @@ impl Staleness {
         let (first, last) = (kept(old.first(), new.first()), kept(old.last(), new.last()));
         self.insns.extend(both().map(|node| node.id).filter(|id| Some(*id) != first));
         self.after.extend(both().map(|node| node.id).filter(|id| Some(*id) != last));
-        self.flow.extend(new.iter().filter_map(flow));
-        for reg in both().filter_map(|node| node.insn.written()) {
-            if spoiled(reg) {
-                self.spread(reg);
-            }
-        }
+        self.add_flow(new);
+        self.spread(both().filter_map(|node| node.insn.written()).filter(|reg| spoiled(*reg)).collect());
         self.stack |= both().any(|node| matches!(node.insn, Insn::Store { .. }));
     }
 
