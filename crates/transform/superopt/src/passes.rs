@@ -113,6 +113,15 @@ pub static SEARCHES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
 });
 
 impl Pass {
+    /// Whether it looks at facts. What it finds then depends on a verification of the version before it.
+    pub fn uses_facts(&self) -> bool {
+        match &self.does {
+            Does::Law(row, step) => row.needs_facts || step.uses_facts,
+            Does::Stage(stage) => laws::steps(*stage).any(|(row, step)| row.needs_facts || step.uses_facts),
+            Does::Windows(_) | Does::Search(_) => true,
+        }
+    }
+
     /// Rewrites one function.
     pub fn run(&self, work: &mut Work<'_>) -> Vec<Evidence> {
         match &self.does {

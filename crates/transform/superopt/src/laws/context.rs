@@ -91,8 +91,17 @@ pub struct Step {
     pub stage: Stage,
     /// How often.
     pub times: Times,
+    /// Whether it looks at facts, where there are some, though its law does not need them.
+    pub uses_facts: bool,
     /// Changes the function and returns how, or leaves it alone and returns nothing.
     pub run: fn(Context<'_>) -> Vec<Change>,
+}
+
+impl Step {
+    /// The step, which looks at facts where there are some.
+    pub const fn using_facts(self) -> Step {
+        Step { uses_facts: true, ..self }
+    }
 }
 
 /// A part of a round. Within it, steps are tried in the order of the table.
@@ -121,12 +130,12 @@ pub enum Times {
 
 /// Runs a step once.
 pub const fn once(stage: Stage, run: fn(Context<'_>) -> Vec<Change>) -> Step {
-    Step { stage, times: Times::Once, run }
+    Step { stage, times: Times::Once, uses_facts: false, run }
 }
 
 /// Runs a step until it finds no more.
 pub const fn repeat(stage: Stage, run: fn(Context<'_>) -> Vec<Change>) -> Step {
-    Step { stage, times: Times::Repeat, run }
+    Step { stage, times: Times::Repeat, uses_facts: false, run }
 }
 
 /// A law, as evidence names it: its rewrites are justified by control flow or liveness, and proved by simulation (but

@@ -48,7 +48,7 @@ pub static LAWS: &[LawRow] = &[
         statement: "An instruction that no path reaches is removed.",
         needs_facts: false,
         steps: &[
-            once(Stage::BeforeWindows, control_flow::remove_unreachable),
+            once(Stage::BeforeWindows, control_flow::remove_unreachable).using_facts(),
             once(Stage::Graph, |on| control_flow::remove_unreachable_blocks(on.function)),
         ],
     },
@@ -164,7 +164,7 @@ pub static LAWS: &[LawRow] = &[
         name: "dead-store",
         statement: "A store to dead stack bytes is removed.",
         needs_facts: false,
-        steps: &[once(Stage::Stores, dead_code::remove_dead)],
+        steps: &[once(Stage::Stores, dead_code::remove_dead).using_facts()],
     },
     LawRow {
         name: "dead-write",

@@ -1,10 +1,20 @@
 //! The rounds: each pass is tried on all functions at once, and a refusal is narrowed down to the step to blame.
+//!
+//! Passes that do not look at facts go on where the pass before them ended, so what they do together is proved and verified
+//! once. If that is refused, each of them is tried by itself.
+//!
+//! ```text
+//!   windows           uses facts     \
+//!   available-value                   |--> one proof, one verification, whose facts the next pass uses
+//!   shared-register                  /
+//!   diamonds          uses facts
+//! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use kiln_program::FunctionId;
+use kiln_program::{Function, FunctionId};
 
 use crate::evidence::Evidence;
 use crate::passes::{PASSES, Pass, SEARCHES, Work};
@@ -14,6 +24,8 @@ use crate::timings::Stopwatch;
 /// How often a pass may be refused on one function before it is skipped there. Each refusal costs several
 /// verifications.
 const MAX_REFUSALS: usize = 6;
+/// How often passes may be refused together before each is tried by itself.
+const MAX_REFUSALS_TOGETHER: usize = 2;
 /// Maximum number of consecutive rounds that change something and save nothing.
 const IDLE_ROUNDS: usize = 4;
 /// Time between two checks whether to stop, while a search runs.
@@ -59,11 +71,15 @@ impl Run<'_> {
                 self.checkpoint = halfway(self.deadline);
             }
             let mut changed = false;
-            for pass in &*PASSES {
-                if !self.may_go_on(pass) {
-                    return;
+            for group in PASSES.chunk_by(|_, next| !next.uses_facts()) {
+                let (done, together) = self.attempt_together(group);
+                changed |= together;
+                for pass in &group[done..] {
+                    if !self.may_go_on(pass) {
+                        return;
+                    }
+                    changed |= self.attempt_unless_idle(pass);
                 }
-                changed |= self.attempt_unless_idle(pass);
             }
             let functions = self.called();
             let mut searches = SEARCHES.iter().take(self.wave.efforts);
@@ -129,10 +145,70 @@ impl Run<'_> {
         changed
     }
 
+    /// Runs passes of which only the first looks at facts, and keeps what they did together. Returns how many of them are
+    /// done, and whether something changed: the others are to be tried by themselves.
+    fn attempt_together(&mut self, group: &[Pass]) -> (usize, bool) {
+        let first = group[0].index;
+        if group.len() < 2 || self.apart.get(&first).is_some_and(|refusals| *refusals >= MAX_REFUSALS_TOGETHER) {
+            return (0, false);
+        }
+        let functions = self.called();
+        let (before, next_insn) = (self.copies(&functions), self.object.next_insn);
+        let mut evidence: Vec<Evidence> = Vec::new();
+        // Passes that found something, and those that found nothing after the last of them.
+        let (mut found, mut idle): (Vec<&Pass>, Vec<usize>) = Default::default();
+        for pass in group {
+            let was_idle = found.is_empty() && self.idle.get(&pass.index) == Some(&self.version);
+            let own = if was_idle { None } else { self.propose(pass, &functions, usize::MAX, found.is_empty()) };
+            match own {
+                Some(own) => {
+                    evidence.extend(own);
+                    found.push(pass);
+                    idle.clear();
+                }
+                None => idle.push(pass.index),
+            }
+        }
+        let all = (self.version + u64::from(!found.is_empty()), self.evidence.len() + evidence.len());
+        let accepted = match found[..] {
+            [] => false,
+            [pass] => self.keep(pass, (before, next_insn), evidence),
+            _ => match self.decide(&before, &mut evidence, true) {
+                Ok((chain, programs)) => {
+                    self.take(evidence, chain, programs);
+                    true
+                }
+                Err(_) => {
+                    self.restore(before, next_insn);
+                    *self.apart.entry(first).or_default() += 1;
+                    return (0, false);
+                }
+            },
+        };
+        // The passes after the last one that found something saw the new version only if all was accepted.
+        if all != (self.version, self.evidence.len()) {
+            return (group.len() - idle.len(), accepted);
+        }
+        if !self.cut_short {
+            self.idle.extend(idle.into_iter().map(|index| (index, self.version)));
+        }
+        (group.len(), accepted)
+    }
+
     /// Runs a pass on some functions and keeps what is accepted of the result.
     fn attempt(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize) -> bool {
-        let (before, next_insn) = (self.copies(functions), self.object.next_insn);
-        let Some(mut evidence) = self.propose(pass, functions, fuel) else { return false };
+        let state = (self.copies(functions), self.object.next_insn);
+        let evidence = self.propose(pass, functions, fuel, true);
+        evidence.is_some_and(|evidence| self.keep(pass, state, evidence))
+    }
+
+    /// Keeps what is accepted of what a pass did to some functions, which were so before.
+    fn keep(
+        &mut self,
+        pass: &Pass,
+        (before, next_insn): (BTreeMap<FunctionId, Function>, u32),
+        mut evidence: Vec<Evidence>,
+    ) -> bool {
         let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
         match self.decide(&before, &mut evidence, false) {
             Ok((chain, programs)) => {
@@ -154,8 +230,9 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a pass. Returns `None` if it finds nothing or it is time to stop.
-    fn propose(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize) -> Option<Vec<Evidence>> {
+    /// Runs a pass; `verified`: on the version of which facts are known. Returns `None` if it finds nothing or it is time
+    /// to stop.
+    fn propose(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize, verified: bool) -> Option<Vec<Evidence>> {
         let mut evidence = Vec::new();
         let shared = self.shared;
         let asked = Mutex::new(Instant::now());
@@ -182,7 +259,7 @@ impl Run<'_> {
                 object: &mut self.object,
                 function: *function,
                 calls: &self.shared.calls,
-                facts: Some(&*self.facts).filter(|_| !self.blind.contains(function)),
+                facts: Some(&*self.facts).filter(|_| verified && !self.blind.contains(function)),
                 deadline: self.deadline,
                 share: begun + left / (functions.len() - index) as u32,
                 // If parts run in parallel, no processors are left.
@@ -218,7 +295,7 @@ impl Run<'_> {
         let (before, next_insn) = (self.copies(&[function]), self.object.next_insn);
         while bad - good > 1 && most - least > 1 && !self.cut_short {
             let middle = usize::midpoint(least, most);
-            let mut own = self.propose(pass, &[function], middle).unwrap_or_default();
+            let mut own = self.propose(pass, &[function], middle, true).unwrap_or_default();
             if own.len() <= good || own.len() >= bad {
                 self.restore(before.clone(), next_insn);
                 if own.len() <= good {

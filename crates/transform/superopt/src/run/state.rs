@@ -95,6 +95,8 @@ pub(crate) struct Run<'a> {
     pub(super) searched: Memory,
     /// How often a pass was refused on a function.
     pub(super) refusals: BTreeMap<(usize, FunctionId), usize>,
+    /// How often passes were refused together, by the first of them.
+    pub(super) apart: BTreeMap<usize, usize>,
     /// Number of accepted attempts so far.
     pub(super) version: u64,
     /// Passes that found nothing, and the version in which they ran.
@@ -142,6 +144,7 @@ impl<'a> Run<'a> {
             swept: Swept::default(),
             searched: Memory::new(shared.original.functions.iter().map(|function| u64::from(function.slots())).sum()),
             refusals: BTreeMap::new(),
+            apart: BTreeMap::new(),
             version: 0,
             idle: BTreeMap::new(),
             trail: Vec::new(),
