@@ -330,6 +330,14 @@ impl Link {
         match prog.0 {}
     }
 
+    /// Attaches to a network namespace.
+    ///
+    /// # Errors
+    /// None: there is no program.
+    pub fn socket_lookup(prog: &Prog, _: &std::path::Path) -> Result<Link, Error> {
+        match prog.0 {}
+    }
+
     /// Attaches to a tracepoint.
     ///
     /// # Errors

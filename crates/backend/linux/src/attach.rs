@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   xdp, tcx, cgroup       BPF_LINK_CREATE on an interface or cgroup directory
+//!   sk_lookup              BPF_LINK_CREATE on a network namespace
 //!   raw tracepoint         BPF_RAW_TRACEPOINT_OPEN by name; of a tracing program, by what it was loaded for
 //!   tracepoint, uprobe,    perf_event_open(2), then BPF_LINK_CREATE on the event (Linux 5.15)
 //!   cpu clock, page faults
@@ -67,6 +68,15 @@ impl Link {
     pub fn cgroup(prog: &Prog, directory: &Path, attach_type: AttachType) -> Result<Link, Error> {
         let cgroup = std::fs::File::open(directory).map_err(|error| Error::file("opening", directory, &error))?;
         Link::create("attaching a cgroup program", prog, cgroup.as_raw_fd(), attach_type, 0)
+    }
+
+    /// Attaches a socket lookup program to a network namespace, by its file such as `/proc/self/ns/net` (Linux 5.9).
+    ///
+    /// # Errors
+    /// [`Error::Os`], also when the file cannot be opened.
+    pub fn socket_lookup(prog: &Prog, namespace: &Path) -> Result<Link, Error> {
+        let file = std::fs::File::open(namespace).map_err(|error| Error::file("opening", namespace, &error))?;
+        Link::create("attaching a socket lookup program", prog, file.as_raw_fd(), AttachType::SkLookup, 0)
     }
 
     /// Attaches a raw tracepoint program by the tracepoint's name (`sys_enter`, `sched_switch`).

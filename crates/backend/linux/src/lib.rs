@@ -40,6 +40,7 @@ pub mod probe;
 pub mod prog;
 #[cfg(feature = "libbpf")]
 pub mod ring;
+pub mod socket;
 #[cfg(feature = "libbpf")]
 pub mod struct_ops;
 
@@ -66,6 +67,7 @@ pub use privilege::without_privilege;
 pub use prog::{Prog, Statistics};
 #[cfg(feature = "libbpf")]
 pub use ring::RingReader;
+pub use socket::{ProcessSocket, ReuseportLink};
 #[cfg(feature = "libbpf")]
 pub use struct_ops::Registered;
 
