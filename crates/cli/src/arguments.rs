@@ -16,7 +16,7 @@ use kiln_driver::machine;
 use kiln_driver::profiles::Kernel;
 
 pub use congestion::CongestionArguments;
-pub use dispatch::DispatchArguments;
+pub use dispatch::{DispatchArguments, SocketHook};
 pub use query::QueryArguments;
 use run::{BENCH_EXAMPLES, RUN_EXAMPLES};
 pub use run::{BenchArguments, FeedArguments, Place, RunArguments};
@@ -201,7 +201,7 @@ pub enum Command {
         /// The table, such as syscalls or tracepoint.sched.sched_switch.
         table: Option<String>,
     },
-    /// Say which processor gets each packet of an interface, by a policy of one expression.
+    /// Say which processor or socket gets each packet, by a policy of one expression.
     #[command(after_help = dispatch::EXAMPLES)]
     Dispatch(DispatchArguments),
     /// Say how much a TCP connection may send, by a policy in the language of CCP.

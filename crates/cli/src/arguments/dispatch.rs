@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use kiln_driver::dispatch::XdpMode;
+use kiln_driver::dispatch::sockets::{Wanted, ports};
 
 use super::query::duration;
 
@@ -13,14 +14,18 @@ pub const EXAMPLES: &str = "\
 Examples:
   kiln dispatch 'schedule(packet): packet.count % executors' --interface eth0 --processors 0-3
   kiln dispatch 'schedule(packet): hash(udp.payload[0]) % executors' --interface eth0 --processors 0-3 --duration 10s
+  kiln dispatch 'schedule(packet): hash(udp.payload[0]) % executors' --sockets udp:9000
+  kiln dispatch 'schedule(packet): packet.count % N' --sockets tcp:8081-8084 --hook sk_lookup --ports 80
   kiln dispatch policy.kiln --processors 0-3                      its program, without loading it (no root)
+  kiln dispatch policy.kiln --hook sk_lookup --executors 4        the same, for sockets
   kiln dispatch policy.kiln --replay packets.pcap --executors 4   where the packets of a capture would go (no root)
   kiln dispatch --fields                                          what a policy can read of a packet
 
-Ctrl-C ends it; the interface is then as it was.";
+Ctrl-C ends it; the interface, or the sockets, are then as they were.";
 
 /// `kiln dispatch`.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("target").args(["interface", "sockets"])))]
 pub struct DispatchArguments {
     /// The policy, as text that begins with `schedule(packet):`, or a file with it.
     #[arg(required_unless_present = "fields")]
@@ -29,10 +34,23 @@ pub struct DispatchArguments {
     #[arg(long, value_name = "NAME", requires = "processors", conflicts_with = "replay")]
     pub interface: Option<String>,
     /// The processors that are its executors, such as 0-3 or 1,3.
-    #[arg(long, value_name = "LIST", value_parser = processors, conflicts_with = "executors")]
+    #[arg(long, value_name = "LIST", value_parser = processors, conflicts_with_all = ["executors", "sockets", "hook"])]
     pub processors: Option<Processors>,
+    /// Attach it to the sockets that are bound here, which are its executors (root): udp:9000, tcp:198.51.100.1:80,
+    /// udp:[::1]:5300-5303.
+    #[arg(long, value_name = "SOCKETS", conflicts_with = "replay")]
+    pub sockets: Option<Wanted>,
+    /// Only the sockets of this process, in its network namespace.
+    #[arg(long, value_name = "PID", requires = "sockets")]
+    pub pid: Option<u32>,
+    /// Where packets get their socket.
+    #[arg(long, value_enum)]
+    pub hook: Option<SocketHook>,
+    /// The ports whose packets are dispatched at sk_lookup, such as 80 or 9000-9003; else those of the sockets.
+    #[arg(long, value_name = "PORTS", value_parser = ports, requires = "hook")]
+    pub ports: Option<[u16; 2]>,
     /// End after this long, such as 500ms, 10s or 5m.
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "interface")]
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "target")]
     pub duration: Option<Duration>,
     /// How to attach: in the driver, or behind it on interfaces whose driver has no XDP.
     #[arg(long, value_enum, default_value_t = Mode::Default, requires = "interface")]
@@ -40,12 +58,23 @@ pub struct DispatchArguments {
     /// Say where the packets of a capture (pcap, pcapng) would go.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "executors")]
     pub replay: Option<PathBuf>,
-    /// Executors for --replay.
+    /// Executors for --replay or --hook; with --sockets, how many there must be.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub executors: Option<u32>,
     /// List the fields of a packet.
-    #[arg(long, conflicts_with_all = ["policy", "interface", "processors", "replay", "executors"])]
+    #[arg(long, conflicts_with_all = ["policy", "interface", "processors", "sockets", "hook", "replay", "executors"])]
     pub fields: bool,
+}
+
+/// Where packets get their socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SocketHook {
+    /// Among the sockets that share an address and port (SO_REUSEPORT); the default.
+    #[value(name = "sk_reuseport")]
+    Reuseport,
+    /// Where the socket of a port is looked for; the executors can be any sockets of the network namespace.
+    #[value(name = "sk_lookup")]
+    Lookup,
 }
 
 /// Where an XDP program is attached.

@@ -8,7 +8,7 @@
 //! Behind the colon is an expression as in SQL. Fields of `udp` and `tcp` are those of `packet`, and say besides that the
 //! policy decides packets of that protocol only.
 
-use kiln_plan::dispatch::{self, Above, Field, PAYLOAD_WORDS, Policy};
+use kiln_plan::dispatch::{self, Above, Field, Hook, PAYLOAD_WORDS, Policy};
 use kiln_plan::expr::Expr;
 use kiln_plan::value::Value;
 use sqlparser::ast::{self, AccessExpr, Subscript};
@@ -24,19 +24,21 @@ use crate::{not_parsed, tokens};
 /// What stands before the expression.
 const HEADER: &str = "schedule(packet):";
 
-/// Reads a policy for this many executors.
+/// Reads a policy for this many executors at a hook.
 ///
 /// ```
-/// let policy = kiln_sql::dispatch::parse("schedule(packet): packet.count % executors", 4)?;
+/// use kiln_plan::dispatch::{Hook, Transport};
+/// use kiln_sql::dispatch::parse;
+/// let policy = parse("schedule(packet): packet.count % executors", 4, Hook::Reuseport(Transport::Udp))?;
 /// assert_eq!(policy.executors, 4);
-/// let wrong = kiln_sql::dispatch::parse("schedule(packet): hash(udp.sourceport) % executors", 4).unwrap_err();
+/// let wrong = parse("schedule(packet): hash(udp.sourceport) % executors", 4, policy.at).unwrap_err();
 /// assert_eq!(wrong.help.as_deref(), Some("did you mean `udp.source_port`?"));
 /// # Ok::<(), kiln_sql::Error>(())
 /// ```
 ///
 /// # Errors
 /// Returns the first error with its place.
-pub fn parse(text: &str, executors: u32) -> Result<Policy, Error> {
+pub fn parse(text: &str, executors: u32, at: Hook) -> Result<Policy, Error> {
     let places = Places(text);
     let dialect = GenericDialect {};
     let tokens = tokens(text, "policy", &dialect)?;
@@ -55,12 +57,12 @@ pub fn parse(text: &str, executors: u32) -> Result<Policy, Error> {
             Some(Ok(Expr::Literal(Value::Uint(executors.into()))))
         }
         ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) | ast::Expr::CompoundFieldAccess { .. } => {
-            Some(field(inner, &mut above).map_err(|error| binder.fail(inner, error)))
+            Some(field(inner, at, &mut above).map_err(|error| binder.fail(inner, error)))
         }
         _ => None,
     })
     .map_err(|error| binder.fail(&parsed, error))?;
-    Policy::new(&chosen, above, executors).map_err(|reason| binder.fail(&parsed, Error::new(reason.to_string())))
+    Policy::new(&chosen, above, executors, at).map_err(|reason| binder.fail(&parsed, Error::new(reason.to_string())))
 }
 
 /// The tokens behind the header.
@@ -82,8 +84,8 @@ fn header(mut tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<Vec<Tok
     Err(Error::new(format!("a policy begins with `{HEADER}`")))
 }
 
-/// A field of a packet. Adds to what is known of the packets that the policy decides.
-fn field(expr: &ast::Expr, above: &mut Above) -> Result<Expr, Error> {
+/// A field of a packet, as the hook knows it. Adds to what is known of the packets that the policy decides.
+fn field(expr: &ast::Expr, at: Hook, above: &mut Above) -> Result<Expr, Error> {
     let (name, word) = match expr {
         ast::Expr::CompoundFieldAccess { root, access_chain } => match &access_chain[..] {
             // `udp.payload[1]` is read as a name, a name and a subscript.
@@ -106,6 +108,12 @@ fn field(expr: &ast::Expr, above: &mut Above) -> Result<Expr, Error> {
     if decided != Above::Ip && *above != Above::Ip && *above != decided {
         let error = Error::new("no packet is of UDP and of TCP");
         return Err(error.help("`packet.source_port` is the port of either"));
+    }
+    if let Some(transport) = at.transport().filter(|own| decided != Above::Ip && decided != own.above()) {
+        return Err(Error::new(format!("these sockets are of {}: no packet has a `{name}`", transport.name())));
+    }
+    if let Some(why) = at.lacks(known) {
+        return Err(Error::new(format!("{} cannot say `{name}`", at.name())).help(why));
     }
     *above = (*above).max(decided);
     let column = Field::all().position(|field| field == known).unwrap_or_default();
@@ -142,6 +150,9 @@ fn known(layer: &str, name: &str, word: Option<&ast::Expr>) -> Result<Field, Err
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kiln_plan::dispatch::Transport;
+
+    const XDP: Hook = Hook::Xdp { processors: 4 };
 
     #[test]
     fn policies_are_read() {
@@ -153,7 +164,7 @@ mod tests {
             ("schedule(packet): CASE WHEN ip.protocol = 17 THEN 0 ELSE 1 + ip.source % (N - 1) END", Above::Ip),
             ("schedule(packet): packet.bytes / 512", Above::Ip),
         ] {
-            let policy = parse(text, 4).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let policy = parse(text, 4, XDP).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(policy.above, above, "{text}");
         }
     }
@@ -178,8 +189,32 @@ mod tests {
             ("schedule(packet): 1.5", "and this is f64"),
             ("schedule(packet): count(*) % 3", "`count`"),
         ] {
-            let error = parse(text, 4).expect_err(text).to_string();
+            let error = parse(text, 4, XDP).expect_err(text).to_string();
             assert!(error.contains(wanted), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn hooks_say_what_they_lack() {
+        let reuseport = Hook::Reuseport;
+        let lookup = |transport| Hook::Lookup { transport, ports: [80, 80] };
+        for (text, at, wanted) in [
+            ("packet.bytes / 64", reuseport(Transport::Udp), "sk_reuseport cannot say `packet.bytes`"),
+            ("tcp.payload[0] % 2", reuseport(Transport::Tcp), "sk_reuseport cannot say `tcp.payload`"),
+            ("packet.payload[0] % 2", lookup(Transport::Udp), "sk_lookup cannot say `packet.payload`"),
+            ("hash(udp.header) % 2", lookup(Transport::Udp), "sk_lookup cannot say `udp.header`"),
+            ("tcp.source_port % 2", lookup(Transport::Udp), "these sockets are of udp"),
+            ("udp.source_port % 2", reuseport(Transport::Tcp), "these sockets are of tcp"),
+        ] {
+            let text = format!("schedule(packet): 1 + {text}");
+            let error = parse(&text, 4, at).expect_err(&text);
+            assert!(error.to_string().contains(wanted), "{text}: {error}");
+            // The error points at the field, not at the whole policy.
+            let marked = error.at.clone().map_or("", |at| &text[at]);
+            assert!(marked.len() < 20 && marked.contains('.'), "{text}: {marked}");
+            assert!(parse(&text, 4, XDP).is_ok(), "{text}");
+        }
+        let policy = parse("schedule(packet): hash(ip.source, packet.source_port) % N", 4, lookup(Transport::Tcp));
+        assert_eq!(policy.map(|policy| policy.above), Ok(Above::Tcp));
     }
 }

@@ -44,7 +44,7 @@ pub enum Above {
 impl Field {
     /// The fields without the payload, with their names and what they say.
     pub const NAMED: [(Field, &'static str, &'static str); 9] = [
-        (Field::Bytes, "packet.bytes", "bytes of the frame"),
+        (Field::Bytes, "packet.bytes", "bytes of the frame (XDP only)"),
         (Field::Count, "packet.count", "packets that the policy decided before this one"),
         (Field::Version, "ip.version", "4 or 6"),
         (Field::Protocol, "ip.protocol", "17 for UDP, 6 for TCP"),
@@ -52,7 +52,7 @@ impl Field {
         (Field::Destination, "ip.destination", "the destination address, likewise"),
         (Field::SourcePort, "packet.source_port", "the source port of UDP or TCP"),
         (Field::DestinationPort, "packet.destination_port", "the destination port of UDP or TCP"),
-        (Field::Header, "packet.header", "the first eight bytes of the header of UDP or TCP"),
+        (Field::Header, "packet.header", "the first eight bytes of the header of UDP or TCP (not at sk_lookup)"),
     ];
 
     /// All fields, in the order of a row.

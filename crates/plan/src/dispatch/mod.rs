@@ -13,15 +13,17 @@
 //! [`packet::fields`] computes the same in user space, for recorded packets and as the tests' reference.
 
 pub mod field;
+pub mod hook;
 pub mod packet;
 mod program;
 
 use crate::expr::Expr;
 use crate::split::{Sign, number};
-use crate::table::{Column, Hook, Read, Scan, Side, Source, Table};
+use crate::table::{Column, Read, Scan, Side, Source, Table};
 use crate::value::{DataType, Value};
 
 pub use field::{Above, Field, PAYLOAD_WORDS};
+pub use hook::{Hook, Transport};
 pub use program::{Generated, generate};
 
 /// Executors of a policy at most.
@@ -42,7 +44,7 @@ pub fn table() -> Table {
     Table {
         name: "packet".to_owned(),
         about: "a packet".to_owned(),
-        scan: Scan::Single(Hook::Typed("xdp".to_owned())),
+        scan: Scan::Single(crate::table::Hook::Typed("xdp".to_owned())),
         columns: Field::all().map(column).collect(),
         only: None,
     }
@@ -57,6 +59,8 @@ pub struct Policy {
     pub above: Above,
     /// Executors that there are.
     pub executors: u32,
+    /// Where it runs.
+    pub at: Hook,
 }
 
 /// Why an expression is no policy.
@@ -69,7 +73,7 @@ impl Policy {
     ///
     /// # Errors
     /// A sentence.
-    pub fn new(chosen: &Expr, above: Above, executors: u32) -> Result<Policy, NoPolicy> {
+    pub fn new(chosen: &Expr, above: Above, executors: u32, at: Hook) -> Result<Policy, NoPolicy> {
         if !(1..=MAX_EXECUTORS).contains(&executors) {
             return Err(NoPolicy(format!("a policy has 1 to {MAX_EXECUTORS} executors, not {executors}")));
         }
@@ -83,11 +87,15 @@ impl Policy {
                 "a policy has integers of one sign, and divides and shifts by constants other than 0 only".to_owned(),
             )
         })?;
-        let mut policy = Policy { chosen, above, executors };
+        let mut policy = Policy { chosen, above, executors, at };
         if above == Above::Ip && policy.fields().into_iter().any(Field::is_above_ip) {
             policy.above = Above::Ports;
         }
-        Ok(policy)
+        if let Some(transport) = at.transport() {
+            policy.above = transport.above();
+        }
+        let lacks = |field| Some(format!("{} cannot say this: {}", at.name(), at.lacks(field)?));
+        policy.fields().into_iter().find_map(lacks).map_or(Ok(policy), |lacks| Err(NoPolicy(lacks)))
     }
 
     /// The fields that it reads.

@@ -1,8 +1,11 @@
 //! Dispatch policies: the program in the kernel sends each packet where the policy's expression says, computed in user
 //! space.
 
+mod sockets;
+
 use std::cell::Cell;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use kiln_driver::dispatch::{self, Dispatched, XdpMode};
@@ -87,11 +90,13 @@ fn affinity_and_round_robin_are_told_apart() {
         bytes
     };
     let frames: Vec<Vec<u8>> = (0..1600).map(|at| frame(at % 16)).collect();
-    let of = |text: &str| dispatch::replay(&dispatch::policy(text, 4).expect("it is read"), &frames);
-    let turns = of(include_str!("../../../examples/dispatch/round_robin.kiln"));
+    let of = |text: &str| {
+        dispatch::replay(&dispatch::policy(text, 4, dispatch::in_front_of(&[])).expect("it is read"), &frames)
+    };
+    let turns = of(include_str!("../../../../examples/dispatch/round_robin.kiln"));
     assert_eq!(turns, Dispatched { packets: vec![400; 4], left: 0 });
     // All packets of a key go to one executor.
-    let keys = of(include_str!("../../../examples/dispatch/key_affinity.kiln"));
+    let keys = of(include_str!("../../../../examples/dispatch/key_affinity.kiln"));
     assert!(keys.packets.iter().all(|packets| packets % 100 == 0) && keys.left == 0, "{keys:?}");
     assert!(keys.packets.iter().filter(|packets| **packets > 0).count() > 2, "{keys:?}");
 }
@@ -101,7 +106,10 @@ struct Peer(String);
 
 impl Peer {
     fn new() -> Result<Peer, String> {
-        let peer = Peer(format!("kiln-dispatch-{}", std::process::id()));
+        // Tests of one process run side by side.
+        static PEERS: AtomicU32 = AtomicU32::new(0);
+        let number = PEERS.fetch_add(1, Ordering::Relaxed);
+        let peer = Peer(format!("kiln-dispatch-{}-{number}", std::process::id()));
         command("ip", &["netns", "add", &peer.0])?;
         let own = "02:00:00:00:00:01";
         command("ip", &["link", "add", "own", "address", own, "type", "veth", "peer", "peer", "netns", &peer.0])?;
