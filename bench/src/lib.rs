@@ -12,6 +12,7 @@
 //! | queries, C by hand and bpftrace | `examples/query_bench` |
 //! | how the optimizer's time and memory grow | `examples/scale` |
 //! | congestion control policies and the kernel's algorithms | `examples/congestion_bench` |
+//! | dispatch policies and the kernel's hash | `examples/dispatch_bench` |
 //!
 //! `programs/` and `heaps/` have the measured programs. The features `ablation` of `kiln-equiv` and `kiln-superopt` are
 //! for this package alone: no product can switch a proof or a technique off.
@@ -20,3 +21,11 @@
 pub mod gains;
 pub mod plot;
 pub mod repeated;
+
+/// The least, the median and the greatest; not numbers where there are none.
+pub fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let at = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
+    [at(0), at(values.len() / 2), at(values.len().saturating_sub(1))]
+}

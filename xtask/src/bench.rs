@@ -20,6 +20,7 @@
 //! `cargo xtask bench pool` measures the pool's stores (`bench/examples/pool_bench.rs`).
 //! `cargo xtask bench congestion` measures connections of congestion control policies beside the kernel's algorithms
 //! (`bench/examples/congestion_bench`).
+//! `cargo xtask bench dispatch` measures request servers under dispatch policies (`bench/examples/dispatch_bench`).
 //! `cargo xtask bench query` measures queries beside C by hand and bpftrace (`bench/examples/query_bench`).
 //! `cargo xtask bench native [NAME...] [--format json]` compares the kernel's JIT and the VM's, without and with native
 //! operations, on the pure programs (`bench/examples/native_bench.rs`).
@@ -44,7 +45,7 @@ struct Program {
 const EMPTY: &str = "xdp_pass";
 
 /// Benchmarks that are examples: the argument, the package, the example, and what it does.
-const EXAMPLES: [(&str, &str, &str, &str); 9] = [
+const EXAMPLES: [(&str, &str, &str, &str); 10] = [
     ("heap", "kiln-bench", "heap_bench", "measuring heaps"),
     ("query", "kiln-bench", "query_bench", "measuring queries"),
     ("pool", "kiln-bench", "pool_bench", "measuring pools"),
@@ -52,6 +53,7 @@ const EXAMPLES: [(&str, &str, &str, &str); 9] = [
     ("optimizer", "kiln-bench", "optimizer_bench", "measuring the optimizer"),
     ("equiv", "kiln-bench", "equiv_bench", "measuring the equivalence checker"),
     ("scale", "kiln-bench", "scale", "measuring growth"),
+    ("dispatch", "kiln-bench", "dispatch_bench", "measuring dispatch"),
     ("congestion", "kiln-bench", "congestion_bench", "measuring congestion control"),
     ("evidence", "kiln-bench", "evidence_bench", "replaying certificates"),
 ];

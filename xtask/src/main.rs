@@ -54,10 +54,10 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[NAME...] | heap | pool | query | congestion | verifier | optimizer | equiv | evidence | scale | native | peers",
+        arguments: "[NAME...] | heap | pool | query | congestion | dispatch | verifier | optimizer | equiv | evidence | scale | native | peers",
         what: "compare the VM with the kernel on bench/programs, our verifier with the kernel's, programs before and \
                after optimizing, heaps with native C, queries with bpftrace, congestion control \
-               policies with the kernel's algorithms, how equivalence is settled, engines of \
+               policies with the kernel's algorithms, dispatch policies with its hash, how equivalence is settled, engines of \
                machine code with each other, or other runtimes",
         run: bench::run,
     },

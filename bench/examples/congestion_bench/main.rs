@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use kiln_bench::plot::{self, Line, Panel};
+use kiln_bench::spread;
 use kiln_driver::congestion;
 use serde_json::json;
 
@@ -105,14 +106,6 @@ fn run(request: &Request) -> Result<(), Failure> {
         print!("{}", table(&rows));
     }
     Ok(())
-}
-
-/// The least, the median and the greatest.
-fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let at = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
-    [at(0), at(values.len() / 2), at(values.len().saturating_sub(1))]
 }
 
 fn table(rows: &[Row]) -> String {
