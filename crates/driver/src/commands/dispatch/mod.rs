@@ -149,8 +149,7 @@ pub fn load(plan: Plan) -> Result<Loaded, Error> {
         if kiln_linux::probe::program_type(at.program_type()) == Some(false) {
             return Error::Unsupported(format!("this kernel has no programs of type {}", at.name()));
         }
-        let reason = failure.reason().map_or_else(|| failure.to_string(), ToOwned::to_owned);
-        Error::Unsupported(format!("the kernel does not take the policy's program: {reason}"))
+        Error::Unsupported(format!("the kernel does not take the policy's program: {}", failure.why()))
     })?;
     let loaded = Loaded { image, executors, generated, at };
     match &loaded.executors {
