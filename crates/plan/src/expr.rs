@@ -150,11 +150,21 @@ pub enum Function {
     Above,
     /// Whether an address is in a network.
     Cidr,
+    /// The square root; null for negative numbers.
+    Sqrt,
+    /// The cube root.
+    Cbrt,
+    /// e to this power.
+    Exp,
+    /// The natural logarithm; null for 0 and negative numbers.
+    Ln,
+    /// A number to the power of another.
+    Power,
 }
 
 impl Function {
     /// All functions, with their names and their minimum and maximum number of operands.
-    pub const ALL: [(&'static str, Function, [usize; 2]); 11] = [
+    pub const ALL: [(&'static str, Function, [usize; 2]); 16] = [
         ("log2", Function::Log2, [1, 1]),
         ("abs", Function::Abs, [1, 1]),
         ("lower", Function::Lower, [1, 1]),
@@ -166,7 +176,17 @@ impl Function {
         ("greatest", Function::Greatest, [1, 16]),
         ("above", Function::Above, [2, 2]),
         ("cidr", Function::Cidr, [2, 2]),
+        ("sqrt", Function::Sqrt, [1, 1]),
+        ("cbrt", Function::Cbrt, [1, 1]),
+        ("exp", Function::Exp, [1, 1]),
+        ("ln", Function::Ln, [1, 1]),
+        ("power", Function::Power, [2, 2]),
     ];
+
+    /// Whether it gives a floating-point number, whatever it is of.
+    pub const fn is_floating(self) -> bool {
+        matches!(self, Function::Sqrt | Function::Cbrt | Function::Exp | Function::Ln | Function::Power)
+    }
 
     /// Its name in SQL.
     pub fn name(self) -> &'static str {
@@ -315,6 +335,7 @@ impl Expr {
                 Function::Lower | Function::Upper => DataType::Text,
                 Function::Above => DataType::Uint,
                 Function::Cidr => DataType::Bool,
+                Function::Sqrt | Function::Cbrt | Function::Exp | Function::Ln | Function::Power => DataType::Float,
                 Function::Coalesce | Function::Least | Function::Greatest => {
                     common(operands.iter().filter(|value| !value.is_always_null()).map(of))
                 }
@@ -460,6 +481,12 @@ fn call(function: Function, values: &[Value]) -> Value {
             (Some(one), Some(other)) => u64::try_from((one - other).max(0)).map_or(Value::Null, Value::Uint),
             _ => Value::Null,
         },
+        Function::Sqrt | Function::Cbrt | Function::Exp | Function::Ln | Function::Power => {
+            match floating(function, values) {
+                Some(value) if value.is_finite() => Value::Float(value),
+                _ => Value::Null,
+            }
+        }
         Function::Log2 => first.bits().map_or(Value::Null, |bits| Value::Uint(u64::from(bits.max(1).ilog2()))),
         Function::Abs => match first {
             Value::Float(value) => Value::Float(value.abs()),
@@ -473,6 +500,20 @@ fn call(function: Function, values: &[Value]) -> Value {
             _ => Value::Null,
         },
     }
+}
+
+/// A function of floating-point numbers; `None` if an operand is not a number.
+fn floating(function: Function, values: &[Value]) -> Option<f64> {
+    let of = |at: usize| values.get(at).and_then(Value::as_float);
+    let one = of(0)?;
+    Some(match function {
+        Function::Sqrt => one.sqrt(),
+        Function::Cbrt => one.cbrt(),
+        Function::Exp => one.exp(),
+        Function::Ln => one.ln(),
+        Function::Power => one.powf(of(1)?),
+        _ => return None,
+    })
 }
 
 /// What a hash begins with. Each number is mixed into it: `h = (h ^ number) * FACTOR; h ^= h >> SHIFT`.
@@ -549,6 +590,18 @@ mod tests {
     fn comparisons_are_exact_whatever_the_signs() {
         assert_eq!(evaluate(BinaryOp::Less, Value::Int(-1), Value::Uint(u64::MAX)), Value::Bool(true));
         assert_eq!(evaluate(BinaryOp::Subtract, Value::Uint(1), Value::Uint(3)), Value::Int(-2));
+    }
+
+    #[test]
+    fn floating_point_functions_are_null_without_a_value() {
+        let call = |function, of: &[f64]| call(function, &of.iter().copied().map(Value::Float).collect::<Vec<_>>());
+        assert_eq!(call(Function::Cbrt, &[-27.0]), Value::Float(-3.0));
+        assert_eq!(call(Function::Power, &[2.0, 0.5]), call(Function::Sqrt, &[2.0]));
+        for (function, of) in [(Function::Sqrt, &[-1.0][..]), (Function::Ln, &[0.0]), (Function::Exp, &[1e4])] {
+            assert!(call(function, of).is_null(), "{function:?} of {of:?}");
+        }
+        assert!(super::call(Function::Sqrt, &[Value::text("4")]).is_null());
+        assert_eq!(super::call(Function::Sqrt, &[Value::Uint(4)]), Value::Float(2.0));
     }
 
     #[test]
