@@ -48,6 +48,12 @@ impl Sample {
         self.rates().iter().sum()
     }
 
+    /// The share of the first half of the connections.
+    pub fn first_share(&self) -> f64 {
+        let half: u64 = self.bytes[..self.bytes.len() / 2].iter().sum();
+        half as f64 / self.bytes.iter().sum::<u64>() as f64
+    }
+
     /// Jain's index.
     pub fn fairness(&self) -> f64 {
         let rates = self.rates();
@@ -93,11 +99,11 @@ impl Link {
         Ok(link)
     }
 
-    /// Sends with so many connections for a time.
-    pub fn send(&self, algorithm: &str, connections: usize, time: Duration) -> Result<Sample, Failure> {
+    /// Sends for a time, with a connection of each of these algorithms.
+    pub fn send(&self, algorithms: &[&str], time: Duration) -> Result<Sample, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut senders = Vec::new();
-        for _ in 0..connections {
+        for algorithm in algorithms {
             let mut stream = TcpStream::connect((ADDRESSES[1], PORT))?;
             rustix::net::sockopt::set_tcp_congestion(&stream, algorithm)?;
             let stop = Arc::clone(&stop);

@@ -4,15 +4,18 @@
 //!   this namespace: veth, token bucket of 200 Mbit/s and a queue of 400 KB --> veth in a namespace of its own: receiver
 //! ```
 //!
-//! Each algorithm sends with one connection, then with four at a time, several rounds in turn. What arrives is counted by the
-//! receiver; `ss` says the round trip of each connection ten times a second. Fairness is Jain's index: 1 if all four get the
-//! same, 0.25 if one gets all. `--format json` prints one JSON object, `--svg FILE` writes a plot, `--rounds N` and
+//! Each algorithm sends with one connection, then with four at a time, then with two beside two of the kernel's cubic,
+//! several rounds in turn. What arrives is counted by the receiver; `ss` says the round trip of each connection ten times a
+//! second. Fairness is Jain's index: 1 if all four get the same, 0.25 if one gets all. `--format json` prints one JSON object, `--svg FILE` writes a plot, `--rounds N` and
 //! `--seconds N` measure less or more. Needs root, `ip`, `tc`, `ss` and `ethtool`.
 #![forbid(unsafe_code)]
 
 mod link;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use clap::Parser;
@@ -26,13 +29,14 @@ use link::{Link, Sample};
 type Failure = Box<dyn std::error::Error>;
 
 /// The policies, by the names that they are registered under.
-const POLICIES: [(&str, &str); 2] = [
+const POLICIES: [(&str, &str); 3] = [
     ("kiln_aimd", include_str!("../../../examples/congestion/aimd.ccp")),
     ("kiln_pulse", include_str!("../../../examples/congestion/pulse.ccp")),
+    ("kiln_cubic", include_str!("../../../examples/congestion/cubic.ccp")),
 ];
 const KERNEL: [&str; 3] = ["reno", "cubic", "bbr"];
-/// Connections at a time.
-const CONNECTIONS: [usize; 2] = [1, 4];
+/// The algorithm that others are measured beside.
+const BESIDE: &str = "cubic";
 
 /// Congestion control policies and the kernel's algorithms.
 #[derive(Parser)]
@@ -51,11 +55,62 @@ struct Request {
     svg: Option<String>,
 }
 
-/// An algorithm with so many connections.
+/// Connections that send at a time.
 struct Row {
     algorithm: &'static str,
-    connections: usize,
+    /// The algorithm of each connection. Where there are two, half of them have the first one.
+    algorithms: Vec<&'static str>,
     samples: Vec<Sample>,
+}
+
+impl Row {
+    fn new(algorithm: &'static str, algorithms: &[&'static str]) -> Row {
+        Row { algorithm, algorithms: algorithms.to_vec(), samples: Vec::new() }
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.algorithms.iter().any(|other| *other != self.algorithm)
+    }
+
+    fn connections(&self) -> usize {
+        self.algorithms.len()
+    }
+
+    /// The least, the median and the greatest of a value of its samples.
+    fn spread(&self, value: fn(&Sample) -> f64) -> [f64; 3] {
+        let mut values: Vec<f64> = self.samples.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let at = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
+        [at(0), at(values.len() / 2), at(values.len().saturating_sub(1))]
+    }
+}
+
+/// What is measured, in this order.
+fn rows() -> Vec<Row> {
+    let algorithms: Vec<&str> = POLICIES.into_iter().map(|(name, _)| name).chain(KERNEL).collect();
+    let same =
+        [1, 4].into_iter().flat_map(|connections| algorithms.iter().map(move |own| (*own, vec![*own; connections])));
+    let others = algorithms.iter().filter(|own| **own != BESIDE);
+    let mixed = others.map(|own| (*own, vec![*own, *own, BESIDE, BESIDE]));
+    same.chain(mixed).map(|(own, all)| Row::new(own, &all)).collect()
+}
+
+/// Registers a policy until `stop`, and answers its reports meanwhile. Returns when connections can choose it.
+fn register(name: &'static str, text: &'static str, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let (ready, is_ready) = sync_channel(1);
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        let run = || -> Result<(), kiln_driver::Error> {
+            let plan = congestion::plan(text, congestion::CONNECTIONS)?;
+            let mut registered = congestion::register(&plan, name)?;
+            let _ = ready.send(Ok(()));
+            registered.run(None, &|| stop.load(Ordering::Relaxed), &mut |_| ()).map(drop)
+        };
+        if let Err(error) = run() {
+            let _ = ready.send(Err(error.to_string()));
+        }
+    });
+    is_ready.recv()?.map_err(Failure::from)
 }
 
 fn main() -> ExitCode {
@@ -74,21 +129,17 @@ fn main() -> ExitCode {
 }
 
 fn run(request: &Request) -> Result<(), Failure> {
-    let registered =
-        POLICIES.map(|(name, text)| congestion::plan(text).and_then(|plan| congestion::register(&plan, name)));
-    let _registered = registered.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    POLICIES.iter().try_for_each(|(name, text)| register(name, text, &stop))?;
     let link = Link::new()?;
-    let algorithms = POLICIES.into_iter().map(|(name, _)| name).chain(KERNEL);
-    let row = |(connections, algorithm)| Row { algorithm, connections, samples: Vec::new() };
-    let each = |connections| algorithms.clone().map(move |algorithm| (connections, algorithm));
-    let mut rows: Vec<Row> = CONNECTIONS.into_iter().flat_map(each).map(row).collect();
+    let mut rows = rows();
     for round in 0..request.rounds {
         for row in &mut rows {
-            let sample = link.send(row.algorithm, row.connections, Duration::from_secs(request.seconds))?;
-            row.samples.push(sample);
+            row.samples.push(link.send(&row.algorithms, Duration::from_secs(request.seconds))?);
         }
         eprintln!("round {} of {}", round + 1, request.rounds);
     }
+    stop.store(true, Ordering::Relaxed);
     if let Some(path) = &request.svg {
         std::fs::write(path, svg(&rows))?;
     }
@@ -97,7 +148,7 @@ fn run(request: &Request) -> Result<(), Failure> {
             .iter()
             .map(|row| {
                 json!({
-                    "algorithm": row.algorithm, "connections": row.connections, "samples": row.samples,
+                    "algorithm": row.algorithm, "algorithms": row.algorithms, "samples": row.samples,
                 })
             })
             .collect();
@@ -115,18 +166,17 @@ fn table(rows: &[Row]) -> String {
         link::QUEUE_BYTES
     );
     text += "algorithm   connections           Mbit/s         round trip, ms          fairness  retransmitted\n";
-    for row in rows {
-        let of = |value: fn(&Sample) -> f64| spread(row.samples.iter().map(value));
+    for row in rows.iter().filter(|row| !row.is_mixed()) {
         let [rate, trip, fair, again] = [
-            of(Sample::mbit),
-            of(|sample| sample.round_trip_ms),
-            of(Sample::fairness),
-            of(|sample| sample.retransmitted as f64),
+            row.spread(Sample::mbit),
+            row.spread(|sample| sample.round_trip_ms),
+            row.spread(Sample::fairness),
+            row.spread(|sample| sample.retransmitted as f64),
         ];
         text += &format!(
             "{:10}  {:11}  {:5.0} ({:.0} to {:.0})  {:6.2} ({:.2} to {:.2})  {:.2} ({:.2} to {:.2})  {:13.0}\n",
             row.algorithm,
-            row.connections,
+            row.connections(),
             rate[1],
             rate[0],
             rate[2],
@@ -139,13 +189,23 @@ fn table(rows: &[Row]) -> String {
             again[1]
         );
     }
+    text += &format!("\ntwo connections beside two of {BESIDE}      share    round trip, ms\n");
+    for row in rows.iter().filter(|row| row.is_mixed()) {
+        let share = row.spread(|sample| 100.0 * sample.first_share());
+        let trip = row.spread(|sample| sample.round_trip_ms);
+        let (least, greatest) = (share[0], share[2]);
+        text += &format!(
+            "{:10}                 {:5.0} % ({least:.0} to {greatest:.0})  {:6.2} ({:.2} to {:.2})\n",
+            row.algorithm, share[1], trip[1], trip[0], trip[2]
+        );
+    }
     text
 }
 
 /// Round trips of one connection over its time, and what four connections receive by number.
 fn svg(rows: &[Row]) -> String {
     let panel = |title, connections: usize, axes, points: fn(&Sample) -> Vec<(f64, f64)>| {
-        let own = rows.iter().filter(|row| row.connections == connections);
+        let own = rows.iter().filter(|row| row.connections() == connections && !row.is_mixed());
         let line = |row: &Row| Line {
             name: row.algorithm.to_owned(),
             points: row.samples.first().map(points).unwrap_or_default(),

@@ -92,17 +92,17 @@ impl MapHandle {
         Ok(Some(value))
     }
 
-    /// Sets the value of a key; `flags` is `BPF_ANY` (0), `BPF_NOEXIST` (1) or `BPF_EXIST` (2).
+    /// Sets the value of a key; `flags` is `BPF_ANY` (0), `BPF_NOEXIST` (1) or `BPF_EXIST` (2). Stacks and queues have
+    /// empty keys, and take the value as their next one.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for sizes that do not fit, else [`Error::Os`].
     pub fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<(), Error> {
         self.check_size("key", key.len(), self.key_bytes)?;
         self.check_size("value", value.len(), self.value_bytes)?;
-        // SAFETY: key and value have the sizes the kernel reads for this map.
-        let result = unsafe {
-            libbpf_sys::bpf_map_update_elem(self.fd.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), flags)
-        };
+        let key = if key.is_empty() { std::ptr::null() } else { key.as_ptr().cast() };
+        // SAFETY: key and value have the sizes the kernel reads for this map; without a key there is no address.
+        let result = unsafe { libbpf_sys::bpf_map_update_elem(self.fd.as_raw_fd(), key, value.as_ptr().cast(), flags) };
         check("updating a map element", result).map(drop)
     }
 

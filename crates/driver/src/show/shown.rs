@@ -110,6 +110,7 @@ mod tests {
         ("commands/profile.rs", "*"),
         ("commands/profiles.rs", "loads_on"),
         // What the user asked for, and the names that are sent as they are.
+        ("commands/congestion.rs", "values"),
         ("commands/query/export/mod.rs", "columns"),
         ("commands/query/export/mod.rs", "otlp"),
         ("commands/query/export/mod.rs", "prometheus"),

@@ -1,6 +1,6 @@
 //! Writes a function of the IR: instructions one after another, with branches to later labels.
 
-use kiln_isa::{Address, AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, Size, Source, Width};
+use kiln_isa::{Address, AluOp, AtomicOp, CallTarget, Imm64, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_program::{InsnId, MapId, Node, Object, Reference};
 
 /// A branch target, before or after its position is known.
@@ -91,8 +91,14 @@ impl<'o> Code<'o> {
 
     /// `lock *(u64 *)(base + offset) += src`.
     pub fn atomic_add(&mut self, base: Reg, offset: i16, src: Reg) {
-        let op = kiln_isa::AtomicOp::Add;
+        let op = AtomicOp::Add;
         self.push(Insn::Atomic { op, fetch: false, size: Size::B8, address: Address { base, offset }, src });
+    }
+
+    /// `register = ` what is at `base + offset`, which becomes what `op` makes of it and the register.
+    pub fn atomic_fetch(&mut self, op: AtomicOp, base: Reg, offset: i16, register: Reg) {
+        let address = Address { base, offset };
+        self.push(Insn::Atomic { op, fetch: true, size: Size::B8, address, src: register });
     }
 
     /// `dst = map`.

@@ -59,6 +59,10 @@ impl Writer<'_> {
                 code.alu(op, Reg::R1, Source::Reg(Reg::R2));
                 Ok(())
             }
+            // The kernel divides by 0 to 0.
+            Expr::Call(Function::Coalesce, operands) if is_quotient_or_zero(operands) => {
+                self.number(code, &operands[0], depth)
+            }
             Expr::Call(Function::Hash, operands) => self.hash(code, operands, depth),
             Expr::Call(Function::Least, operands) => self.fold(code, operands, depth, JumpOp::Le),
             Expr::Call(Function::Greatest, operands) => self.fold(code, operands, depth, JumpOp::Ge),
@@ -266,6 +270,11 @@ impl Writer<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether operands of `coalesce` are a quotient, and 0 where it has no value.
+fn is_quotient_or_zero(operands: &[Expr]) -> bool {
+    matches!(operands, [Expr::Binary(BinaryOp::Divide, ..), Expr::Literal(Value::Uint(0))])
 }
 
 fn jump(op: BinaryOp, signed: bool) -> JumpOp {
