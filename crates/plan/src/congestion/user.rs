@@ -68,20 +68,25 @@ fn beyond_kernel(policy: &Policy, clause: &Clause) -> Option<String> {
         Place::User(number) => Some(kept(number)),
         _ => None,
     });
-    set.or_else(|| clause.expressions().find_map(|expr| floating(expr, &kept)))
-}
-
-/// Why an expression has floating-point numbers.
-fn floating(expr: &Expr, kept: &dyn Fn(usize) -> String) -> Option<String> {
-    let first = Place::User(0).column();
-    match expr {
-        Expr::Column(column) if *column >= first => Some(kept(column - first)),
-        Expr::Literal(Value::Float(number)) => Some(format!("{number:?} is a floating-point number")),
+    let kept = |expr: &Expr| match expr {
+        Expr::Column(column) => column.checked_sub(Place::User(0).column()).map(kept),
         Expr::Call(function, _) if function.is_floating() => {
             Some(format!("`{}` gives a floating-point number", function.name()))
         }
-        _ => expr.operands().into_iter().find_map(|operand| floating(operand, kept)),
-    }
+        _ => None,
+    };
+    // Constants come last: a whole one may have become one of these.
+    let constant = |expr: &Expr| match expr {
+        Expr::Literal(Value::Float(number)) => Some(format!("{number:?} is a floating-point number")),
+        _ => None,
+    };
+    let found = |what: &dyn Fn(&Expr) -> Option<String>| clause.expressions().find_map(|expr| first(expr, what));
+    set.or_else(|| found(&kept)).or_else(|| found(&constant))
+}
+
+/// What is said of the first part of an expression that there is something to say of.
+fn first(expr: &Expr, what: &dyn Fn(&Expr) -> Option<String>) -> Option<String> {
+    what(expr).or_else(|| expr.operands().into_iter().find_map(|operand| first(operand, what)))
 }
 
 /// The clauses of a policy that run in user space.
