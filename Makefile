@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-parquet test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
+.PHONY: help site demo test test-parquet test-collector test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -17,6 +17,11 @@ test: setup-tests corpus ## Run every test
 
 test-parquet: setup ## Test Parquet files, which the default build does not write (one to three minutes more to build)
 	@cargo test -p kiln-driver --features parquet --lib commands::query::parquet
+
+test-collector: ## Test with a real OpenTelemetry Collector, built from its Go modules (some minutes, once)
+	@scripts/setup --collector
+	@cd tests/collector && go build -o ../../target/collector .
+	@KILN_COLLECTOR=$(CURDIR)/target/collector cargo test -p kiln-cli --test collector -- --ignored --nocapture
 
 test-sanitized: setup corpus ## Run VM, JIT and CLI under AddressSanitizer, the interpreter under Miri (needs nightly Rust)
 	@scripts/test-sanitized
