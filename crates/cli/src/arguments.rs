@@ -17,7 +17,7 @@ use kiln_driver::profiles::Kernel;
 
 pub use congestion::CongestionArguments;
 pub use dispatch::{DispatchArguments, SocketHook};
-pub use query::QueryArguments;
+pub use query::{QueryArguments, TablesArguments};
 use run::{BENCH_EXAMPLES, RUN_EXAMPLES};
 pub use run::{BenchArguments, FeedArguments, Place, RunArguments};
 pub use serve::{InstallArguments, ServeArguments, ServeCommand};
@@ -196,11 +196,9 @@ pub enum Command {
     /// Run queries as a service: installed, listed and stopped over a local socket, shown in a page of its own.
     #[command(after_help = serve::EXAMPLES)]
     Serve(ServeArguments),
-    /// List the tables that kiln query knows, or the columns of one.
-    Tables {
-        /// The table, such as syscalls or tracepoint.sched.sched_switch.
-        table: Option<String>,
-    },
+    /// List the tables that kiln query knows, or the columns of one; check them for this kernel or others.
+    #[command(after_help = query::TABLES_EXAMPLES)]
+    Tables(TablesArguments),
     /// Say which processor or socket gets each packet, by a policy of one expression.
     #[command(after_help = dispatch::EXAMPLES)]
     Dispatch(DispatchArguments),

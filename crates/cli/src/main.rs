@@ -20,6 +20,7 @@ mod progress;
 mod query;
 mod rows;
 mod serve;
+mod tables;
 
 use std::process::ExitCode;
 
@@ -83,7 +84,7 @@ fn main() -> ExitCode {
         Command::Explain { code } => commands::explain(code.as_deref(), format),
         Command::Query(arguments) => query::query(&arguments, format),
         Command::Serve(arguments) => serve::serve(&arguments, format),
-        Command::Tables { table } => query::tables(table.as_deref(), format),
+        Command::Tables(arguments) => tables::tables(&arguments, format),
         Command::Congestion(arguments) => congestion::congestion(&arguments, format),
         Command::Dispatch(arguments) => dispatch::dispatch(&arguments, format),
         Command::Doctor { calibrate: true, output, .. } => commands::calibrate(output.as_deref(), format),

@@ -1,4 +1,4 @@
-//! `kiln query` and `kiln tables`.
+//! `kiln query`.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -8,7 +8,6 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use comfy_table::{ContentArrangement, Table, presets};
 use kiln_driver::Error;
 use kiln_driver::query::budget::{self, Forecast, Sample};
 use kiln_driver::query::export::{Exporter, Targets};
@@ -19,7 +18,7 @@ use kiln_driver::query::{Action, Limits, Session, Settings, Split, Summary, Valu
 
 use crate::arguments::{Format, QueryArguments};
 use crate::live::Screen;
-use crate::rows::{Printer, joined, told_end, told_exported, told_steps};
+use crate::rows::{Printer, told_end, told_exported, told_steps};
 use crate::{print, say};
 
 /// `kiln query`.
@@ -304,39 +303,4 @@ fn explain(plan: &Plan, format: Format) -> Result<(), Error> {
             Ok(())
         }
     }
-}
-
-/// `kiln tables`.
-pub fn tables(name: Option<&str>, format: Format) -> Result<u8, Error> {
-    let tables = query::describe_tables(name)?;
-    if format == Format::Json {
-        print::json(&tables)?;
-        return Ok(0);
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    if name.is_none() {
-        table.set_header(["table", "a row is", "from", ""]);
-        for one in &tables {
-            let lacks = one.lacks.clone().unwrap_or_default();
-            table.add_row([one.name.to_string(), one.about.to_string(), joined(&one.hooks, ", "), lacks.to_string()]);
-        }
-        say!("{table}");
-        say!(
-            "\nAny tracepoint is a table too: tracepoint.CATEGORY.NAME. `kiln tables TABLE` lists the columns of one."
-        );
-        return Ok(0);
-    }
-    for one in &tables {
-        say!("{}: {} (from {})", one.name, one.about, joined(&one.hooks, ", "));
-        if let Some(lacks) = &one.lacks {
-            say!("not on this kernel: {lacks}");
-        }
-        table.set_header(["column", "type", "what it says"]);
-        for column in &one.columns {
-            table.add_row([&column.name.to_string(), column.data_type, &column.about.to_string()]);
-        }
-    }
-    say!("{table}");
-    Ok(0)
 }

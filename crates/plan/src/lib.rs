@@ -61,6 +61,7 @@ pub mod expr;
 pub mod flow;
 pub mod generate;
 pub mod histogram;
+pub mod later;
 pub mod lookup;
 pub mod network;
 pub mod query;

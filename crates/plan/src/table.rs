@@ -170,6 +170,11 @@ impl Side {
     pub const fn at_exit(self) -> bool {
         matches!(self, Side::Exit | Side::Both)
     }
+
+    /// Whether it is read at this one of a pair's hooks.
+    pub fn is_at(self, hook: Side) -> bool {
+        self == hook || self == Side::Both
+    }
 }
 
 /// What is read.
@@ -222,6 +227,8 @@ pub enum Read {
     },
     /// A constant.
     Constant(i32),
+    /// Nothing: the kernel lacks it, as the sentence says.
+    Absent(String),
     /// One of two reads, by a third.
     Choice {
         /// Decides.
@@ -251,6 +258,20 @@ pub enum Read {
         /// The field.
         name: String,
     },
+}
+
+impl Read {
+    /// The largest number of an argument of the tracepoint that it reads.
+    pub fn last_argument(&self) -> Option<u8> {
+        match self {
+            Read::Address(index) | Read::Argument { index, .. } | Read::Part { index, .. } => Some(*index),
+            Read::UserText(address) | Read::KernelText(address) => address.last_argument(),
+            Read::Choice { by, then, otherwise, .. } => {
+                [by, then, otherwise].into_iter().filter_map(|one| one.last_argument()).max()
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Bytes that are read of a text in user memory, with the zero behind it.
@@ -320,6 +341,13 @@ impl Table {
     /// Whether a row is made of two events.
     pub const fn is_pair(&self) -> bool {
         matches!(self.scan, Scan::Pair { .. })
+    }
+
+    /// Its hooks with their sides, in the order in which they happen.
+    pub fn sides(&self) -> Vec<(Side, &Hook)> {
+        let hooks = self.hooks();
+        let first = if self.is_pair() { Side::Enter } else { Side::Exit };
+        [first, Side::Exit].into_iter().zip(hooks).collect()
     }
 
     /// Its hooks, in the order in which they happen.

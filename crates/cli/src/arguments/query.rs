@@ -1,9 +1,10 @@
-//! The arguments of `kiln query`.
+//! The arguments of `kiln query` and `kiln tables`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use kiln_driver::profiles::Kernel;
 use kiln_driver::query::Split;
 use kiln_driver::query::budget::Sample;
 
@@ -72,6 +73,35 @@ pub struct QueryArguments {
     /// A command to run. The query covers only this command and its children, and ends with it.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Shown under `kiln tables --help`.
+pub const TABLES_EXAMPLES: &str = "\
+Examples:
+  kiln tables                                   all tables, and what this kernel lacks
+  kiln tables tracepoint.sched.sched_switch     the columns of one
+  kiln tables --check --kernel all              which releases have which tables, without root
+  kiln tables --check --with-kernel             the same for this kernel, which also loads the programs";
+
+/// `kiln tables`.
+#[derive(Args, Debug)]
+pub struct TablesArguments {
+    /// The table, such as syscalls or tracepoint.sched.sched_switch.
+    pub table: Option<String>,
+    /// Write the programs that read each table and verify them, and say which tables and columns a kernel lacks. Exit code 1
+    /// if a program is refused, or if the table that was named is lacking.
+    #[arg(long)]
+    pub check: bool,
+    /// The kernels to check for: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default as
+    /// for `kiln check`.
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',', requires = "check")]
+    pub kernel: Vec<Kernel>,
+    /// A file with a kernel's BTF, or a folder with one for each release; by default the running kernel's.
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, requires = "check")]
+    pub btf: Option<PathBuf>,
+    /// Load the programs into the running kernel, too (needs privilege).
+    #[arg(long, requires = "check", conflicts_with_all = ["kernel", "btf"])]
+    pub with_kernel: bool,
 }
 
 fn split(text: &str) -> Result<Split, String> {

@@ -189,35 +189,6 @@ fn one_liners_run() {
 }
 
 #[test]
-fn the_smallest_split_of_every_table_loads_within_two_seconds() {
-    let kernel = may_load();
-    let begun = std::time::Instant::now();
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let begun_ms = time.tv_sec * 1000 + time.tv_nsec / 1_000_000;
-    let tables = kiln_driver::query::describe_tables(None).expect("there are tables");
-    let mut loaded = 0;
-    for table in tables.iter().filter(|table| !table.hooks.is_empty()) {
-        let Some(session) = session(&format!("SELECT * FROM {}", table.name.exact())) else { return };
-        if let Some(lacks) = &table.lacks {
-            assert!(lacks.exact().contains('`'), "it names what this kernel lacks: {lacks}");
-            continue;
-        }
-        let plan = plan::plan(&session, &Settings::default(), Some(Split::Mvsf)).expect("it is accepted");
-        if kernel {
-            kiln_linux::load_images(&plan.accepted[0].object)
-                .unwrap_or_else(|failure| panic!("{}: {failure}\n{}", table.name, failure.messages));
-        }
-        loaded += 1;
-    }
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let own_ms = time.tv_sec * 1000 + time.tv_nsec / 1_000_000 - begun_ms;
-    println!("{loaded} of {} tables in {} ms, {own_ms} ms of one processor", tables.len(), begun.elapsed().as_millis());
-    // Other tests run beside this one.
-    assert!(own_ms < 2000, "{own_ms} ms of one processor");
-    assert!(loaded >= 10, "{loaded} of {} tables", tables.len());
-}
-
-#[test]
 fn processes_files_and_waits_are_seen() {
     if !may_load() {
         return;

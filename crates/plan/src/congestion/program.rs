@@ -175,7 +175,8 @@ impl Writing<'_, '_> {
 
     fn offset(&self, structure: &str, name: &str) -> Result<(i16, Scalar), Failure> {
         let read = Read::Field { structure: structure.to_owned(), name: name.to_owned() };
-        let resolved = resolve(&read, self.types).map_err(Failure::Kernel)?;
+        let needs = |why| Failure::Kernel(format!("the policy needs {why}"));
+        let resolved = resolve(&read, self.types).map_err(needs)?;
         let far = || Failure::Kernel(format!("`{structure}.{name}` is too far from its structure's beginning"));
         let offset = resolved.offsets.first().and_then(|offset| i16::try_from(*offset).ok());
         Ok((offset.ok_or_else(far)?, resolved.scalar))

@@ -4,6 +4,7 @@ use kiln_isa::Size;
 use kiln_program::btf::{Btf, Kind, TypeId};
 use serde::{Deserialize, Serialize};
 
+use crate::later;
 use crate::split::COMMAND_BYTES;
 use crate::table::{Hook, PATH_BYTES, Read, Scalar, Side, Source, Table};
 use crate::tables::scalar;
@@ -116,6 +117,7 @@ pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
             field(structure, name, types)?;
             SlotKind::Short(*bytes)
         }
+        Read::Absent(why) => return Err(why.clone()),
         Read::Argument { path, kind, .. } if path.is_empty() => SlotKind::Number(*kind),
         Read::Argument { .. } | Read::Field { .. } => SlotKind::Number(resolve(read, types)?.scalar),
     })
@@ -137,7 +139,7 @@ pub fn resolve(read: &Read, types: &Btf) -> Result<Resolved, String> {
             let (offset, type_id) = field(structure, name, types)?;
             let fits = types.size_of(type_id).is_some_and(|bytes| u64::from(*skip) + 8 <= bytes);
             if !fits {
-                return Err(format!("`{structure}.{name}` is shorter in this kernel"));
+                return Err(format!("more of `{structure}.{name}`, which is shorter in this kernel"));
             }
             return Ok(Resolved { offsets: vec![offset + u32::from(*skip)], scalar: Scalar::unsigned(8) });
         }
@@ -147,11 +149,12 @@ pub fn resolve(read: &Read, types: &Btf) -> Result<Resolved, String> {
     let mut found = None;
     for (structure, member) in path {
         let composite = types.find(structure, |kind| matches!(kind, Kind::Composite { .. }));
-        let composite = composite.ok_or_else(|| format!("this kernel has no structure `{structure}`"))?;
+        let composite =
+            composite.ok_or_else(|| format!("the structure `{structure}`, which this kernel does not have"))?;
         let (offset, type_id) = member_of(types, composite, member)
-            .ok_or_else(|| format!("this kernel's `struct {structure}` has no member `{member}`"))?;
-        let scalar =
-            scalar(types, type_id).ok_or_else(|| format!("`{structure}.{member}` is no number in this kernel"))?;
+            .ok_or_else(|| format!("the member `{member}` of `struct {structure}`, which this kernel does not have"))?;
+        let scalar = scalar(types, type_id)
+            .ok_or_else(|| format!("`{structure}.{member}` as a number, which it is not in this kernel"))?;
         offsets.push(offset);
         found = Some(scalar);
     }
@@ -165,9 +168,9 @@ pub fn resolve(read: &Read, types: &Btf) -> Result<Resolved, String> {
 /// As [`kind`].
 pub fn field(structure: &str, name: &str, types: &Btf) -> Result<(u32, TypeId), String> {
     let composite = types.find(structure, |kind| matches!(kind, Kind::Composite { .. }));
-    let composite = composite.ok_or_else(|| format!("this kernel has no structure `{structure}`"))?;
+    let composite = composite.ok_or_else(|| format!("the structure `{structure}`, which this kernel does not have"))?;
     member_of(types, composite, name)
-        .ok_or_else(|| format!("this kernel's `struct {structure}` has no member `{name}`"))
+        .ok_or_else(|| format!("the member `{name}` of `struct {structure}`, which this kernel does not have"))
 }
 
 /// The offset in bytes and the type of a member, in anonymous members too; no bit fields.
@@ -239,29 +242,64 @@ pub fn check_hook(hook: &Hook, table: &Table, types: &Btf) -> Result<(), String>
             (name, types.find(&format!("trace_event_raw_{name}"), |kind| matches!(kind, Kind::Composite { .. })))
         }
     };
-    let lacks = || format!("table `{}` needs the tracepoint `{name}`, which this kernel does not have", table.name);
-    found.map(drop).ok_or_else(lacks)
+    found.map(drop).ok_or_else(|| format!("table `{}` needs {}", table.name, later::lacking(name, None)))
+}
+
+/// Whether the tracepoints that a column is read at have the arguments that it is read from.
+///
+/// # Errors
+/// A sentence that names the argument.
+fn check_arguments(what: &Read, at: Side, table: &Table, types: &Btf) -> Result<(), String> {
+    let Some(last) = what.last_argument() else { return Ok(()) };
+    for (_, hook) in table.sides().into_iter().filter(|(side, _)| at.is_at(*side)) {
+        if let Hook::Typed(name) = hook
+            && arguments(name, types).is_some_and(|count| usize::from(last) >= count)
+        {
+            return Err(later::lacking(name, Some(last)));
+        }
+    }
+    Ok(())
+}
+
+/// How many arguments a tracepoint has, where the kernel's types say it.
+fn arguments(tracepoint: &str, types: &Btf) -> Option<usize> {
+    let id = types.find(&format!("btf_trace_{tracepoint}"), |kind| matches!(kind, Kind::Typedef { .. }))?;
+    let Kind::Pointer { target } = *types.kind(types.resolve(id)?) else { return None };
+    // The first parameter is of the kernel's own.
+    types.parameters(types.resolve(target)?).len().checked_sub(1)
 }
 
 /// What a column's slot holds.
 ///
 /// # Errors
-/// As [`kind`].
+/// A sentence that names the column and what the kernel lacks for it.
 fn column_kind(table: &Table, column: usize, types: &Btf) -> Result<SlotKind, String> {
-    match &table.columns[column].source {
-        Source::Read { what, .. } => {
-            let kind = kind(what, types).map_err(|why| format!("column `{}`: {why}", table.columns[column].name))?;
-            // The query was typed by the sign in the table.
-            Ok(match kind {
-                SlotKind::Number(scalar) => {
-                    let signed = table.columns[column].data_type == DataType::Int;
-                    SlotKind::Number(Scalar { signed, ..scalar })
-                }
-                text => text,
-            })
+    read_kind(table, column, types).map_err(|why| format!("column `{}` needs {why}", table.columns[column].name))
+}
+
+/// What a column's slot holds.
+///
+/// # Errors
+/// What the kernel lacks for it, as a part of a sentence.
+fn read_kind(table: &Table, column: usize, types: &Btf) -> Result<SlotKind, String> {
+    let Source::Read { what, at } = &table.columns[column].source else {
+        return Err("no program, because it is made of others".to_owned());
+    };
+    check_arguments(what, *at, table, types)?;
+    Ok(match kind(what, types)? {
+        // The query was typed by the sign in the table.
+        SlotKind::Number(scalar) => {
+            let signed = table.columns[column].data_type == DataType::Int;
+            SlotKind::Number(Scalar { signed, ..scalar })
         }
-        _ => Err(format!("column `{}` is not read in the kernel", table.columns[column].name)),
-    }
+        text => text,
+    })
+}
+
+/// The columns of a table that a kernel cannot have, each with what it lacks.
+pub fn missing(table: &Table, types: &Btf) -> Vec<(usize, String)> {
+    let why = |column| Some((column, read_kind(table, column, types).err()?));
+    table.read_for(0..table.columns.len()).into_iter().filter_map(why).collect()
 }
 
 /// The size of a number.

@@ -171,8 +171,10 @@ impl Plan {
         let wanted: BTreeSet<usize> = match split {
             Split::Mvsf => {
                 let used = table.read_for(query.columns());
+                // All that this kernel has; a query that needs what it lacks is told below.
+                let has = |column: &usize| !table.is_stack(*column) && origin.column_kind(table, *column).is_ok();
                 let mut all = table.read_for(0..table.columns.len());
-                all.retain(|column| !table.is_stack(*column) || used.contains(column));
+                all.retain(|column| used.contains(column) || has(column));
                 all
             }
             _ => table.read_for(query.columns()),

@@ -165,8 +165,19 @@ impl Writing<'_> {
                 code.map(Reg::R2, stacks);
                 code.push(Insn::mov_imm(Reg::R3, if *user { USER_STACK } else { 0 }));
                 self.helper(code, "get_stackid");
+                if *user {
+                    // Addresses say nothing without their process: its number is the upper half.
+                    let lost = code.label();
+                    code.branch(JumpOp::Slt, Reg::R1, Operand::Imm(0), lost);
+                    code.copy(Reg::R2, Reg::R7);
+                    code.alu(AluOp::Rsh, Reg::R2, Operand::Imm(32));
+                    code.alu(AluOp::Lsh, Reg::R2, Operand::Imm(32));
+                    code.alu(AluOp::Or, Reg::R1, Operand::Reg(Reg::R2));
+                    code.bind(lost);
+                }
             }
             Read::Constant(value) => code.push(Insn::mov_imm(Reg::R1, *value)),
+            Read::Absent(why) => return Err(Failure::Kernel(format!("a value needs {why}"))),
             Read::Choice { by, equals, then, otherwise } => {
                 let (first, end) = (code.label(), code.label());
                 self.value(code, by)?;

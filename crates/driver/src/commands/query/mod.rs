@@ -30,8 +30,7 @@ use kiln_plan::execute::Lost;
 use kiln_plan::expr::{BinaryOp, Expr};
 use kiln_plan::lookup::Lookup;
 use kiln_plan::query::Shape;
-use kiln_plan::table::{Source, Table};
-use kiln_plan::{DataType, Query, tables};
+use kiln_plan::{DataType, Query};
 use kiln_program::btf::Btf;
 use kiln_superopt::CostModel;
 use serde::{Deserialize, Serialize};
@@ -40,6 +39,7 @@ pub use kiln_plan::execute::Limits;
 pub use kiln_plan::generate::COUNTERS;
 pub use kiln_plan::{Histogram, Row, Settings, Split, Value};
 pub use kiln_sql::{Action, Parsed};
+pub use tables::{ColumnDescription, TableDescription, describe_tables};
 
 use crate::error::Error;
 use crate::input::running_kernel_types;
@@ -211,93 +211,6 @@ impl Summary {
 
 /// Takes rows as they come; answers whether more are wanted.
 pub type Sink<'a> = dyn FnMut(Vec<Row>) -> bool + 'a;
-
-/// A table, as `kiln tables` lists it.
-#[derive(Clone, Debug, Serialize)]
-pub struct TableDescription {
-    /// Its name.
-    pub name: Shown,
-    /// What a row is.
-    pub about: Shown,
-    /// The tracepoints that it is made from.
-    pub hooks: Vec<Shown>,
-    /// Its columns.
-    pub columns: Vec<ColumnDescription>,
-    /// What this kernel lacks for it.
-    pub lacks: Option<Shown>,
-}
-
-/// A column of a table.
-#[derive(Clone, Debug, Serialize)]
-pub struct ColumnDescription {
-    /// Its name.
-    pub name: Shown,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub data_type: &'static str,
-    /// What it says.
-    pub about: Shown,
-    /// Whether it is read in the kernel; else it is computed of other columns.
-    pub read: bool,
-}
-
-fn describe(table: &Table, types: Option<&Btf>) -> TableDescription {
-    let column = |column: &kiln_plan::table::Column| ColumnDescription {
-        name: Shown::from(column.name.as_str()),
-        data_type: column.data_type.name(),
-        about: Shown::from(column.about.as_str()),
-        read: matches!(column.source, Source::Read { .. }),
-    };
-    let lacks = types.and_then(|types| plan::mvsf(table, types).err());
-    TableDescription {
-        name: Shown::from(table.name.as_str()),
-        about: Shown::from(table.about.as_str()),
-        hooks: Shown::all(table.hooks().into_iter().map(kiln_plan::table::Hook::section)),
-        columns: table.columns.iter().map(column).collect(),
-        lacks: lacks.map(|failure| failure.to_string().into()),
-    }
-}
-
-fn describe_lookup(lookup: &Lookup) -> TableDescription {
-    let column = |(name, data_type, about): &(String, DataType, String)| ColumnDescription {
-        name: Shown::from(name.as_str()),
-        data_type: data_type.name(),
-        about: Shown::from(about.as_str()),
-        read: false,
-    };
-    TableDescription {
-        name: Shown::from(lookup.name.as_str()),
-        about: Shown::from(lookup.about.as_str()),
-        hooks: Vec::new(),
-        columns: lookup.columns.iter().map(column).collect(),
-        lacks: None,
-    }
-}
-
-/// All tables of events and lookup tables, or the one of this name.
-///
-/// # Errors
-/// [`Error::InvalidInput`] where there is none.
-pub fn describe_tables(name: Option<&str>) -> Result<Vec<TableDescription>, Error> {
-    let types = running_kernel_types();
-    let types = types.as_deref();
-    match name {
-        None => {
-            let events = tables::all();
-            let events = events.iter().map(|table| describe(table, types));
-            Ok(events.chain(lookups::all().iter().map(describe_lookup)).collect())
-        }
-        Some(name) => {
-            if let Some(lookup) = lookups::all().iter().find(|lookup| lookup.name.eq_ignore_ascii_case(name)) {
-                return Ok(vec![describe_lookup(lookup)]);
-            }
-            let table = tables::find(name, types);
-            let none =
-                || Error::InvalidInput(format!("there is no table `{name}`; `kiln tables` lists those there are"));
-            Ok(vec![describe(&table.ok_or_else(none)?, types)])
-        }
-    }
-}
 
 /// A value as JSON.
 pub fn json(value: &Value) -> serde_json::Value {

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use kiln_plan::expr::Expr;
 use kiln_plan::generate::Failure;
-use kiln_plan::query::Shape;
+use kiln_plan::query::{Output, Shape};
 use kiln_plan::table::Table;
 use kiln_plan::{Generated, Origin, Query, Settings, Split, generate};
+use kiln_platform::Profile;
 use kiln_program::Object;
 use kiln_program::btf::Btf;
 use kiln_verifier::Prepared;
@@ -79,12 +81,18 @@ impl Plan {
     }
 }
 
-/// What a table hands over whatever is asked of it.
+/// What a table hands over whatever is asked of it; `with_stacks`, for queries that use stacks.
 ///
 /// # Errors
 /// What this kernel lacks.
-pub fn mvsf(table: &Table, types: &Btf) -> Result<Generated, Failure> {
-    let query = Query::new(table.clone(), Shape::Rows, Vec::new());
+pub fn mvsf(table: &Table, types: &Btf, with_stacks: bool) -> Result<Generated, Failure> {
+    let columns = table.columns.iter().enumerate();
+    let stacks = columns.filter(|(at, _)| with_stacks && table.is_stack(*at)).map(|(at, column)| Output {
+        name: column.name.clone(),
+        expr: Expr::Column(at),
+        data_type: column.data_type,
+    });
+    let query = Query::new(table.clone(), Shape::Rows, stacks.collect());
     generate(&query, Split::Mvsf, Origin::Hooks(types), &Settings::default())
 }
 
@@ -177,12 +185,25 @@ fn tried(
     Ok((generated, programs))
 }
 
-/// Puts programs to our verifier.
+/// Puts programs to our verifier, for the newest kernel that it describes.
 ///
 /// # Errors
 /// A sentence, where it refuses one.
 pub(crate) fn verified(object: &Object, types: Option<&Arc<Btf>>) -> Result<Vec<StepProgram>, String> {
+    verified_for(object, types, Profile::default())
+}
+
+/// Puts programs to our verifier, for a kernel.
+///
+/// # Errors
+/// A sentence, where it refuses one.
+pub(crate) fn verified_for(
+    object: &Object,
+    types: Option<&Arc<Btf>>,
+    profile: Profile,
+) -> Result<Vec<StepProgram>, String> {
     let options = kiln_verifier::Options {
+        profile,
         kernel_types: types.cloned(),
         skip_facts: true,
         ..kiln_verifier::Options::default()
