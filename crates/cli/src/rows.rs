@@ -176,6 +176,7 @@ pub fn told_end(summary: &Summary) {
     counts.for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
     let lost = summary.lost;
     let own = [
+        (summary.missed, "events at which the kernel ran no program, because one ran on that processor already"),
         (lost.starts, "beginnings that found no room in user space"),
         (lost.groups, "rows that found no room for a group in user space"),
         (lost.rows, "rows that found no room to be ordered"),

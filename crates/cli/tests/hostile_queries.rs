@@ -171,3 +171,70 @@ fn many_windows_are_open_at_once() {
     let said = ends(&kiln(&["query", sql, "--replay", &path, "--format", "csv"]), &[0]);
     assert!(said.lines().count() > 1000, "{said}");
 }
+
+#[test]
+fn without_root_it_is_said_what_is_needed_and_recordings_are_answered() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::process::CommandExt as _;
+
+    let Some(recordings) = Recordings::new() else { return };
+    let path = recordings.of_name(b"sh");
+    for (path, mode) in [(recordings.folder.path(), 0o755), (&*path, 0o644)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+            command.uid(65534).gid(65534);
+        }
+        command.args(arguments).output()
+    };
+    let sql = "SELECT comm, count(*) FROM syscalls GROUP BY comm";
+    let live = match as_nobody(&["query", sql, "--duration", "1ms"]) {
+        Err(error) => return println!("skipped: nobody else may run the command: {error}"),
+        Ok(output) => output,
+    };
+    let said = ends(&live, &[3]);
+    assert!(said.contains("the kernel cannot be asked") && said.contains("--replay"), "{said}");
+    let replayed = as_nobody(&["query", sql, "--replay", &path.display().to_string(), "--format", "csv"]);
+    assert_eq!(text(&replayed.expect("it runs").stdout), "comm,count(*)\nsh,1\n");
+    for offline in [&["tables", "--check"][..], &["query", &format!("EXPLAIN {sql}")]] {
+        ends(&as_nobody(offline).expect("it runs"), &[0]);
+    }
+    assert!(
+        ends(&as_nobody(&["tables", "--check", "--with-kernel"]).expect("it runs"), &[3]).contains("cannot be asked")
+    );
+}
+
+#[test]
+fn a_tracepoint_that_the_kernel_lacks_is_named() {
+    let Some(_) = Recordings::new() else { return };
+    let said = ends(&kiln(&["query", "SELECT * FROM tracepoint.sched.sched_swich"]), &[2]);
+    assert!(said.contains("`tracepoint.sched.sched_swich`"), "{said}");
+}
+
+#[test]
+fn tables_are_checked_for_other_kernels() {
+    let Some(_) = Recordings::new() else { return };
+    let said = ends(&kiln(&["tables", "--check", "--kernel", "all"]), &[0]);
+    let line = |begin: &str| {
+        said.lines().map(str::trim_start).find(|line| line.starts_with(begin)).unwrap_or_default().to_owned()
+    };
+    assert_eq!(line("table ").split_whitespace().collect::<Vec<_>>(), ["table", "5.15", "6.1", "6.6", "6.12", "6.18"]);
+    let cells = |table: &str| line(table).split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>().join(" ");
+    assert_eq!(cells("lock_contention "), "no yes yes yes yes", "{said}");
+    assert_eq!(cells("packet_drops "), "partly yes yes yes yes", "{said}");
+    assert_eq!(cells("syscalls "), "yes yes yes yes yes", "{said}");
+    assert!(said.contains("on 5.15: table `lock_contention` needs the tracepoint `contention_begin`"), "{said}");
+    assert!(said.contains("it is in Linux 5.19 and later"), "{said}");
+    // A table that was asked for by name has to be there.
+    ends(&kiln(&["tables", "lock_contention", "--check", "--kernel", "5.15"]), &[1]);
+    ends(&kiln(&["tables", "lock_contention", "--check", "--kernel", "6.1"]), &[0]);
+    let output = kiln(&["tables", "--check", "--kernel", "5.15", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let tables = document[0]["tables"].as_array().expect("tables");
+    let drops = tables.iter().find(|table| table["table"] == "packet_drops").expect("a table");
+    assert_eq!(drops["columns"][0]["name"], "reason");
+    ends(&kiln(&["tables", "--kernel", "6.1"]), &[2]);
+    ends(&kiln(&["tables", "--check", "--kernel", "4.19"]), &[2]);
+}

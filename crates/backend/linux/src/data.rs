@@ -96,6 +96,8 @@ pub struct ProgInfo {
     pub run_time_ns: u64,
     /// How many runs those were.
     pub run_count: u64,
+    /// Runs that the kernel left out because the program, or another, ran on that processor already.
+    pub missed_count: u64,
 }
 
 /// The input of a test run.

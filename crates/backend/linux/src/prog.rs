@@ -70,6 +70,7 @@ impl Prog {
             map_ids,
             run_time_ns: info.run_time_ns,
             run_count: info.run_cnt,
+            missed_count: info.recursion_misses,
         })
     }
 

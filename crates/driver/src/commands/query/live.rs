@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use kiln_linux::{Link, LoadedImages, MapHandle, OwnCgroup, Prog, RingReader, Statistics, load_images};
@@ -105,10 +106,28 @@ impl Scope {
     }
 }
 
-/// The monotonic clock, as programs see it.
+/// The monotonic clock, as programs see it. In a time namespace this process sees another one.
 pub fn now_ns() -> u64 {
+    static OFFSET: OnceLock<u64> = OnceLock::new();
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+    let own = nanoseconds(time.tv_sec, time.tv_nsec);
+    own.wrapping_sub(*OFFSET.get_or_init(|| {
+        monotonic_offset(&std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
+    }))
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds as u64)
+}
+
+/// What the time namespace of a process adds to the monotonic clock, by the text of its `timens_offsets`; 0 where the kernel
+/// has no time namespaces.
+fn monotonic_offset(text: &str) -> u64 {
+    let offset = text.lines().find_map(|line| {
+        let mut words = line.strip_prefix("monotonic")?.split_whitespace();
+        Some(nanoseconds(words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+    });
+    offset.unwrap_or_default()
 }
 
 /// Runs a query until its time is over, `watch.stop` says so, or no more rows are wanted.
@@ -452,6 +471,7 @@ fn count(halves: &[InKernel], summary: &mut Summary, measured: bool) -> Result<(
         for (prog, section) in images.progs.iter().zip(sections) {
             let info = prog.info()?;
             summary.events += info.run_count;
+            summary.missed += info.missed_count;
             if measured {
                 *summary.program_ns.get_or_insert_default() += info.run_time_ns;
                 let section = section.as_str().into();
@@ -470,4 +490,19 @@ pub(super) fn lost(counters: &MapHandle) -> Result<[u64; COUNTERS.len()], Error>
         bytes.map_or(0, u64::from_le_bytes)
     };
     Ok(std::array::from_fn(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::monotonic_offset;
+
+    #[test]
+    fn offsets_of_time_namespaces_are_read() {
+        let of = |seconds: i64, more: i64| monotonic_offset(&format!("monotonic {seconds:>11} {more:>9}\nboottime 7 7\n"));
+        assert_eq!(of(0, 0), 0);
+        assert_eq!(of(3, 5), 3_000_000_005);
+        assert_eq!(of(-2, 500_000_000) as i64, -1_500_000_000);
+        assert_eq!(monotonic_offset(""), 0);
+        assert_eq!(monotonic_offset("monotonic x y"), 0);
+    }
 }

@@ -187,6 +187,9 @@ pub struct Summary {
     pub records: u64,
     /// What was lost in the kernel: [`kiln_plan::generate::COUNTERS`].
     pub lost_in_kernel: [u64; 3],
+    /// Events at which the kernel ran no program, because one ran on that processor already.
+    #[serde(default)]
+    pub missed: u64,
     /// What was lost in user space.
     pub lost: Lost,
 }
@@ -205,7 +208,7 @@ pub struct ProgramRuns {
 impl Summary {
     /// How many rows or records were lost, whatever the reason.
     pub fn lost_in_all(&self) -> u64 {
-        self.lost_in_kernel.iter().sum::<u64>() + self.lost.in_all()
+        self.lost_in_kernel.iter().sum::<u64>() + self.missed + self.lost.in_all()
     }
 }
 
