@@ -61,6 +61,7 @@ pub mod show;
 
 system! {
     pub mod clang;
+    pub mod http;
     pub mod inputs;
     pub mod kernel;
     pub mod output;

@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Install, Service};
 use crate::error::Error;
+use crate::http::{Answer, Request};
 
 /// Maximum length of a request's body, in bytes.
 pub const MAX_BODY: usize = 64 << 10;
@@ -36,54 +37,23 @@ pub enum Door {
     },
 }
 
-/// A request.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// `GET`, `PUT` or another.
-    pub method: &'a str,
-    /// Its path and question.
-    pub url: &'a str,
-    /// Its headers, in order.
-    pub headers: &'a [(String, String)],
-    /// Its body.
-    pub body: &'a [u8],
+fn document(status: u16, document: &Json) -> Answer {
+    Answer { status, content_type: "application/json", body: document.to_string() + "\n" }
 }
 
-/// An answer.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// HTTP's status.
-    pub status: u16,
-    /// What the body is.
-    pub content_type: &'static str,
-    /// The body.
-    pub body: String,
+/// A refusal, as a document.
+pub fn refused(status: u16, kind: &str, message: &str) -> Answer {
+    document(status, &json!({"error": {"kind": kind, "message": message}}))
 }
 
-impl Answer {
-    fn json(status: u16, document: &Json) -> Answer {
-        Answer { status, content_type: "application/json", body: document.to_string() + "\n" }
-    }
-
-    fn refused(status: u16, kind: &str, message: &str) -> Answer {
-        Answer::json(status, &json!({"error": {"kind": kind, "message": message}}))
-    }
-
-    fn text(content_type: &'static str, body: &str) -> Answer {
-        Answer { status: 200, content_type, body: body.to_owned() }
-    }
-}
-
-impl Request<'_> {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
-    }
+fn text(content_type: &'static str, body: &str) -> Answer {
+    Answer { status: 200, content_type, body: body.to_owned() }
 }
 
 impl Door {
     /// Whether a browser's request is from this door's own page. A foreign page has another `Origin`. A foreign name that
     /// was made to lead here has another `Host`: only addresses and `localhost` are taken.
-    fn admits(&self, request: &Request<'_>) -> Result<(), &'static str> {
+    fn admits(&self, request: &Request) -> Result<(), &'static str> {
         let Door::Page { port, .. } = self else { return Ok(()) };
         let Some(host) = request.header("Host").filter(|host| is_own_host(host, *port)) else {
             return Err("the page is asked for by its address, such as 127.0.0.1, not by a name");
@@ -98,7 +68,7 @@ impl Door {
     }
 
     /// Whether a request knows the key, so that other users of the machine cannot read rows.
-    fn knows_key(&self, request: &Request<'_>) -> bool {
+    fn knows_key(&self, request: &Request) -> bool {
         let Door::Page { key, .. } = self else { return true };
         let given = request.header("Authorization").and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
         // As long for a wrong key as for the right one.
@@ -115,31 +85,31 @@ fn is_own_host(host: &str, port: u16) -> bool {
 }
 
 /// Answers a request.
-pub fn answer(service: &Service, door: &Door, request: &Request<'_>) -> Answer {
+pub fn answer(service: &Service, door: &Door, request: &Request) -> Answer {
     if let Err(why) = door.admits(request) {
-        return Answer::refused(403, "forbidden", why);
+        return refused(403, "forbidden", why);
     }
-    let (path, question) = request.url.split_once('?').unwrap_or((request.url, ""));
+    let (path, question) = request.url.split_once('?').unwrap_or((&request.url, ""));
     let is_page = matches!(door, Door::Page { .. });
     match path {
-        "/" if is_page => return Answer::text("text/html; charset=utf-8", PAGE),
-        "/page.css" if is_page => return Answer::text("text/css; charset=utf-8", STYLE),
-        "/page.js" if is_page => return Answer::text("text/javascript; charset=utf-8", SCRIPT),
+        "/" if is_page => return text("text/html; charset=utf-8", PAGE),
+        "/page.css" if is_page => return text("text/css; charset=utf-8", STYLE),
+        "/page.js" if is_page => return text("text/javascript; charset=utf-8", SCRIPT),
         _ => {}
     }
     if !door.knows_key(request) {
-        return Answer::refused(401, "unauthorized", "the key is missing or wrong: `kiln serve list` shows the address");
+        return refused(401, "unauthorized", "the key is missing or wrong: `kiln serve list` shows the address");
     }
     let name = path.strip_prefix("/queries/").filter(|name| !name.is_empty());
-    let result = match (request.method, path, name) {
+    let result = match (&*request.method, path, name) {
         ("GET", "/queries", _) => Ok((200, service.list(*door == Door::Socket))),
         ("GET", _, Some(name)) => service.show(name, after(question)).map(|document| (200, document)),
-        ("PUT", _, Some(name)) => install(service, name, request.body).map(|document| (201, document)),
+        ("PUT", _, Some(name)) => install(service, name, &request.body).map(|document| (201, document)),
         ("DELETE", _, Some(name)) => service.stop(name).map(|document| (200, document)),
-        _ => return Answer::refused(404, "not-found", "known are GET /queries and GET, PUT and DELETE /queries/NAME"),
+        _ => return refused(404, "not-found", "known are GET /queries and GET, PUT and DELETE /queries/NAME"),
     };
     match result {
-        Ok((status, document)) => Answer::json(status, &document),
+        Ok((status, found)) => document(status, &found),
         Err(error) => {
             let status = match error {
                 Error::Limit(_) => 429,
@@ -147,7 +117,7 @@ pub fn answer(service: &Service, door: &Door, request: &Request<'_>) -> Answer {
                 Error::Unsupported(_) | Error::Os { .. } => 501,
                 _ => 400,
             };
-            Answer::refused(status, error.kind(), &error.to_string())
+            refused(status, error.kind(), &error.to_string())
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The doors of a service: its socket, and the address of its page. HTTP is [`tiny_http`]'s, as for Prometheus.
+//! The doors of a service: its socket, and the address of its page.
 
 use std::fs::Permissions;
 use std::io::Read as _;
@@ -6,36 +6,48 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::Arc;
 
-use tiny_http::{Header, Listener, Response, Server};
-
-use super::answers::{Answer, Door, MAX_BODY, Request, answer};
-use super::{Service, locked};
+use super::Service;
+use super::answers::{Door, MAX_BODY, answer, refused};
 use crate::error::Error;
+use crate::http::{Answer, Handler, Listener, Request, Server};
 use crate::show::shown::Shown;
 
-/// How long a reader of the page may take no bytes of its answer.
-const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait before listening again after the listener failed, such as for want of descriptors.
-const AGAIN: Duration = Duration::from_secs(1);
+/// A door of a service.
+struct Reception {
+    door: Door,
+    service: Arc<Service>,
+}
 
-/// Headers of every answer. Scripts, styles and data of the page come from its own address alone; nothing may frame it.
-const HEADERS: [(&str, &str); 6] = [
-    (
-        "Content-Security-Policy",
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
-         form-action 'none'; frame-ancestors 'none'",
-    ),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cache-Control", "no-store"),
-];
+impl Handler for Reception {
+    /// Scripts, styles and data of the page come from its own address alone; nothing may frame it.
+    const HEADERS: &'static [(&'static str, &'static str)] = &[
+        (
+            "Content-Security-Policy",
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'none'",
+        ),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+        ("Cross-Origin-Opener-Policy", "same-origin"),
+        ("Referrer-Policy", "no-referrer"),
+        ("Cache-Control", "no-store"),
+    ];
+
+    /// The page's door takes no bodies.
+    fn max_body(&self) -> Option<usize> {
+        (self.door == Door::Socket).then_some(MAX_BODY)
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        answer(&self.service, &self.door, request)
+    }
+
+    fn refused(&self, status: u16, why: &str) -> Answer {
+        refused(status, if status == 413 { "limit" } else { "invalid-input" }, why)
+    }
+}
 
 /// Listeners that are open, and do not answer yet.
 pub struct Doors {
@@ -80,102 +92,19 @@ impl Doors {
 
     /// Answers requests from threads of its own, until what it returns is dropped.
     pub fn answer(self, service: &Arc<Service>) -> Answering {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let mut doors = Vec::new();
-        doors.push(Answerer::begin(Listener::from(self.socket), Door::Socket, service, &is_over));
+        let begin = |listener, door| Server::begin(listener, Reception { door, service: Arc::clone(service) });
+        let mut doors = vec![begin(Listener::Unix(self.socket), Door::Socket)];
         if let Some((listener, address, key)) = self.page {
-            let door = Door::Page { key, port: address.port() };
-            doors.push(Answerer::begin(Listener::from(listener), door, service, &is_over));
+            doors.push(begin(Listener::Tcp(listener), Door::Page { key, port: address.port() }));
         }
-        Answering { doors, is_over, _file: self.file }
+        Answering { _doors: doors, _file: self.file }
     }
 }
 
 /// Doors that answer.
 pub struct Answering {
-    doors: Vec<Answerer>,
-    is_over: Arc<AtomicBool>,
+    _doors: Vec<Server>,
     _file: SocketFile,
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::SeqCst);
-        for door in &mut self.doors {
-            locked(&door.server).iter().for_each(|server| server.unblock());
-            // It has nothing to say but that it ended.
-            let _ = door.thread.take().map(JoinHandle::join);
-        }
-    }
-}
-
-/// One door that answers.
-struct Answerer {
-    thread: Option<JoinHandle<()>>,
-    server: Arc<Mutex<Option<Arc<Server>>>>,
-}
-
-impl Answerer {
-    fn begin(listener: Listener, door: Door, service: &Arc<Service>, is_over: &Arc<AtomicBool>) -> Answerer {
-        let current = Arc::new(Mutex::new(None));
-        let (shared, service, is_over) = (Arc::clone(&current), Arc::clone(service), Arc::clone(is_over));
-        let thread = std::thread::spawn(move || {
-            while !is_over.load(Ordering::SeqCst) {
-                if let Some(server) = again(&listener) {
-                    let server = Arc::new(server);
-                    *locked(&shared) = Some(Arc::clone(&server));
-                    serve(&server, &door, &service, &is_over);
-                    *locked(&shared) = None;
-                }
-                if !is_over.load(Ordering::SeqCst) {
-                    std::thread::sleep(AGAIN);
-                }
-            }
-        });
-        Answerer { thread: Some(thread), server: current }
-    }
-}
-
-/// A server on a copy of a listener: `tiny_http` ends one when a connection cannot be accepted.
-fn again(listener: &Listener) -> Option<Server> {
-    let listener = match listener {
-        Listener::Tcp(listener) => Listener::from(listener.try_clone().ok()?),
-        Listener::Unix(listener) => Listener::from(listener.try_clone().ok()?),
-    };
-    Server::from_listener(listener, None).ok()
-}
-
-/// Answers until the server has failed or all is over. Each request has a thread, which nobody waits for: a reader may take
-/// its answer slowly, or never send the body that it promised.
-fn serve(server: &Server, door: &Door, service: &Arc<Service>, is_over: &AtomicBool) {
-    // Whoever ends all looks at the server after saying so.
-    while !is_over.load(Ordering::SeqCst) {
-        let Ok(request) = server.recv() else { break };
-        let (door, service) = (door.clone(), Arc::clone(service));
-        // Where there are no threads left, the reader finds the connection closed.
-        let _ = std::thread::Builder::new().spawn(move || respond(request, &door, &service));
-    }
-}
-
-fn respond(mut request: tiny_http::Request, door: &Door, service: &Service) {
-    let header = |header: &Header| (header.field.as_str().as_str().to_owned(), header.value.as_str().to_owned());
-    let headers: Vec<_> = request.headers().iter().map(header).collect();
-    let (method, url) = (request.method().to_string(), request.url().to_owned());
-    let mut body = Vec::new();
-    // The page's door takes no bodies.
-    let is_read = matches!(door, Door::Page { .. })
-        || request.as_reader().take(MAX_BODY as u64 + 1).read_to_end(&mut body).is_ok();
-    let answer = if !is_read || body.len() > MAX_BODY {
-        let body = format!("{{\"error\": {{\"kind\": \"limit\", \"message\": \"a body has up to {MAX_BODY} bytes\"}}}}\n");
-        Answer { status: 413, content_type: "application/json", body }
-    } else {
-        answer(service, door, &Request { method: &method, url: &url, headers: &headers, body: &body })
-    };
-    let head = [("Content-Type", answer.content_type)].into_iter().chain(HEADERS);
-    let head = head.filter_map(|(name, value)| Header::from_bytes(name, value).ok());
-    let response = Response::from_string(answer.body).with_status_code(answer.status);
-    // A reader that has gone away is no concern of the others.
-    let _ = request.respond(head.fold(response, Response::with_header));
 }
 
 /// Makes the socket; one that a service which has ended left is replaced.
@@ -216,9 +145,6 @@ fn listen(address: &str, anywhere: bool) -> Result<(TcpListener, SocketAddr, Str
         return Err(Error::InvalidInput(message));
     }
     let listener = TcpListener::bind(&addresses[..]).map_err(|error| failed(&error))?;
-    // Connections inherit it.
-    let timeout = rustix::net::sockopt::Timeout::Send;
-    rustix::net::sockopt::set_socket_timeout(&listener, timeout, Some(SEND_TIMEOUT)).map_err(|error| failed(&error))?;
     let bound = listener.local_addr().map_err(|error| failed(&error))?;
     Ok((listener, bound, key()?))
 }

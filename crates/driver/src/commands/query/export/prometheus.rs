@@ -6,16 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use kiln_plan::{Histogram, Row, Value};
-use tiny_http::{Header, Method, Response, Server};
 
 use super::{Form, Role, identifier, label};
 use crate::commands::query::Summary;
 use crate::error::Error;
+use crate::http::{Answer, Handler, Listener, Request, Server};
 
 /// The value of a series.
 #[derive(Debug)]
@@ -192,10 +191,31 @@ fn escaped(text: &str) -> String {
 
 /// A server that answers Prometheus.
 pub struct Endpoint {
-    server: Arc<Server>,
+    server: Server,
     totals: Arc<Mutex<Totals>>,
-    thread: JoinHandle<()>,
     address: SocketAddr,
+}
+
+/// Answers with the totals.
+struct Metrics(Arc<Mutex<Totals>>);
+
+impl Handler for Metrics {
+    fn answer(&self, request: &Request) -> Answer {
+        let path = request.url.split('?').next().unwrap_or_default();
+        match (&*request.method, path) {
+            ("GET", "/metrics") => Answer {
+                status: 200,
+                content_type: "text/plain; version=0.0.4; charset=utf-8",
+                body: self.0.lock().unwrap_or_else(PoisonError::into_inner).text(),
+            },
+            ("GET", _) => self.refused(404, "metrics are at /metrics"),
+            _ => self.refused(405, "only GET is answered"),
+        }
+    }
+
+    fn refused(&self, status: u16, why: &str) -> Answer {
+        Answer { status, content_type: "text/plain; charset=utf-8", body: format!("{why}\n") }
+    }
 }
 
 impl Endpoint {
@@ -204,30 +224,14 @@ impl Endpoint {
     /// # Errors
     /// [`Error::InvalidInput`] where it cannot be listened at.
     pub fn listen(address: &str, form: Form, max_series: usize) -> Result<Endpoint, Error> {
-        let failed = |error: &dyn std::fmt::Display| {
+        let failed = |error: std::io::Error| {
             Error::InvalidInput(format!("{address} cannot be listened at: {error}; an address is `127.0.0.1:9090`"))
         };
-        let server = Arc::new(Server::http(address).map_err(|error| failed(&error))?);
-        let bound = server.server_addr().to_ip().ok_or_else(|| failed(&"it is not an IP address"))?;
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
         let totals = Arc::new(Mutex::new(Totals::new(form, max_series)));
-        let (serving, shown) = (Arc::clone(&server), Arc::clone(&totals));
-        let thread = std::thread::spawn(move || {
-            for request in serving.incoming_requests() {
-                let path = request.url().split('?').next().unwrap_or_default();
-                let response = match (request.method(), path) {
-                    (Method::Get, "/metrics") => {
-                        let text = shown.lock().unwrap_or_else(PoisonError::into_inner).text();
-                        let header = Header::from_bytes("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-                        header.into_iter().fold(Response::from_string(text), Response::with_header)
-                    }
-                    (Method::Get, _) => Response::from_string("metrics are at /metrics\n").with_status_code(404),
-                    _ => Response::from_string("only GET is answered\n").with_status_code(405),
-                };
-                // A client that has gone away is no concern of the others.
-                let _ = request.respond(response);
-            }
-        });
-        Ok(Endpoint { server, totals, thread, address: bound })
+        let server = Server::begin(Listener::Tcp(listener), Metrics(Arc::clone(&totals)));
+        Ok(Endpoint { server, totals, address: bound })
     }
 
     /// Where it listens.
@@ -246,9 +250,7 @@ impl Endpoint {
 
     /// Ends it. Returns how many rows were dropped because they would have made too many series.
     pub fn end(self) -> u64 {
-        self.server.unblock();
-        // It has nothing to say but that it ended.
-        let _ = self.thread.join();
+        drop(self.server);
         self.totals.lock().unwrap_or_else(PoisonError::into_inner).dropped_rows
     }
 }
