@@ -100,4 +100,16 @@ impl Flow {
     pub fn outputs(&self) -> &[Output] {
         &self.last().outputs
     }
+
+    /// The result's columns, to be changed.
+    ///
+    /// # Panics
+    /// As [`Flow::last`].
+    pub fn outputs_mut(&mut self) -> &mut [Output] {
+        match (&mut self.source, self.stages.last_mut()) {
+            (_, Some(last)) => &mut last.outputs,
+            (Source::Scan(query), None) => &mut query.outputs,
+            _ => panic!("a stage follows unions and joins"),
+        }
+    }
 }

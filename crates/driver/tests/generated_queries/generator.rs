@@ -332,12 +332,17 @@ impl Generator<'_> {
     /// A query of the rows of another one.
     fn around(&mut self, inner: &Generated) -> Generated {
         let limit = if self.numbers.once_in(2) { format!(" LIMIT {}", self.numbers.below(5)) } else { String::new() };
-        let (begin, end) = match self.numbers.below(3) {
+        let (begin, end) = match self.numbers.below(4) {
             0 => ("SELECT DISTINCT c0 AS d0 FROM", " WHERE c0 IS NOT NULL ORDER BY d0"),
             1 => ("SELECT c0 AS d0, count(*) AS d1, max(c0) AS d2 FROM", " GROUP BY c0 ORDER BY d1 DESC, d0, d2"),
+            2 => ("SELECT c0 AS d0 FROM", " UNION ALL SELECT c0 FROM s ORDER BY d0"),
             _ => ("SELECT count(c0) AS d0, count(DISTINCT c0) AS d1, min(c0) AS d2 FROM", " ORDER BY d0, d1, d2"),
         };
-        let of = |sql: &str| format!("{begin} ({sql}) AS s{end}{limit}");
+        let named = end.contains("FROM s") || self.numbers.once_in(3);
+        let of = |sql: &str| match named {
+            true => format!("WITH s AS ({sql}) {begin} s{end}{limit}"),
+            false => format!("{begin} ({sql}) AS s{end}{limit}"),
+        };
         // Which rows a limit keeps is known where they have an order.
         let sqlite = inner.sqlite.as_ref().filter(|_| inner.window.is_none()).map(|sql| of(sql));
         Generated { sql: of(&inner.sql), sqlite, window: inner.window }

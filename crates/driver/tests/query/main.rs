@@ -38,6 +38,8 @@ const QUERIES: &[&str] = &[
     "SELECT daddr, dport, count(*) FROM tcp_states WHERE dport = 443 AND saddr << '10.0.0.0/8' GROUP BY daddr, dport",
     "SELECT filename, ppid FROM execs WHERE filename LIKE '%/sh'",
     "SELECT * FROM tracepoint.sched.sched_process_exec",
+    "WITH slow (who, ns) AS (SELECT comm, latency_ns FROM syscalls WHERE latency_ns > 1000) \
+     SELECT who, count(*), max(ns) FROM slow WHERE ns < 1000000 GROUP BY who",
 ];
 
 fn session(sql: &str) -> Option<Session> {
@@ -434,6 +436,12 @@ fn what_is_wrong_with_a_query_is_said_where_it_is() {
         ("SELECT maxx(pid) FROM syscalls", "did you mean `max`?"),
         ("DELETE FROM syscalls", "only SELECT"),
         ("SELECT x FROM (SELECT pid FROM syscalls) AS s", "table `s` has no column `x`"),
+        ("WITH s AS (SELECT pid FROM forks) SELECT x FROM s", "table `s` has no column `x`"),
+        ("WITH s AS (SELECT pid FROM forks), s AS (SELECT pid FROM execs) SELECT pid FROM s", "two queries `s`"),
+        ("WITH s (a, b) AS (SELECT pid FROM forks) SELECT a FROM s", "names 2 columns of a query that has 1"),
+        ("WITH RECURSIVE s AS (SELECT pid FROM s) SELECT pid FROM s", "WITH RECURSIVE"),
+        ("WITH s AS (SELECT pid FROM t), t AS (SELECT pid FROM forks) SELECT pid FROM s", "there is no table `t`"),
+        ("SELECT a FROM forks f (a)", "keep their names"),
         ("SELECT count(*) FROM (SELECT pid FROM syscalls LIMIT 3) WINDOW 1 s", "do not say when they happened"),
         ("SELECT pid FROM syscalls WHERE pid = (1 WINDOW 1 s)", "this WINDOW is of no SELECT"),
         ("SELECT count(*) FROM syscalls WINDOW 1 s WINDOW 2 s", "a query has one WINDOW"),

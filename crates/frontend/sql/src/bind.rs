@@ -31,6 +31,8 @@ pub struct Scope<'a> {
     pub used: &'a std::cell::Cell<usize>,
     /// The lookup tables.
     pub lookups: &'a [Lookup],
+    /// The queries of `WITH`, by their names; of two with one name the last counts.
+    pub named: &'a [(String, Flow)],
 }
 
 impl Scope<'_> {
@@ -46,18 +48,52 @@ impl Scope<'_> {
         self.clause(select, |clause| if let Clause::Within(within_ns) = clause { Some(within_ns) } else { None })
     }
 
-    /// The lookup table of this name.
+    /// The lookup table of this name, unless a query of `WITH` has it.
     pub fn lookup(&self, name: &str) -> Option<&Lookup> {
-        self.lookups.iter().find(|lookup| lookup.name.eq_ignore_ascii_case(name))
+        let lookup = self.lookups.iter().find(|lookup| lookup.name.eq_ignore_ascii_case(name));
+        lookup.filter(|_| self.named(name).is_none())
+    }
+
+    /// The query of `WITH` that has this name.
+    pub fn named(&self, name: &str) -> Option<&(String, Flow)> {
+        self.named.iter().rfind(|(own, _)| own.eq_ignore_ascii_case(name))
     }
 }
 
-/// Binds a query.
+/// Binds a query. The queries of its `WITH` are bound once, and stand in `FROM` as subqueries do.
 pub fn query(query: &ast::Query, scope: &Scope<'_>) -> Result<Flow, Error> {
-    if query.with.is_some() {
-        return Err(Error::new("WITH is not understood yet").help("a subquery can stand in FROM: FROM (SELECT ...) s"));
+    let Some(with) = &query.with else { return set(&query.body, Some(query), scope) };
+    if with.recursive {
+        let error = Error::new("WITH RECURSIVE is not understood");
+        return Err(error.help("a query of WITH is of the tables and of the queries before it"));
     }
-    set(&query.body, Some(query), scope)
+    let mut named = scope.named.to_vec();
+    for common in &with.cte_tables {
+        let name = &common.alias.name;
+        if named[scope.named.len()..].iter().any(|(own, _)| own.eq_ignore_ascii_case(&name.value)) {
+            let at = scope.places.bytes(name.span);
+            return Err(Error { at, ..Error::new(format!("WITH names two queries `{}`", name.value)) });
+        }
+        let mut flow = self::query(&common.query, &Scope { named: &named, ..*scope })?;
+        rename(&mut flow, &common.alias, scope)?;
+        named.push((name.value.clone(), flow));
+    }
+    set(&query.body, Some(query), &Scope { named: &named, ..*scope })
+}
+
+/// Gives the columns of a statement the names of an alias: `s (pid, calls)`.
+pub fn rename(flow: &mut Flow, alias: &ast::TableAlias, scope: &Scope<'_>) -> Result<(), Error> {
+    let outputs = flow.outputs_mut();
+    if alias.columns.is_empty() {
+        return Ok(());
+    }
+    if alias.columns.len() != outputs.len() {
+        let message =
+            format!("`{}` names {} columns of a query that has {}", alias.name, alias.columns.len(), outputs.len());
+        return Err(Error { at: scope.places.bytes(alias.name.span), ..Error::new(message) });
+    }
+    outputs.iter_mut().zip(&alias.columns).for_each(|(output, column)| output.name = column.name.value.clone());
+    Ok(())
 }
 
 /// Binds a `SELECT`, or several with `UNION` between them; `query` has their order and limit.

@@ -163,7 +163,10 @@ fn factor(factor: &TableFactor, scope: &Scope<'_>) -> Result<(Table, Side, Optio
         columns: SideColumns::Own(0..columns),
     };
     if let TableFactor::Derived { subquery, alias, lateral: false, .. } = factor {
-        let flow = bind::query(subquery, scope)?;
+        let mut flow = bind::query(subquery, scope)?;
+        if let Some(alias) = alias {
+            bind::rename(&mut flow, alias, scope)?;
+        }
         let name = alias.as_ref().map(|alias| alias.name.value.clone());
         let table = subquery::table(flow.last(), name.as_deref());
         let side = side(&table.name, None, table.columns.len());
@@ -177,9 +180,21 @@ fn factor(factor: &TableFactor, scope: &Scope<'_>) -> Result<(Table, Side, Optio
         None => part.to_string(),
     };
     let text = name.0.iter().map(part).collect::<Vec<_>>().join(".");
+    if let Some((name, flow)) = scope.named(&text) {
+        let mut flow = flow.clone();
+        alias.iter().try_for_each(|alias| bind::rename(&mut flow, alias, scope))?;
+        let table = subquery::table(flow.last(), Some(name));
+        let side = side(name, alias.as_ref(), table.columns.len());
+        return Ok((table, side, Some(flow)));
+    }
     let Some(table) = tables::find(&text, scope.types) else {
         return Err(Error { at: scope.places.bytes(name.span()), ..no_table(&text, scope) });
     };
+    if let Some(alias) = alias.as_ref().filter(|alias| !alias.columns.is_empty()) {
+        let error = Error::new(format!("the columns of `{}` keep their names", table.name));
+        let help = "rename them in a query: FROM (SELECT pid AS p FROM forks) f";
+        return Err(Error { at: scope.places.bytes(alias.name.span), ..error.help(help) });
+    }
     let side = side(&table.name, alias.as_ref(), table.columns.len());
     Ok((table, side, None))
 }
@@ -195,7 +210,9 @@ fn no_table(text: &str, scope: &Scope<'_>) -> Error {
     }
     let known = tables::all();
     let names = known.iter().map(|table| table.name.as_str());
-    let help = similar(text, names.chain(scope.lookups.iter().map(|lookup| lookup.name.as_str())));
+    let named = scope.named.iter().map(|(name, _)| name.as_str());
+    let lookups = scope.lookups.iter().map(|lookup| lookup.name.as_str());
+    let help = similar(text, names.chain(lookups).chain(named));
     let listed = || "`kiln tables` lists the tables; any tracepoint is `tracepoint.CATEGORY.NAME`".to_owned();
     Error::new(format!("there is no table `{text}`")).help(help.unwrap_or_else(listed))
 }

@@ -92,7 +92,7 @@ pub fn parse_with(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<
         return Err(Error::new("only SELECT and EXPLAIN SELECT are understood"));
     };
     let used = std::cell::Cell::new(0);
-    let scope = bind::Scope { types, places: &places, clauses: &clauses, used: &used, lookups };
+    let scope = bind::Scope { types, places: &places, clauses: &clauses, used: &used, lookups, named: &[] };
     let flow = bind::query(&query, &scope)?;
     if used.get() < clauses.len() {
         return Err(Error::new("this WINDOW is of no SELECT").help("it stands after GROUP BY, not in an expression"));

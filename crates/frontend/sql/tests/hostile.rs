@@ -19,6 +19,7 @@ const SEEDS: &[&str] = &[
     "SELECT pid, comm FROM execs UNION ALL SELECT pid, comm FROM exits ORDER BY comm LIMIT 9",
     "SELECT e.comm, x.exit_code FROM execs e JOIN exits x ON e.pid = x.pid AND x.ts > e.ts WITHIN 5 SECONDS",
     "SELECT n.name, count(*) FROM syscalls s LEFT JOIN errno n ON n.errno = -s.ret WHERE s.ret < 0 GROUP BY n.name",
+    "WITH s (who) AS (SELECT pid FROM forks), n AS (SELECT who, count(*) AS c FROM s GROUP BY who) SELECT max(c) FROM n",
 ];
 
 /// Tokens that are inserted into queries.
@@ -63,6 +64,8 @@ const WORDS: &[&str] = &[
     "UNION ALL",
     "UNION",
     "JOIN",
+    "WITH s AS (SELECT pid FROM forks)",
+    "FROM s",
     "LEFT JOIN errno e ON e.errno = -ret",
     "JOIN execs x ON x.pid = pid WITHIN 1 S",
     "USING (pid)",
@@ -180,6 +183,12 @@ fn deep_and_long_queries_are_bounded() {
         }
         let sql = format!("SELECT count(*) FROM syscalls WHERE pid = 1{}", " OR pid = 2".repeat(depth));
         assert_eq!(kiln_sql::parse(&sql, None).is_ok(), depth <= 100, "{depth}");
+        // Each query of WITH would double the tables that are read.
+        let mut common = "WITH s0 AS (SELECT pid AS a FROM syscalls)".to_owned();
+        let level = |at: usize| format!(", s{} AS (SELECT a FROM s{at} UNION ALL SELECT a FROM s{at})", at + 1);
+        (0..depth.min(40)).for_each(|at| common += &level(at));
+        let error = kiln_sql::parse(&format!("{common} SELECT a FROM s0"), None).expect_err("too many tables");
+        assert!(error.message.contains("tables of events"), "{error:?}");
         // Each level would double the expression.
         let mut subquery = "SELECT pid AS a FROM syscalls".to_owned();
         (0..depth.min(40)).for_each(|_| subquery = format!("SELECT a + a AS a FROM ({subquery})"));
