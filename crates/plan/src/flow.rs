@@ -47,8 +47,9 @@ pub struct Join {
     pub within_ns: u64,
     /// Other conditions, over the columns of the left side and then those of the right side.
     pub condition: Option<Expr>,
-    /// Whether a row of the left side without a match is shown, with nulls on the right (`LEFT JOIN`).
-    pub keeps_left: bool,
+    /// Whether a row of the left or right side without a match is shown, with nulls for the other side (`LEFT JOIN`, `RIGHT
+    /// JOIN`; both: `FULL JOIN`).
+    pub keeps: [bool; 2],
 }
 
 impl Flow {

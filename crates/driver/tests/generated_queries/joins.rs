@@ -44,7 +44,7 @@ impl Generator<'_> {
 
     /// The table joined with itself within a time.
     pub fn join(&mut self) -> Generated {
-        let left = if self.numbers.once_in(3) { "LEFT " } else { "" };
+        let left = *self.numbers.one(&["", "", "", "LEFT ", "RIGHT ", "FULL "]);
         let text = self.numbers.once_in(4) && !self.columns(true).is_empty();
         let (one, other) = match self.numbers.below(3) {
             0 => (self.of_side("a", text), self.of_side("b", text)),

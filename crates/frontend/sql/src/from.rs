@@ -96,7 +96,7 @@ struct Joining {
     /// The table of each side, and the subquery that it is.
     sides: [(Table, Option<Flow>); 2],
     on: Vec<Expr>,
-    keeps_left: bool,
+    keeps: [bool; 2],
     within_ns: u64,
 }
 
@@ -218,18 +218,27 @@ fn no_table(text: &str, scope: &Scope<'_>) -> Error {
 }
 
 fn join(bound: &mut From, join: &ast::Join, select: &ast::Select, scope: &Scope<'_>) -> Result<(), Error> {
-    let (keeps_left, constraint) = match &join.join_operator {
-        JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (false, constraint),
-        JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (true, constraint),
-        _ => return Err(Error::new("only JOIN and LEFT JOIN are understood")),
+    let (keeps, constraint) = match &join.join_operator {
+        JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => ([false, false], constraint),
+        JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => ([true, false], constraint),
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => ([false, true], constraint),
+        JoinOperator::FullOuter(constraint) => ([true, true], constraint),
+        _ => return Err(Error::new("only JOIN, LEFT JOIN, RIGHT JOIN and FULL JOIN are understood")),
     };
+    if keeps[1] && !matches!(constraint, JoinConstraint::On(_)) {
+        return Err(Error::new("RIGHT JOIN and FULL JOIN need ON: a column of USING could be of either side"));
+    }
     if let TableFactor::Table { name, alias, args: None, .. } = &join.relation
         && let Some(lookup) = scope.lookup(&name.to_string())
     {
+        if keeps[1] {
+            let error = Error::new("only JOIN and LEFT JOIN go with lookup tables");
+            return Err(error.help("rows come from events, so a lookup's row without an event is never shown"));
+        }
         let alias = alias.as_ref().map(|alias| alias.name.value.clone());
-        return join_lookup(bound, lookup, alias, keeps_left, constraint, scope);
+        return join_lookup(bound, lookup, alias, keeps[0], constraint, scope);
     }
-    join_events(bound, join, keeps_left, constraint, select, scope)
+    join_events(bound, join, keeps, constraint, select, scope)
 }
 
 /// The conditions of `ON` or `USING`, bound; `second` is the side that is joined.
@@ -340,7 +349,7 @@ fn join_lookup(
 fn join_events(
     bound: &mut From,
     join: &ast::Join,
-    keeps_left: bool,
+    keeps: [bool; 2],
     constraint: &JoinConstraint,
     select: &ast::Select,
     scope: &Scope<'_>,
@@ -385,7 +394,7 @@ fn join_events(
     let on = conditions(bound, constraint, &types, scope)?;
     let columns = SideColumns::Own(end..end + 1);
     bound.sides.push(Side { name: "joined".to_owned(), other: None, columns });
-    bound.origin = Origin::Join(Box::new(Joining { sides, on, keeps_left, within_ns }));
+    bound.origin = Origin::Join(Box::new(Joining { sides, on, keeps, within_ns }));
     Ok(())
 }
 
@@ -411,7 +420,7 @@ fn side_of(expr: &Expr, split: usize, end: usize) -> Of {
 
 /// The statement of a query over two tables of events.
 fn joined(joining: Joining, mut query: Query) -> Result<Flow, Error> {
-    let Joining { sides, on, keeps_left, within_ns } = joining;
+    let Joining { sides, on, keeps, within_ns } = joining;
     let split = sides[0].0.columns.len();
     let end = split + sides[1].0.columns.len();
     let mut filters: [Vec<Expr>; 2] = sides.each_ref().map(|(table, _)| table.only.iter().cloned().collect());
@@ -433,7 +442,8 @@ fn joined(joining: Joining, mut query: Query) -> Result<Flow, Error> {
             _ => {}
         }
         match side_of(&condition, split, end) {
-            Of::One(side) if side == 1 || !keeps_left => filters[side].push(own(side, &condition)),
+            // A row that is shown without a match only lacks one because of this.
+            Of::One(side) if !keeps[side] => filters[side].push(own(side, &condition)),
             _ => rest.push(condition),
         }
     }
@@ -444,7 +454,8 @@ fn joined(joining: Joining, mut query: Query) -> Result<Flow, Error> {
     let (mut kept, mut filter) = (Vec::new(), query.filter.take());
     for condition in filter.take().iter().flat_map(Expr::conjuncts) {
         match side_of(condition, split, end) {
-            Of::One(side) if side == 0 || !keeps_left => filters[side].push(own(side, condition)),
+            // Where the other side's rows are shown without a match, this side has nulls.
+            Of::One(side) if !keeps[1 - side] => filters[side].push(own(side, condition)),
             _ => kept.push(condition.clone()),
         }
     }
@@ -488,6 +499,6 @@ fn joined(joining: Joining, mut query: Query) -> Result<Flow, Error> {
     };
     let [first, second] = filters;
     let sides = [side(0, left, first), side(1, right, second)];
-    let join = Join { sides, keys, times, within_ns, condition, keeps_left };
+    let join = Join { sides, keys, times, within_ns, condition, keeps };
     Ok(Flow { source: Source::Join(Box::new(join)), stages: vec![query] })
 }

@@ -45,8 +45,8 @@ pub struct Joiner {
     times: [usize; 2],
     within_ns: u64,
     condition: Option<Expr>,
-    keeps_left: bool,
-    right_columns: usize,
+    keeps: [bool; 2],
+    columns: [usize; 2],
     limits: Limits,
     /// Rows that wait, by their time, their side and a number.
     waiting: BTreeMap<(u64, usize, u64), Vec<Value>>,
@@ -68,8 +68,8 @@ impl Joiner {
             times: join.times,
             within_ns: join.within_ns,
             condition: join.condition.clone(),
-            keeps_left: join.keeps_left,
-            right_columns: join.sides[1].outputs().len(),
+            keeps: join.keeps,
+            columns: join.sides.each_ref().map(|side| side.outputs().len()),
             limits,
             waiting: BTreeMap::new(),
             number: 0,
@@ -118,9 +118,7 @@ impl Joiner {
         let key: Vec<Value> = self.keys[side].iter().map(|key| key.evaluate(&own.values)).collect();
         // Null is equal to nothing.
         if key.iter().any(Value::is_null) {
-            if side == 0 {
-                self.show_alone(&own);
-            }
+            self.show_alone(side, &own);
             return;
         }
         if let Some(others) = self.stores[1 - side].by_key.get_mut(&key) {
@@ -165,16 +163,18 @@ impl Joiner {
         if rows.is_empty() {
             store.by_key.remove(&key);
         }
-        if let Some(first) = first.filter(|first| side == 0 && !first.matched) {
-            self.show_alone(&first);
+        if let Some(first) = first.filter(|first| !first.matched) {
+            self.show_alone(side, &first);
         }
     }
 
-    /// Shows a row of the left side that has no match.
-    fn show_alone(&mut self, row: &Stored) {
-        if self.keeps_left {
-            let mut values = row.values.clone();
-            values.extend(std::iter::repeat_n(Value::Null, self.right_columns));
+    /// Shows a row that has no match, if its side's are shown.
+    fn show_alone(&mut self, side: usize, row: &Stored) {
+        if self.keeps[side] {
+            let nulls = std::iter::repeat_n(Value::Null, self.columns[1 - side]);
+            let own = row.values.iter().cloned();
+            let mut values: Vec<Value> =
+                if side == 0 { own.chain(nulls).collect() } else { nulls.chain(own).collect() };
             // This is known when the time is over.
             values.push(Value::Uint(row.time.saturating_add(self.within_ns)));
             self.ready.push(Row { window: None, values });
@@ -202,7 +202,7 @@ mod tests {
             times: [0, 0],
             within_ns: 1000,
             condition: None,
-            keeps_left: false,
+            keeps: [false; 2],
         };
         Joiner::new(&join, limits)
     }
