@@ -220,7 +220,8 @@ pub enum Read {
         /// Bytes before the eight.
         skip: u8,
     },
-    /// The number of the stack in the map of stacks; negative where it cannot be kept.
+    /// The number of the stack in the map of stacks; negative where it cannot be kept. The upper half of a user's stack is its
+    /// process.
     Stack {
         /// Whether it is the user's stack, not the kernel's.
         user: bool,
@@ -307,6 +308,11 @@ impl Table {
     /// Whether a column is the number of a stack, which costs much to take: programs take it only for queries that use it.
     pub fn is_stack(&self, column: usize) -> bool {
         matches!(self.columns[column].source, Source::Read { what: Read::Stack { .. }, .. })
+    }
+
+    /// Whether a column is the number of a program's stack.
+    pub fn is_user_stack(&self, column: usize) -> bool {
+        matches!(self.columns[column].source, Source::Read { what: Read::Stack { user: true }, .. })
     }
 
     /// The types of its columns.

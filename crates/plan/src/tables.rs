@@ -98,7 +98,7 @@ fn with_stacks(mut table: Table) -> Table {
     let at = if table.is_pair() { Side::Enter } else { Side::Exit };
     for (name, user, about) in [
         ("kstack", false, "the kernel's functions, from the outermost to the innermost; folded, for flame graphs"),
-        ("ustack", true, "the program's addresses, from the outermost to the innermost"),
+        ("ustack", true, "the program's functions, from the outermost to the innermost; folded, for flame graphs"),
     ] {
         let number = column(&format!("{name}_id"), DataType::Int, at, Read::Stack { user }, "the stack's number");
         table.columns.push(Column { listed: false, ..number });

@@ -150,3 +150,36 @@ fn groups_can_be_by_stacks() {
         );
     }
 }
+
+#[test]
+fn stacks_of_programs_have_names() {
+    if !may_load() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let [source, program] = ["stack.c", "kilnstack"].map(|name| folder.path().join(name));
+    // It stays for a moment after its calls: the names of a process that is gone are not known.
+    let text = "#include <unistd.h>\n\
+                static long leaf(void) { long r; __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(110L) : \"rcx\", \"r11\", \
+                \"memory\"); return r + 1; }\n\
+                __attribute__((noinline)) long the_middle(void) { return leaf() + 1; }\n\
+                int main(void) { for (int at = 0; at < 600; at++) the_middle(); sleep(1); return 0; }\n";
+    std::fs::write(&source, text).expect("a file");
+    let flags = ["-O0", "-fno-omit-frame-pointer", "-w", "-o"];
+    let built = std::process::Command::new("cc").args(flags).args([&program, &source]).status();
+    if !built.is_ok_and(|status| status.success()) || cfg!(not(target_arch = "x86_64")) {
+        return println!("skipped: no C compiler for x86-64");
+    }
+    let sql = "SELECT ustack, count(*) FROM syscalls WHERE comm = 'kilnstack' AND name = 'getppid' GROUP BY ustack";
+    for split in [Split::Pair, Split::Aggregate] {
+        // The program has ended when groups are taken out of the kernel's map.
+        let work = || assert!(std::process::Command::new(&program).status().expect("it runs").success());
+        let Some((rows, _)) = run(sql, Some(split), work) else { return };
+        let named: u64 = rows
+            .iter()
+            .filter(|row| row.values[0].to_string().ends_with("main;the_middle;leaf"))
+            .filter_map(|row| row.values[1].bits())
+            .sum();
+        assert_eq!(named, 600, "{split:?}: {rows:?}");
+    }
+}

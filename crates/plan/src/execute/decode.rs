@@ -55,7 +55,7 @@ pub fn record(layout: &Record, table: &Table, bytes: &[u8], row: &mut [Value]) -
 /// Where stacks are found by their numbers.
 pub trait Stacks: Send {
     /// The functions of a stack, from the outermost to the innermost, with `;` between them.
-    fn folded(&self, number: u32) -> Option<Value>;
+    fn folded(&self, number: u64) -> Option<Value>;
 }
 
 /// What is shown for a stack that the kernel could not keep.
@@ -65,7 +65,7 @@ const NO_STACK: &str = "[lost]";
 pub fn stack(stacks: Option<&dyn Stacks>, number: &Value) -> Value {
     match (stacks, number.as_integer()) {
         (Some(stacks), Some(number)) => {
-            let found = u32::try_from(number).ok().and_then(|number| stacks.folded(number));
+            let found = u64::try_from(number).ok().and_then(|number| stacks.folded(number));
             found.unwrap_or_else(|| Value::text(NO_STACK))
         }
         _ => Value::Null,

@@ -304,13 +304,10 @@ impl Executor {
         }
     }
 
-    fn add_group(&mut self, key: &[u8], values: &[u8]) -> Option<()> {
-        let map = self.groups.clone()?;
-        let Shape::Groups(groups) = &self.query.shape else { return None };
-        let window = self.window_of(key);
+    /// The keys of a group of the kernel's map; `None` if the bytes are too few.
+    fn keys_of(&self, map: &GroupMap, groups: &Groups, key: &[u8]) -> Option<Vec<Value>> {
         let own = if groups.window.is_some() { key.get(8..)? } else { key };
-        let base = |key: &Expr| key.looked_up().clone();
-        let bases: Vec<Expr> = groups.keys.iter().map(base).collect();
+        let bases: Vec<Expr> = groups.keys.iter().map(|key| key.looked_up().clone()).collect();
         let says = |key: &Expr| match key {
             Expr::Column(column) => match self.query.table.columns[*column].source {
                 Source::SyscallName(_) => Says::Syscall,
@@ -320,9 +317,34 @@ impl Executor {
             _ => Says::Value,
         };
         let types: Vec<_> = bases.iter().map(|key| (key.data_type(&self.types), says(key))).collect();
-        let results: Vec<_> = groups.aggregates.iter().map(|one| one.data_type(&self.types)).collect();
         let keys = decode::keys(&map.groups.keys, &types, self.stacks.as_deref(), own)?;
-        let keys: Vec<Value> = groups.keys.iter().zip(keys).map(|(key, value)| key.look_up(value)).collect();
+        Some(groups.keys.iter().zip(keys).map(|(key, value)| key.look_up(value)).collect())
+    }
+
+    /// Whether groups of the kernel's map are by stacks of programs, which have names while their processes run.
+    pub fn groups_by_user_stacks(&self) -> bool {
+        let Shape::Groups(groups) = &self.query.shape else { return false };
+        let is_stack = |column: usize| match self.query.table.columns[column].source {
+            Source::Stack(of) => self.query.table.is_user_stack(of),
+            _ => false,
+        };
+        self.groups.is_some() && groups.keys.iter().any(|key| matches!(key, Expr::Column(column) if is_stack(*column)))
+    }
+
+    /// Gives the stacks in the key of a group their names, which are kept.
+    pub fn name_stacks(&self, key: &[u8]) {
+        if let (Some(map), Shape::Groups(groups)) = (&self.groups, &self.query.shape) {
+            // A key that is too short is counted when its group is taken.
+            let _ = self.keys_of(map, groups, key);
+        }
+    }
+
+    fn add_group(&mut self, key: &[u8], values: &[u8]) -> Option<()> {
+        let map = self.groups.clone()?;
+        let Shape::Groups(groups) = &self.query.shape else { return None };
+        let window = self.window_of(key);
+        let results: Vec<_> = groups.aggregates.iter().map(|one| one.data_type(&self.types)).collect();
+        let keys = self.keys_of(&map, groups, key)?;
         for value in values.chunks_exact(usize::from(map.value_bytes)) {
             let number = |at: usize| Some(u64::from_le_bytes(value.get(8 * at..8 * at + 8)?.try_into().ok()?));
             let rows = number(0)?;

@@ -41,6 +41,9 @@ pub struct Watch<'a> {
 /// How often a query reports how it goes.
 pub const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often stacks of programs in the kernel's groups are given names. A process that has ended by then has none.
+const NAMES_INTERVAL: Duration = Duration::from_millis(200);
+
 /// How long programs may be above their budget before a query ends.
 pub const BUDGET_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -232,6 +235,8 @@ struct Feed<'h> {
     groups: Option<(&'h GroupMap, &'h MapHandle)>,
     /// The first window that is still open.
     open: u64,
+    /// When the groups' stacks were given names, where they have some.
+    named: Option<Instant>,
 }
 
 /// Sees each record of a scan.
@@ -244,7 +249,8 @@ impl<'h> Feed<'h> {
             generated.ring.as_ref().map(|id| Ok::<_, Error>(RingReader::new(map_of(images, id)?)?)).transpose()?;
         let groups = generated.groups.as_ref();
         let groups = groups.map(|groups| Ok::<_, Error>((groups, map_of(images, &groups.map)?))).transpose()?;
-        Ok(Feed { ring, groups, open: executor.first_open(now_ns()) })
+        let named = executor.groups_by_user_stacks().then(Instant::now);
+        Ok(Feed { ring, groups, open: executor.first_open(now_ns()), named })
     }
 
     /// Waits until programs wake the reader, and takes the records that are there then. Returns their number.
@@ -266,6 +272,12 @@ impl<'h> Feed<'h> {
             self.open = executor.first_open(now);
             let open = self.open;
             drain(executor, layout, map, |window| window < open)?;
+        }
+        if let Some((_, map)) = self.groups
+            && self.named.is_some_and(|named| named.elapsed() >= NAMES_INTERVAL)
+        {
+            map.entries(usize::MAX)?.iter().for_each(|(key, _)| executor.name_stacks(key));
+            self.named = Some(Instant::now());
         }
         executor.advance(now);
         Ok(())

@@ -21,8 +21,10 @@ pub mod parquet;
 #[path = "no_parquet.rs"]
 pub mod parquet;
 pub mod plan;
+mod programs;
 pub mod replay;
 mod stacks;
+pub mod tables;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Stacks by name: the kernel's functions from `/proc/kallsyms`.
+//! Stacks by name: the kernel's functions from `/proc/kallsyms`, those of programs from the symbols of their files.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -7,6 +7,8 @@ use kiln_linux::MapHandle;
 use kiln_plan::Value;
 use kiln_plan::execute::decode;
 
+use super::programs::Programs;
+
 /// The functions between the traced one and the stack's reader, by what their names begin with.
 const OWN: [&str; 6] = ["bpf_get_stackid", "bpf_prog_", "bpf_trace_run", "__traceiter_", "__bpf_trace_", "__bpf_prog_"];
 
@@ -14,24 +16,39 @@ const OWN: [&str; 6] = ["bpf_get_stackid", "bpf_prog_", "bpf_trace_run", "__trac
 pub struct Stacks {
     map: MapHandle,
     symbols: OnceCell<Symbols>,
+    programs: RefCell<Programs>,
     /// Stacks that were found before. A number keeps its stack as long as the map lives.
-    known: RefCell<HashMap<u32, Option<Value>>>,
+    known: RefCell<HashMap<u64, Option<Value>>>,
 }
+
+/// Stacks of processes whose names are kept.
+const MAX_KNOWN: usize = 1 << 16;
 
 impl Stacks {
     /// The stacks in a map of stacks.
     pub fn new(map: MapHandle) -> Stacks {
-        Stacks { map, symbols: OnceCell::new(), known: RefCell::default() }
+        Stacks { map, symbols: OnceCell::new(), programs: RefCell::default(), known: RefCell::default() }
     }
 
-    fn find(&self, number: u32) -> Option<Value> {
-        let bytes = self.map.lookup(&number.to_le_bytes()).ok()??;
+    /// The upper half of a number is the process of a user's stack; a kernel's has none.
+    fn find(&self, number: u64) -> Option<Value> {
+        let [id, process] = [number as u32, (number >> 32) as u32];
+        let bytes = self.map.lookup(&id.to_le_bytes()).ok()??;
         let addresses = bytes.chunks_exact(8).filter_map(|bytes| bytes.try_into().ok().map(u64::from_le_bytes));
-        let symbols = self.symbols.get_or_init(|| {
-            Symbols::of(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
-        });
-        let names: Vec<String> = addresses.take_while(|address| *address != 0).map(|it| symbols.name(it)).collect();
-        let is_own = |name: &String| OWN.iter().any(|own| name.starts_with(own));
+        let addresses = addresses.take_while(|address| *address != 0);
+        let names: Vec<String> = match process {
+            0 => {
+                let text = || std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+                let symbols = self.symbols.get_or_init(|| Symbols::of(&text()));
+                addresses.map(|address| symbols.name(address)).collect()
+            }
+            process => {
+                let mut programs = self.programs.borrow_mut();
+                // All but the first are where a call returns to, behind the call.
+                addresses.enumerate().map(|(at, it)| programs.name(process, it, u64::from(at > 0))).collect()
+            }
+        };
+        let is_own = |name: &String| process == 0 && OWN.iter().any(|own| name.starts_with(own));
         let first = names.iter().take_while(|name| is_own(name)).count();
         let names: Vec<&str> = names[first..].iter().rev().map(String::as_str).collect();
         Some(Value::text(&names.join(";")))
@@ -39,9 +56,12 @@ impl Stacks {
 }
 
 impl decode::Stacks for Stacks {
-    fn folded(&self, number: u32) -> Option<Value> {
-        // The map bounds how many there are.
-        self.known.borrow_mut().entry(number).or_insert_with(|| self.find(number)).clone()
+    fn folded(&self, number: u64) -> Option<Value> {
+        let mut known = self.known.borrow_mut();
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        known.entry(number).or_insert_with(|| self.find(number)).clone()
     }
 }
 
