@@ -54,6 +54,7 @@
 //! the policies for packets.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod congestion;
 pub mod dispatch;
 pub mod execute;

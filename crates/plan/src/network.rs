@@ -5,8 +5,10 @@ use std::net::IpAddr;
 /// A network: the addresses that begin with some bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Network {
-    address: IpAddr,
-    bits: u32,
+    /// An address in it.
+    pub address: IpAddr,
+    /// How many of its first bits all addresses of the network have.
+    pub bits: u32,
 }
 
 /// Parses a network, or an address as the network of itself.

@@ -15,7 +15,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::address;
 use crate::expr::{BinaryOp, Expr, Function};
+use crate::network;
 use crate::query::{AggregateFunction, Query, Shape};
 use crate::table::{Read, Source, Table};
 use crate::value::{DataType, Value};
@@ -75,11 +77,33 @@ pub fn in_kernel(condition: &Expr, table: &Table) -> Option<Expr> {
         Expr::Binary(op, one, other) if op.is_logical() => {
             Some(Expr::binary(*op, in_kernel(one, table)?, in_kernel(other, table)?))
         }
+        // A condition on an address that is null is false in the kernel, where it should be null.
+        Expr::Not(one) if has_address(one, table) => None,
         Expr::Not(one) => Some(Expr::Not(Box::new(in_kernel(one, table)?))),
         Expr::Binary(op, one, other) if op.is_comparison() => comparison(*op, one, other, table),
+        Expr::Call(Function::Cidr, operands) => match &operands[..] {
+            [Expr::Column(column), Expr::Literal(Value::Text(text))] => {
+                Some(address_of(*column, table)?.are_in(network::parse(text)?))
+            }
+            _ => None,
+        },
         Expr::Literal(Value::Bool(_)) => Some(condition.clone()),
         _ => None,
     }
+}
+
+/// The columns that a column's address is made of, if it is one.
+fn address_of(column: usize, table: &Table) -> Option<address::Columns> {
+    match table.columns[column].source {
+        Source::Address { family, v4, v6 } => Some(address::Columns { family, v4, v6 }),
+        _ => None,
+    }
+}
+
+fn has_address(expr: &Expr, table: &Table) -> bool {
+    let mut columns = std::collections::BTreeSet::new();
+    expr.columns(&mut columns);
+    columns.into_iter().any(|column| address_of(column, table).is_some())
 }
 
 fn comparison(op: BinaryOp, one: &Expr, other: &Expr, table: &Table) -> Option<Expr> {
@@ -95,6 +119,14 @@ fn comparison(op: BinaryOp, one: &Expr, other: &Expr, table: &Table) -> Option<E
             Source::SyscallName(nr) if equality => {
                 let number = crate::syscall::number(text)?;
                 Some(Expr::binary(op, Expr::Column(nr), Expr::Literal(Value::Int(number))))
+            }
+            Source::Address { .. } if equality => {
+                let columns = address_of(*column, table)?;
+                let is_it = columns.are_in(address::exactly(text)?);
+                Some(match op {
+                    BinaryOp::Equal => is_it,
+                    _ => Expr::binary(BinaryOp::And, columns.is_known(), Expr::Not(Box::new(is_it))),
+                })
             }
             Source::Read { what: Read::Command, .. } if equality && text.len() < COMMAND_BYTES => {
                 Some(Expr::binary(op, one.clone(), other.clone()))

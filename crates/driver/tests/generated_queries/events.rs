@@ -88,10 +88,18 @@ impl Maker<'_> {
     }
 
     fn column(&mut self, column: usize, key: u64) -> u64 {
+        let name = &*self.table.columns[column].name;
         match &self.table.columns[column].source {
             Source::Read { what: Read::Time, .. } => self.now,
+            // Addresses of both families, and IPv4 addresses of IPv6 sockets.
+            _ if name == "family" && self.numbers.once_in(2) => *self.numbers.one(&[2, 10]),
+            _ if name.ends_with("addr_be") => u32::from_ne_bytes([10, 0, 0, (self.numbers.next() % 5) as u8]).into(),
+            _ if name.ends_with("addr6_high") && self.numbers.once_in(2) => 0,
+            _ if name.ends_with("addr6_low") && self.numbers.once_in(2) => {
+                u64::from_ne_bytes([0, 0, 0xff, 0xff, 10, 0, 0, (self.numbers.next() % 5) as u8])
+            }
             // System calls of some tables are few.
-            Source::Read { .. } if self.table.columns[column].name == "nr" && self.numbers.once_in(2) => 257,
+            Source::Read { .. } if name == "nr" && self.numbers.once_in(2) => 257,
             // What both hooks of a pair read is the same at both.
             Source::Read { at: Side::Both, .. } if self.table.is_pair() => key,
             _ => match self.numbers.below(if self.wild { 4 } else { 3 }) {

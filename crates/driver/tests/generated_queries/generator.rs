@@ -5,6 +5,7 @@
 //! stay below 2^53 are put to it.
 
 use kiln_driver::query::Value;
+use kiln_plan::table::Source;
 use kiln_plan::{DataType, Table};
 
 /// A sequence of numbers that follows from its first (splitmix64).
@@ -244,7 +245,22 @@ impl Generator<'_> {
             4 if self.numbers.once_in(4) => {
                 let one = self.text(0);
                 let network = *self.numbers.one(&["10.0.0.0/8", "0.0.0.0/0", "::/1", "127.0.0.1"]);
-                Text::of(format!("coalesce({} << '{network}', 1 = 0)", one.sql), 1.0, &[&one]).unportable()
+                // Tables of sockets have addresses.
+                let of = |at: &usize| matches!(self.table.columns[*at].source, Source::Address { .. });
+                let addresses: Vec<usize> = (0..self.table.columns.len()).filter(of).collect();
+                let one = match addresses.is_empty() {
+                    true => one,
+                    false => Text::new(self.table.columns[*self.numbers.one(&addresses)].name.clone(), 0.0),
+                };
+                let form = self.numbers.below(5);
+                let sql = match form {
+                    0 => format!("coalesce({} << '{network}', 1 = 0)", one.sql),
+                    1 => format!("({not}{} << '{network}')", one.sql),
+                    2 => format!("({} = '10.0.0.3')", one.sql),
+                    3 => format!("({} <> '10.0.0.3')", one.sql),
+                    _ => format!("cidr({}, '{network}')", one.sql),
+                };
+                Text::of(sql, 1.0, &[&one]).unportable()
             }
             3..8 => {
                 let one = self.comparison(depth);
