@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
-    const PLAIN: [(&str, &str); 35] = [
+    const PLAIN: &[(&str, &str)] = &[
         // Reasons of the kernel and of Kiln, as in profile.rs.
         ("commands/calibrate.rs", "missing"),
         ("commands/check.rs", "code"),
