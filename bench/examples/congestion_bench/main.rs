@@ -78,10 +78,7 @@ impl Row {
 
     /// The least, the median and the greatest of a value of its samples.
     fn spread(&self, value: fn(&Sample) -> f64) -> [f64; 3] {
-        let mut values: Vec<f64> = self.samples.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        let at = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
-        [at(0), at(values.len() / 2), at(values.len().saturating_sub(1))]
+        spread(self.samples.iter().map(value))
     }
 }
 
