@@ -53,16 +53,19 @@ static __always_inline __u64 kiln_cuckoo_other(struct kiln_cuckoo *cuckoo, __u64
 	return (bucket ^ kiln_cuckoo_hash(print) >> 20) & cuckoo->mask;
 }
 
-/* The place of a fingerprint in a bucket, 0 to 3; 4 when it is not there. */
+#define KILN_CUCKOO_ONES 0x0001000100010001ull
+
+/*
+ * The first place of a fingerprint in a bucket, as 1 in its lowest bit; 0 when it is not there. All four are compared at
+ * once: where it is, is random, so branches would be predicted wrongly.
+ */
 static __always_inline __u64 kiln_cuckoo_place(__u64 bucket, __u64 print)
 {
-	__u64 place = 4;
+	__u64 differ = bucket ^ print * KILN_CUCKOO_ONES;
+	/* The lowest bit that is set is of a place without a difference; a borrow can set others above it. */
+	__u64 same = (differ - KILN_CUCKOO_ONES) & ~differ & KILN_CUCKOO_ONES << 15;
 
-	place = (bucket >> 48 & 0xffff) == print ? 3 : place;
-	place = (bucket >> 32 & 0xffff) == print ? 2 : place;
-	place = (bucket >> 16 & 0xffff) == print ? 1 : place;
-	place = (bucket & 0xffff) == print ? 0 : place;
-	return place;
+	return (same & -same) >> 15;
 }
 
 /* Replaces the first `from` of a bucket by `to`. Returns whether there was one. */
@@ -70,9 +73,9 @@ KILN_FUNCTION int kiln_cuckoo_replace(struct kiln_cuckoo *cuckoo, __u64 bucket, 
 {
 	__u64 word = cuckoo->buckets[bucket], place = kiln_cuckoo_place(word, from);
 
-	if (place > 3)
+	if (!place)
 		return 0;
-	cuckoo->buckets[bucket] = word ^ (from ^ to) << 16 * place;
+	cuckoo->buckets[bucket] = word ^ (from ^ to) * place;
 	return 1;
 }
 
@@ -113,12 +116,12 @@ KILN_FUNCTION int kiln_cuckoo_has(struct kiln_cuckoo *cuckoo, __u64 key)
 {
 	__u64 hash = kiln_cuckoo_hash(key), print = kiln_cuckoo_print(hash), bucket = hash & cuckoo->mask;
 
-	if (kiln_cuckoo_place(cuckoo->buckets[bucket], print) < 4)
+	if (kiln_cuckoo_place(cuckoo->buckets[bucket], print))
 		return 1;
 	if (kiln_cuckoo_waits(cuckoo, bucket, print))
 		return 1;
 	bucket = kiln_cuckoo_other(cuckoo, bucket, print);
-	return kiln_cuckoo_place(cuckoo->buckets[bucket], print) < 4;
+	return kiln_cuckoo_place(cuckoo->buckets[bucket], print) != 0;
 }
 
 /* Removes a key that was added. Returns whether it was there. */
