@@ -36,8 +36,8 @@ pub struct DispatchArguments {
     /// The processors that are its executors, such as 0-3 or 1,3.
     #[arg(long, value_name = "LIST", value_parser = processors, conflicts_with_all = ["executors", "sockets", "hook"])]
     pub processors: Option<Processors>,
-    /// Attach it to the sockets that are bound here, which are its executors (root): udp:9000, tcp:198.51.100.1:80,
-    /// udp:[::1]:5300-5303.
+    /// Attach it to the sockets that are bound here, which are its executors (root): `udp:9000`,
+    /// `tcp:198.51.100.1:80`, `udp:[::1]:5300-5303`.
     #[arg(long, value_name = "SOCKETS", conflicts_with = "replay")]
     pub sockets: Option<Wanted>,
     /// Only the sockets of this process, in its network namespace.
