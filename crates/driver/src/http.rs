@@ -68,7 +68,7 @@ pub trait Handler: Send + Sync + 'static {
     /// Headers of every answer.
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
-    /// Bytes that a body may have; a request with more is answered by [`Handler::too_long`]. `None`: bodies are not read.
+    /// Bytes that a body may have; a request with more is answered by [`Handler::refused`]. `None`: bodies are not read.
     fn max_body(&self) -> Option<usize> {
         None
     }
