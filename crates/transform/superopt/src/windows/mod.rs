@@ -9,7 +9,7 @@
 //!   r7 >>= 32              -->   w7 = w7
 //! ```
 //!
-//! Registers that are read at a branch's target count as read ([`Afterwards`]). A window with branches is proved for
+//! Registers that are read at a branch's target count as read (`flow::Afterwards`). A window with branches is proved for
 //! each of its exits.
 
 mod ahead;
