@@ -57,6 +57,7 @@ fn run(arguments: &ServeArguments) -> Result<u8, Error> {
     if let Some(page) = doors.page() {
         anstream::eprintln!("the page: {page}");
     }
+    crate::tables::of_this_kernel()?.iter().for_each(|line| anstream::eprintln!("{line}"));
     let answering = doors.answer(&service);
     while !interrupted.load(Ordering::SeqCst) {
         std::thread::sleep(SUPERVISED);

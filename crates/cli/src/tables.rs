@@ -78,22 +78,36 @@ fn check(arguments: &TablesArguments, format: Format) -> Result<u8, Error> {
         }
     }
     for kernel in &checked {
-        let programs = kernel.tables.iter().flat_map(|table| &table.programs);
-        let processed: u64 = programs.clone().map(|program| program.processed).sum();
-        let loaded =
-            kernel.kernel_micros.map(|micros| format!("; loaded by the kernel in {} ms", milliseconds(micros)));
-        say!(
-            "{}, {}: {} of {} tables, {} programs, {processed} instructions processed in {} ms{}",
-            kernel.kernel,
-            kernel.types,
-            kernel.there(),
-            kernel.tables.len(),
-            programs.count(),
-            milliseconds(kernel.micros),
-            loaded.unwrap_or_default()
-        );
+        say!("{}", told(kernel));
     }
     Ok(code)
+}
+
+/// What the running kernel has of the tables by our verifier: what it lacks, a sentence each, and how many there are.
+pub fn of_this_kernel() -> Result<Vec<String>, Error> {
+    let choice = target::choose(&[Kernel::Running], None)?;
+    let checked = tables::check(None, &choice, &Types::open(choice.btf.as_deref())?, false)?;
+    let lines = |kernel: &CheckedTables| -> Vec<String> {
+        kernel.tables.iter().flat_map(notes).chain([told(kernel)]).collect()
+    };
+    Ok(checked.iter().flat_map(lines).collect())
+}
+
+/// How many tables a kernel has, and how long the check took.
+fn told(kernel: &CheckedTables) -> String {
+    let programs = kernel.tables.iter().flat_map(|table| &table.programs);
+    let processed: u64 = programs.clone().map(|program| program.processed).sum();
+    let loaded = kernel.kernel_micros.map(|micros| format!("; loaded by the kernel in {} ms", milliseconds(micros)));
+    format!(
+        "{}, {}: {} of {} tables, {} programs, {processed} instructions processed in {} ms{}",
+        kernel.kernel,
+        kernel.types,
+        kernel.there(),
+        kernel.tables.len(),
+        programs.count(),
+        milliseconds(kernel.micros),
+        loaded.unwrap_or_default()
+    )
 }
 
 fn milliseconds(micros: u64) -> String {
