@@ -4,11 +4,16 @@
 //! Comparisons are exact whatever the signs. Null spreads as in SQL; `AND` and `OR` have three truth values. Division
 //! by zero gives null.
 
+mod function;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::lookup::Joined;
 use crate::value::{DataType, Value};
+use function::call;
+pub use function::{Floating, Function};
+pub(crate) use function::{HASH_BEGIN, HASH_FACTOR, HASH_SHIFT, hash_of};
 
 /// An expression. Columns are numbers into the row that it is evaluated on.
 #[derive(Clone, PartialEq, Debug)]
@@ -122,76 +127,6 @@ impl BinaryOp {
             BinaryOp::Greater => ordering.is_gt(),
             _ => ordering.is_ge(),
         }
-    }
-}
-
-/// Functions of one or more values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Function {
-    /// The greatest power of two that is not above an unsigned integer, as its exponent; 0 for 0.
-    Log2,
-    /// The magnitude of a number.
-    Abs,
-    /// Text in lower case.
-    Lower,
-    /// Text in upper case.
-    Upper,
-    /// Characters of a text.
-    Length,
-    /// The first operand that is not null.
-    Coalesce,
-    /// A number of 64 bits that integers and texts are mixed to.
-    Hash,
-    /// The least of several values.
-    Least,
-    /// The greatest of several values.
-    Greatest,
-    /// By how much an integer is above another; 0 if it is not.
-    Above,
-    /// Whether an address is in a network.
-    Cidr,
-    /// The square root; null for negative numbers.
-    Sqrt,
-    /// The cube root.
-    Cbrt,
-    /// e to this power.
-    Exp,
-    /// The natural logarithm; null for 0 and negative numbers.
-    Ln,
-    /// A number to the power of another.
-    Power,
-}
-
-impl Function {
-    /// All functions, with their names and their minimum and maximum number of operands.
-    pub const ALL: [(&'static str, Function, [usize; 2]); 16] = [
-        ("log2", Function::Log2, [1, 1]),
-        ("abs", Function::Abs, [1, 1]),
-        ("lower", Function::Lower, [1, 1]),
-        ("upper", Function::Upper, [1, 1]),
-        ("length", Function::Length, [1, 1]),
-        ("coalesce", Function::Coalesce, [1, 16]),
-        ("hash", Function::Hash, [1, 16]),
-        ("least", Function::Least, [1, 16]),
-        ("greatest", Function::Greatest, [1, 16]),
-        ("above", Function::Above, [2, 2]),
-        ("cidr", Function::Cidr, [2, 2]),
-        ("sqrt", Function::Sqrt, [1, 1]),
-        ("cbrt", Function::Cbrt, [1, 1]),
-        ("exp", Function::Exp, [1, 1]),
-        ("ln", Function::Ln, [1, 1]),
-        ("power", Function::Power, [2, 2]),
-    ];
-
-    /// Whether it gives a floating-point number, whatever it is of.
-    pub const fn is_floating(self) -> bool {
-        matches!(self, Function::Sqrt | Function::Cbrt | Function::Exp | Function::Ln | Function::Power)
-    }
-
-    /// Its name in SQL.
-    pub fn name(self) -> &'static str {
-        let row = Function::ALL.iter().find(|(_, function, _)| *function == self);
-        row.map_or("", |(name, ..)| name)
     }
 }
 
@@ -335,7 +270,7 @@ impl Expr {
                 Function::Lower | Function::Upper => DataType::Text,
                 Function::Above => DataType::Uint,
                 Function::Cidr => DataType::Bool,
-                Function::Sqrt | Function::Cbrt | Function::Exp | Function::Ln | Function::Power => DataType::Float,
+                Function::Floating(_) => DataType::Float,
                 Function::Coalesce | Function::Least | Function::Greatest => {
                     common(operands.iter().filter(|value| !value.is_always_null()).map(of))
                 }
@@ -460,93 +395,6 @@ fn integer(op: BinaryOp, one: &Value, other: &Value) -> Option<Value> {
     })
 }
 
-fn call(function: Function, values: &[Value]) -> Value {
-    let first = values.first().unwrap_or(&Value::Null);
-    match function {
-        Function::Coalesce => values.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null),
-        Function::Hash => hash(values).map_or(Value::Null, Value::Uint),
-        Function::Least | Function::Greatest | Function::Above if values.iter().any(Value::is_null) => Value::Null,
-        Function::Cidr => match (first, values.get(1)) {
-            (Value::Text(address), Some(Value::Text(network))) => {
-                match (address.parse(), crate::network::parse(network)) {
-                    (Ok(address), Some(network)) => Value::Bool(network.contains(address)),
-                    _ => Value::Null,
-                }
-            }
-            _ => Value::Null,
-        },
-        Function::Least => values.iter().min().cloned().unwrap_or(Value::Null),
-        Function::Greatest => values.iter().max().cloned().unwrap_or(Value::Null),
-        Function::Above => match (first.as_integer(), values.get(1).and_then(Value::as_integer)) {
-            (Some(one), Some(other)) => u64::try_from((one - other).max(0)).map_or(Value::Null, Value::Uint),
-            _ => Value::Null,
-        },
-        Function::Sqrt | Function::Cbrt | Function::Exp | Function::Ln | Function::Power => {
-            match floating(function, values) {
-                Some(value) if value.is_finite() => Value::Float(value),
-                _ => Value::Null,
-            }
-        }
-        Function::Log2 => first.bits().map_or(Value::Null, |bits| Value::Uint(u64::from(bits.max(1).ilog2()))),
-        Function::Abs => match first {
-            Value::Float(value) => Value::Float(value.abs()),
-            Value::Int(value) => Value::Uint(value.unsigned_abs()),
-            other => other.clone(),
-        },
-        Function::Lower | Function::Upper | Function::Length => match first {
-            Value::Text(text) if function == Function::Lower => Value::text(&text.to_lowercase()),
-            Value::Text(text) if function == Function::Upper => Value::text(&text.to_uppercase()),
-            Value::Text(text) => Value::Uint(text.chars().count() as u64),
-            _ => Value::Null,
-        },
-    }
-}
-
-/// A function of floating-point numbers; `None` if an operand is not a number.
-fn floating(function: Function, values: &[Value]) -> Option<f64> {
-    let of = |at: usize| values.get(at).and_then(Value::as_float);
-    let one = of(0)?;
-    Some(match function {
-        Function::Sqrt => one.sqrt(),
-        Function::Cbrt => one.cbrt(),
-        Function::Exp => one.exp(),
-        Function::Ln => one.ln(),
-        Function::Power => one.powf(of(1)?),
-        _ => return None,
-    })
-}
-
-/// What a hash begins with. Each number is mixed into it: `h = (h ^ number) * FACTOR; h ^= h >> SHIFT`.
-pub(crate) const HASH_BEGIN: u64 = 0x9e37_79b9_7f4a_7c15;
-/// See [`HASH_BEGIN`].
-pub(crate) const HASH_FACTOR: u64 = 0xff51_afd7_ed55_8ccd;
-/// See [`HASH_BEGIN`].
-pub(crate) const HASH_SHIFT: u32 = 32;
-
-/// The hash of several values; `None` if one is null or has no bits.
-fn hash(values: &[Value]) -> Option<u64> {
-    let mix = |hash: u64, number: u64| {
-        let mixed = (hash ^ number).wrapping_mul(HASH_FACTOR);
-        mixed ^ mixed >> HASH_SHIFT
-    };
-    values.iter().try_fold(HASH_BEGIN, |hash, value| match value {
-        Value::Text(text) => {
-            let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
-            Some(mix(text.as_bytes().chunks(8).map(word).fold(hash, mix), text.len() as u64))
-        }
-        number => Some(mix(hash, number.bits()?)),
-    })
-}
-
-/// The hash of a value.
-pub(crate) fn hash_of(value: &Value) -> u64 {
-    let hash_of = |value: &Value| hash(std::slice::from_ref(value)).unwrap_or_default();
-    match value {
-        Value::Float(value) => hash_of(&Value::Uint(value.to_bits())),
-        other => hash_of(other),
-    }
-}
-
 /// Whether a text matches a pattern: `%` is any text, `_` any character. The time is proportional to the product of
 /// both lengths.
 fn is_like(text: &str, pattern: &str) -> bool {
@@ -590,18 +438,6 @@ mod tests {
     fn comparisons_are_exact_whatever_the_signs() {
         assert_eq!(evaluate(BinaryOp::Less, Value::Int(-1), Value::Uint(u64::MAX)), Value::Bool(true));
         assert_eq!(evaluate(BinaryOp::Subtract, Value::Uint(1), Value::Uint(3)), Value::Int(-2));
-    }
-
-    #[test]
-    fn floating_point_functions_are_null_without_a_value() {
-        let call = |function, of: &[f64]| call(function, &of.iter().copied().map(Value::Float).collect::<Vec<_>>());
-        assert_eq!(call(Function::Cbrt, &[-27.0]), Value::Float(-3.0));
-        assert_eq!(call(Function::Power, &[2.0, 0.5]), call(Function::Sqrt, &[2.0]));
-        for (function, of) in [(Function::Sqrt, &[-1.0][..]), (Function::Ln, &[0.0]), (Function::Exp, &[1e4])] {
-            assert!(call(function, of).is_null(), "{function:?} of {of:?}");
-        }
-        assert!(super::call(Function::Sqrt, &[Value::text("4")]).is_null());
-        assert_eq!(super::call(Function::Sqrt, &[Value::Uint(4)]), Value::Float(2.0));
     }
 
     #[test]

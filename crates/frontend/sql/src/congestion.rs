@@ -327,7 +327,9 @@ impl Scope<'_> {
             };
         }
         let (op, operands) = form.list("an operation such as (+ Cwnd 1)")?;
-        let floating = Function::ALL.into_iter().find(|(name, function, _)| *name == op && function.is_floating());
+        let floating = Function::ALL
+            .into_iter()
+            .find(|(name, function, _)| *name == op && matches!(function, Function::Floating(_)));
         if let Some((_, function, [least, most])) = floating {
             if !self.at_report {
                 return Err(Scope::only_at_reports(form, &format!("`{op}` gives a floating-point number")));

@@ -12,7 +12,7 @@
 //! its end. An answer names the connection that it is for: one that comes too late changes nothing.
 
 use super::policy::{Clause, Place, Policy, Step};
-use crate::expr::{Expr, truth};
+use crate::expr::{Expr, Function, truth};
 use crate::value::Value;
 
 /// Connections that can have a part in user space at a time, at most.
@@ -70,7 +70,7 @@ fn beyond_kernel(policy: &Policy, clause: &Clause) -> Option<String> {
     });
     let kept = |expr: &Expr| match expr {
         Expr::Column(column) => column.checked_sub(Place::User(0).column()).map(kept),
-        Expr::Call(function, _) if function.is_floating() => {
+        Expr::Call(function @ Function::Floating(_), _) => {
             Some(format!("`{}` gives a floating-point number", function.name()))
         }
         _ => None,
@@ -198,7 +198,7 @@ fn whole(value: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expr::{BinaryOp, Function};
+    use crate::expr::{BinaryOp, Floating};
 
     fn float(value: f64) -> Expr {
         Expr::Literal(Value::Float(value))
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_has_no_value_is_not_set() {
-        let root = |value| Expr::Call(Function::Sqrt, vec![float(value)]);
+        let root = |value| Expr::Call(Function::Floating(Floating::Sqrt), vec![float(value)]);
         let divided = Expr::binary(BinaryOp::Divide, float(1.0), float(0.0));
         let steps = vec![
             (Place::Window, root(-1.0)),
