@@ -16,6 +16,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 
+use kiln_bench::spread;
 use kiln_driver::heap::{KernelHeap, VmHeap};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 use kiln_sandbox::supply::{self, Memory};
@@ -184,11 +185,6 @@ fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evide
     Ok((places, rewrite.evidence))
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// One structure's rows: nanoseconds an operation by place.
 fn measure(structure: &Structure, places: &mut [Place], rounds: usize) -> Result<Vec<Value>, Failure> {
     for place in places.iter_mut() {
@@ -219,8 +215,8 @@ fn measure(structure: &Structure, places: &mut [Place], rounds: usize) -> Result
             }
         }
         let mut row = json!({"structure": structure.name, "operation": name});
-        for (place, times) in places.iter().zip(&mut times) {
-            row[format!("{}_ns", place.name())] = json!(median(times));
+        for (place, times) in places.iter().zip(&times) {
+            row[format!("{}_ns", place.name())] = json!(spread(times.iter().copied())[1]);
         }
         for place in ["kernel", "vm", "tier"] {
             let [own, native] = [format!("{place}_ns"), "native_ns".to_owned()].map(|key| row[key].as_f64());

@@ -17,6 +17,7 @@ use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
+use kiln_bench::spread;
 use kiln_driver::input::running_kernel_types;
 use kiln_driver::kernel;
 use kiln_program::Program;
@@ -233,13 +234,8 @@ fn compare(
             _ => return None,
         }
     }
-    (row.kiln_us, row.kernel_us) = (median(ours), median(theirs));
+    (row.kiln_us, row.kernel_us) = (spread(ours.into_iter())[1], spread(theirs.into_iter())[1]);
     (row.kernel_us > 0.0).then_some(row)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// In the child: verifies each program and prints the most memory this process had while it did.

@@ -456,8 +456,7 @@ impl Nothing {
 /// Loads the programs of a text.
 pub(crate) fn loaded(text: &str) -> Result<LoadedImages, Error> {
     let object = kiln_program::text::parse(text).map_err(|error| Error::Unsupported(error.to_string()))?;
-    let reason = |failure: kiln_linux::LoadFailure| failure.why();
-    load_images(&object).map_err(|failure| Error::Unsupported(reason(failure)))
+    load_images(&object).map_err(|failure| Error::Unsupported(failure.why()))
 }
 
 /// Takes groups out of the kernel's map.
