@@ -36,7 +36,7 @@ pub fn profiles(kernels: &[Kernel], object: &Object) -> Result<Vec<(String, Prof
     let mut profiles: Vec<_> =
         releases.into_iter().map(|version| (version.to_string(), Profile::of(version))).collect();
     if kernels.contains(&Kernel::Running) {
-        profiles.push(("running".to_owned(), crate::kernel::running::profile(object)?));
+        profiles.push(("running".to_owned(), crate::kernel::running::profile(&[object])?));
     }
     Ok(profiles)
 }

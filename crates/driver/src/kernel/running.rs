@@ -3,10 +3,10 @@
 //! ```text
 //!   /proc/sys/kernel/osrelease     6.12.48-distribution: the tables as of 6.12
 //!   /sys/kernel/btf                the functions that programs may call
-//!   bpf(2), where allowed          helpers, map types, program types and instructions that the object needs
+//!   bpf(2), where allowed          helpers, map types, program types and instructions that the objects need
 //! ```
 //!
-//! Only what the object needs is asked for, so that it takes milliseconds; nothing is kept.
+//! Only what the objects need is asked for, so that it takes milliseconds; nothing is kept.
 
 use std::collections::BTreeSet;
 
@@ -45,22 +45,27 @@ pub fn release() -> Result<KernelVersion, Error> {
     text.trim().parse().map_err(Error::Unsupported)
 }
 
-/// The profile of the kernel that runs here, for this object. Without privilege it is that of its release and types.
+/// The profile of the kernel that runs here, for these objects. Without privilege it is that of its release and types.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where the kernel does not say its release.
-pub fn profile(object: &Object) -> Result<Profile, Error> {
+pub fn profile(objects: &[&Object]) -> Result<Profile, Error> {
     let mut found = Found::default();
-    ask_types(object, &mut found);
+    ask_types(objects, &mut found);
     if kiln_linux::available().is_ok() {
-        ask_kernel(object, &mut found);
+        objects.iter().for_each(|object| ask_kernel(object, &mut found));
+        for (feature, insns) in feature_probes() {
+            if let Some(has) = probe::instructions(&insns) {
+                found.features.insert(feature, has);
+            }
+        }
     }
     Ok(Profile::of_running(release()?, found))
 }
 
-/// Which of the kernel functions that the object names exist. A module may have what the kernel itself does not, so
+/// Which of the kernel functions that the objects name exist. A module may have what the kernel itself does not, so
 /// that only a kernel without modules says no.
-fn ask_types(object: &Object, found: &mut Found) {
+fn ask_types(objects: &[&Object], found: &mut Found) {
     let Some(types) = running_kernel_types() else { return };
     let modules = std::fs::read_dir(TYPES).map_or(true, |entries| entries.count() > 1);
     let functions: BTreeSet<&str> = types
@@ -68,7 +73,7 @@ fn ask_types(object: &Object, found: &mut Found) {
         .filter(|id| matches!(types.kind(*id), Kind::Function { .. }))
         .map(|id| types.name(id))
         .collect();
-    let symbols = object.externs.iter().filter(|symbol| symbol.kind == ExternKind::Kfunc);
+    let symbols = objects.iter().flat_map(|object| &object.externs).filter(|symbol| symbol.kind == ExternKind::Kfunc);
     for name in symbols.map(|symbol| symbol.name.as_str()).filter(|name| Kfunc::by_name(name).is_some()) {
         match functions.contains(name) {
             false if modules => {}
@@ -80,7 +85,8 @@ fn ask_types(object: &Object, found: &mut Found) {
 fn ask_kernel(object: &Object, found: &mut Found) {
     for program in &object.programs {
         let Some(program_type) = program.program_type else { continue };
-        let loads = probe::program_type(program_type);
+        let known = found.program_types.get(&program_type).copied();
+        let loads = known.or_else(|| probe::program_type(program_type));
         if let Some(loads) = loads {
             found.program_types.insert(program_type, loads);
         }
@@ -106,11 +112,6 @@ fn ask_kernel(object: &Object, found: &mut Found) {
             && let Some(has) = probe::map_type(map.map_type)
         {
             found.map_types.insert(map.map_type, has);
-        }
-    }
-    for (feature, insns) in feature_probes() {
-        if let Some(has) = probe::instructions(&insns) {
-            found.features.insert(feature, has);
         }
     }
 }

@@ -7,7 +7,6 @@
 //!
 //! The smallest split of a table is the same for every query, so a table that was checked once loads for all of them.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_plan::generate::{Failure, layout};
@@ -15,6 +14,7 @@ use kiln_plan::lookup::Lookup;
 use kiln_plan::table::{Source, Table};
 use kiln_plan::{DataType, Generated, later, tables};
 use kiln_platform::{KernelVersion, Profile};
+use kiln_program::Object;
 use kiln_program::btf::Btf;
 use serde::Serialize;
 
@@ -225,15 +225,25 @@ fn check_on(
     };
     // The types of another kernel say nothing about what this one has: the table of releases does.
     let judged_by = release.filter(|_| types.are_running());
+    // What was written, with the number of its table.
     let mut generated = Vec::new();
     let mut checked = Vec::new();
-    for table in &tables {
+    for (at, table) in tables.iter().enumerate() {
         let mut one = CheckedTable { table: table.name.as_str().into(), ..CheckedTable::default() };
         match judged_by.map_or_else(|| Ok(table.clone()), |release| later::as_of(table, release)) {
-            Ok(table) => generated.extend(one.verify(&table, release, &btf)?),
+            Ok(table) => generated.extend(one.write(&table, &btf).into_iter().map(|generated| (at, generated))),
             Err(why) => one.lacks = Some(why.into()),
         }
         checked.push(one);
+    }
+    // The kernel is asked once for all tables: they need the same of it.
+    let objects: Vec<&Object> = generated.iter().map(|(_, generated)| &generated.object).collect();
+    let profile = release.map_or_else(|| running::profile(&objects), |release| Ok(Profile::of(release)))?;
+    for (at, generated) in &generated {
+        match plan::verified_for(&generated.object, Some(&btf), profile.clone()) {
+            Ok(programs) => checked[*at].programs.extend(programs),
+            Err(reason) => checked[*at].refused = Some(reason.into()),
+        }
     }
     let mut report = CheckedTables {
         kernel: release.map_or_else(|| "running".to_owned(), |release| release.to_string()).into(),
@@ -244,11 +254,10 @@ fn check_on(
     };
     if with_kernel && release.is_none() {
         let begun = Instant::now();
-        for (table, generated) in &generated {
-            let Err(failure) = kiln_linux::load_images(&generated.object) else { continue };
-            let why = failure.why();
-            let own = report.tables.iter_mut().find(|own| own.table == *table);
-            own.into_iter().for_each(|own| own.refused = Some(format!("the kernel: {why}").into()));
+        for (at, generated) in &generated {
+            if let Err(failure) = kiln_linux::load_images(&generated.object) {
+                report.tables[*at].refused = Some(format!("the kernel: {}", failure.why()).into());
+            }
         }
         report.kernel_micros = Some(begun.elapsed().as_micros() as u64);
     }
@@ -256,26 +265,12 @@ fn check_on(
 }
 
 impl CheckedTable {
-    /// Writes and verifies the programs of the smallest split, without stacks and with both. Returns them with the
-    /// table's name.
-    fn verify(
-        &mut self,
-        table: &Table,
-        release: Option<KernelVersion>,
-        types: &Arc<Btf>,
-    ) -> Result<Vec<(Shown, Generated)>, Error> {
+    /// Writes the programs of the smallest split, without stacks and with both, and says what the kernel lacks.
+    fn write(&mut self, table: &Table, types: &Btf) -> Vec<Generated> {
         let mut all = Vec::new();
         for with_stacks in [false, true] {
             match plan::mvsf(table, types, with_stacks) {
-                Ok(generated) => {
-                    let object = &generated.object;
-                    let profile = release.map_or_else(|| running::profile(object), |it| Ok(Profile::of(it)))?;
-                    match plan::verified_for(object, Some(types), profile) {
-                        Ok(programs) => self.programs.extend(programs),
-                        Err(reason) => self.refused = Some(reason.into()),
-                    }
-                    all.push((self.table.clone(), generated));
-                }
+                Ok(generated) => all.push(generated),
                 Err(Failure::Kernel(why)) => self.lacks = Some(why.into()),
                 Err(other) => self.refused = Some(other.to_string().into()),
             }
@@ -285,6 +280,6 @@ impl CheckedTable {
             lacks: lacks.into(),
         };
         self.columns = layout::missing(table, types).into_iter().map(lacking).collect();
-        Ok(all)
+        all
     }
 }
