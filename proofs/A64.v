@@ -26,6 +26,12 @@ Inductive insn :=
 | Cmpi (w : width) (a : reg) (k : Z)
 | Cset (w : width) (d : reg) (c : condition)
 | Csel (w : width) (d n m : reg) (c : condition)
+| Subi (w : width) (d n : reg) (k : Z)
+| Movset (w : width) (d : reg) (v : Z)
+| Lsrv (w : width) (d n m : reg)
+| Andi (w : width) (d n : reg) (k : Z)
+| Cmplsl (w : width) (a b : reg) (k : Z)
+| Bcond (w : width) (c : condition)
 | Prfm (w : width) (p : reg)
 | Dsbisb (w : width).
 
@@ -92,6 +98,17 @@ Definition step (i : insn) (s : regs) : regs :=
   | Cset _ d c => update s d (Z.b2z (is_met c s))
   (* CSEL: the first register if the condition holds, the second if not. *)
   | Csel w d n m c => update s d (if is_met c s then wrap (bits w) (s n) else wrap (bits w) (s m))
+  (* SUB with an immediate; one that it cannot encode is in the first scratch register, which is the destination. *)
+  | Subi w d n k => update s d (wrap (bits w) (s n - k))
+  (* MOVZ, MOVN and MOVK. *)
+  | Movset w d v => update s d (wrap (bits w) v)
+  (* LSRV: the amount is taken modulo the width. *)
+  | Lsrv w d n m => update s d (lshr (bits w) (s n) (s m mod bits w))
+  | Andi w d n k => update s d (Z.land (wrap (bits w) (s n)) (wrap (bits w) k))
+  (* CMP (shifted register), LSL. *)
+  | Cmplsl w a b k => subtracted (bits w) (s a) (wrap (bits w) (Z.shiftl (s b) k)) s
+  (* B.cond out of the region. *)
+  | Bcond _ c => update s Left (Z.b2z (is_met c s))
   (* PRFM; DSB NSH and ISB: no register and no byte of memory changes, and no address faults. *)
   | Prfm _ _ => s
   | Dsbisb _ => s

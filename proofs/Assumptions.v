@@ -1,6 +1,6 @@
 (** The theorems about native code, and what they rest on. `proofs/check` compares what this prints with `assumptions.txt`. *)
 
-From Kiln Require Import Rotate RotateRegister Arithmetic Memory Flag Select Hint.
+From Kiln Require Import Rotate RotateRegister Arithmetic Memory Flag Select Chain Hint.
 
 Definition theorems := (
   rotate_left_32_x86_agrees,
@@ -69,6 +69,14 @@ Definition theorems := (
   select_constant_32_a64_agrees,
   select_constant_64_x86_agrees,
   select_constant_64_a64_agrees,
+  branch_if_any_32_x86_agrees,
+  branch_if_any_32_a64_agrees,
+  branch_if_any_64_x86_agrees,
+  branch_if_any_64_a64_agrees,
+  branch_if_none_32_x86_agrees,
+  branch_if_none_32_a64_agrees,
+  branch_if_none_64_x86_agrees,
+  branch_if_none_64_a64_agrees,
   prefetch_x86_agrees,
   prefetch_a64_agrees,
   speculation_barrier_x86_agrees,

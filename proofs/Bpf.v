@@ -6,8 +6,9 @@ Import ListNotations.
 Open Scope Z_scope.
 
 (** A place that holds a number: a BPF register, which on a machine is the register that the JIT keeps it in; a
-    register that the JIT keeps free within an instruction; a byte of memory, by its address; a flag of a processor. *)
-Inductive reg := Bpf (n : Z) | Scratch (n : Z) | Byte (address : Z) | Flag (n : Z).
+    register that the JIT keeps free within an instruction; a byte of memory, by its address; a flag of a processor;
+    where control is, after a region that may leave: 1 where its branches out lead, 0 at its end. *)
+Inductive reg := Bpf (n : Z) | Scratch (n : Z) | Byte (address : Z) | Flag (n : Z) | Left.
 
 (** Operands are registers of BPF. *)
 Definition is_register (r : reg) : Prop := match r with Bpf _ => True | _ => False end.
@@ -75,14 +76,20 @@ Definition holds (c : condition) (w a b : Z) : bool :=
   | IsSle => signed w a <=? signed w b
   end.
 
-(** [Unless] is a branch over one instruction, and that instruction. *)
+(** A branch out of the region, and one to its end. *)
+Inductive branch :=
+| LeaveIf (c : condition) (w : width) (a : reg) (o : operand)
+| SkipIf (c : condition) (w : width) (a : reg) (o : operand).
+
+(** [Unless] is a branch over one instruction, and that instruction. [Leave] is the branches that a region ends with. *)
 Inductive insn :=
 | Alu (op : alu) (w : width) (d : reg) (s : operand)
 | Neg (w : width) (d : reg)
 | Load (n : nat) (d b : reg) (o : Z)
 | Store (n : nat) (b : reg) (o : Z) (r : reg)
 | Swap (n : nat) (d : reg)
-| Unless (c : condition) (w : width) (a : reg) (o : operand) (i : insn).
+| Unless (c : condition) (w : width) (a : reg) (o : operand) (i : insn)
+| Leave (bs : list branch).
 
 Definition value (s : regs) (o : operand) : Z := match o with Reg r => s r | Imm z => wrap 64 z end.
 
@@ -102,6 +109,13 @@ Definition apply (op : alu) (w a b : Z) : Z :=
   | Arsh => ashr w (wrap w a) (wrap w b mod w)
   end.
 
+Fixpoint leaves (bs : list branch) (s : regs) : bool :=
+  match bs with
+  | [] => false
+  | LeaveIf c w a o :: bs => if holds c (bits w) (s a) (value s o) then true else leaves bs s
+  | SkipIf c w a o :: bs => if holds c (bits w) (s a) (value s o) then false else leaves bs s
+  end.
+
 Fixpoint step (i : insn) (s : regs) : regs :=
   match i with
   | Alu op w d o => update s d (apply op (bits w) (s d) (value s o))
@@ -110,6 +124,7 @@ Fixpoint step (i : insn) (s : regs) : regs :=
   | Store n b o r => store n (s b + o) (s r) s
   | Swap n d => update s d (swap n (s d))
   | Unless c w a o i => if holds c (bits w) (s a) (value s o) then s else step i s
+  | Leave bs => update s Left (Z.b2z (leaves bs s))
   end.
 
 Definition run (code : list insn) (s : regs) : regs := fold_left (fun s i => step i s) code s.
@@ -121,7 +136,8 @@ Inductive template :=
 | TLoad (n : nat) (d b : reg) (o : Z)
 | TStore (n : nat) (b : reg) (o : Z) (r : reg)
 | TSwap (n : nat) (d : reg)
-| TUnless (c : condition) (w : width) (a : reg) (o : operand) (t : template).
+| TUnless (c : condition) (w : width) (a : reg) (o : operand) (t : template)
+| TLeave (bs : list branch).
 
 Inductive instance : template -> insn -> Prop :=
 | instance_alu ops ws d s op w : In op ops -> In w ws -> instance (TAlu ops ws d s) (Alu op w d s)
@@ -129,4 +145,11 @@ Inductive instance : template -> insn -> Prop :=
 | instance_load n d b o : instance (TLoad n d b o) (Load n d b o)
 | instance_store n b o r : instance (TStore n b o r) (Store n b o r)
 | instance_swap n d : instance (TSwap n d) (Swap n d)
-| instance_unless c w a o t i : instance t i -> instance (TUnless c w a o t) (Unless c w a o i).
+| instance_unless c w a o t i : instance t i -> instance (TUnless c w a o t) (Unless c w a o i)
+| instance_leave bs : instance (TLeave bs) (Leave bs).
+
+(** Several numbers: the least of them, whether they are near one another, and the set of them, counted from the least. *)
+Definition least (ks : list Z) : Z := match ks with [] => 0 | k :: ks => fold_right Z.min k ks end.
+Definition within (n : Z) (ks : list Z) : Prop := Forall (fun k => k - least ks < n) ks.
+Definition set_from (m : Z) (ks : list Z) : Z := fold_right (fun k s => Z.lor (2 ^ (k - m)) s) 0 ks.
+Definition set_of (ks : list Z) : Z := set_from (least ks) ks.

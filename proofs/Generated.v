@@ -626,6 +626,158 @@ Definition select_constant_64_x86 (d : reg) (s : reg) (a : reg) (k : Z) (c : con
 Definition select_constant_64_a64 (d : reg) (s : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list A64.insn) :=
   [ (True, [A64.Cmpi W64 a k; A64.Csel W64 d d s c]) ].
 
+(** Leaves if the lower half of a is one of the numbers. *)
+Definition branch_if_any_32_allowed (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : Prop := is_register a /\ -2147483647 <= k1 <= 2147483647 /\ -2147483647 <= k2 <= 2147483647 /\ -2147483647 <= k3 <= 2147483647 /\ -2147483647 <= k4 <= 2147483647 /\ -2147483647 <= k5 <= 2147483647 /\ -2147483647 <= k6 <= 2147483647 /\ -2147483647 <= k7 <= 2147483647.
+Definition branch_if_any_32_forms (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list template) :=
+  [ (True,
+     [TLeave [LeaveIf IsEq W32 a (Imm k1);
+       LeaveIf IsEq W32 a (Imm k2);
+       LeaveIf IsEq W32 a (Imm k3);
+       LeaveIf IsEq W32 a (Imm k4);
+       LeaveIf IsEq W32 a (Imm k5);
+       LeaveIf IsEq W32 a (Imm k6);
+       LeaveIf IsEq W32 a (Imm k7)]]);
+    (k6 = k7,
+     [TLeave [LeaveIf IsEq W32 a (Imm k1);
+       LeaveIf IsEq W32 a (Imm k2);
+       LeaveIf IsEq W32 a (Imm k3);
+       LeaveIf IsEq W32 a (Imm k4);
+       LeaveIf IsEq W32 a (Imm k5);
+       LeaveIf IsEq W32 a (Imm k6)]]);
+    (k5 = k6 /\ k5 = k7,
+     [TLeave [LeaveIf IsEq W32 a (Imm k1);
+       LeaveIf IsEq W32 a (Imm k2);
+       LeaveIf IsEq W32 a (Imm k3);
+       LeaveIf IsEq W32 a (Imm k4);
+       LeaveIf IsEq W32 a (Imm k5)]]);
+    (k4 = k5 /\ k4 = k6 /\ k4 = k7,
+     [TLeave [LeaveIf IsEq W32 a (Imm k1);
+       LeaveIf IsEq W32 a (Imm k2);
+       LeaveIf IsEq W32 a (Imm k3);
+       LeaveIf IsEq W32 a (Imm k4)]]);
+    (k3 = k4 /\ k3 = k5 /\ k3 = k6 /\ k3 = k7,
+     [TLeave [LeaveIf IsEq W32 a (Imm k1);
+       LeaveIf IsEq W32 a (Imm k2);
+       LeaveIf IsEq W32 a (Imm k3)]]) ].
+Definition branch_if_any_32_x86 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list X86.insn) :=
+  [ (within 64 [k1; k2; k3; k4; k5; k6; k7], [X86.Leaminus W32 (Scratch 0) a (least [k1; k2; k3; k4; k5; k6; k7]); X86.Movset W64 (Scratch 1) (set_of [k1; k2; k3; k4; k5; k6; k7]); X86.Bt W64 (Scratch 1) (Scratch 0); X86.Sbb W32 (Scratch 1); X86.Andi W32 (Scratch 1) (64); X86.Cmp W64 (Scratch 0) (Scratch 1); X86.Jcc W64 IsLt]) ].
+Definition branch_if_any_32_a64 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list A64.insn) :=
+  [ (within 64 [k1; k2; k3; k4; k5; k6; k7], [A64.Subi W32 (Scratch 0) a (least [k1; k2; k3; k4; k5; k6; k7]); A64.Movset W64 (Scratch 1) (set_of [k1; k2; k3; k4; k5; k6; k7]); A64.Lsrv W64 (Scratch 1) (Scratch 1) (Scratch 0); A64.Andi W64 (Scratch 1) (Scratch 1) (1); A64.Cmplsl W64 (Scratch 0) (Scratch 1) (6); A64.Bcond W64 IsLt]) ].
+
+(** Leaves if a is one of the numbers. *)
+Definition branch_if_any_64_allowed (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : Prop := is_register a /\ -2147483647 <= k1 <= 2147483647 /\ -2147483647 <= k2 <= 2147483647 /\ -2147483647 <= k3 <= 2147483647 /\ -2147483647 <= k4 <= 2147483647 /\ -2147483647 <= k5 <= 2147483647 /\ -2147483647 <= k6 <= 2147483647 /\ -2147483647 <= k7 <= 2147483647.
+Definition branch_if_any_64_forms (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list template) :=
+  [ (True,
+     [TLeave [LeaveIf IsEq W64 a (Imm k1);
+       LeaveIf IsEq W64 a (Imm k2);
+       LeaveIf IsEq W64 a (Imm k3);
+       LeaveIf IsEq W64 a (Imm k4);
+       LeaveIf IsEq W64 a (Imm k5);
+       LeaveIf IsEq W64 a (Imm k6);
+       LeaveIf IsEq W64 a (Imm k7)]]);
+    (k6 = k7,
+     [TLeave [LeaveIf IsEq W64 a (Imm k1);
+       LeaveIf IsEq W64 a (Imm k2);
+       LeaveIf IsEq W64 a (Imm k3);
+       LeaveIf IsEq W64 a (Imm k4);
+       LeaveIf IsEq W64 a (Imm k5);
+       LeaveIf IsEq W64 a (Imm k6)]]);
+    (k5 = k6 /\ k5 = k7,
+     [TLeave [LeaveIf IsEq W64 a (Imm k1);
+       LeaveIf IsEq W64 a (Imm k2);
+       LeaveIf IsEq W64 a (Imm k3);
+       LeaveIf IsEq W64 a (Imm k4);
+       LeaveIf IsEq W64 a (Imm k5)]]);
+    (k4 = k5 /\ k4 = k6 /\ k4 = k7,
+     [TLeave [LeaveIf IsEq W64 a (Imm k1);
+       LeaveIf IsEq W64 a (Imm k2);
+       LeaveIf IsEq W64 a (Imm k3);
+       LeaveIf IsEq W64 a (Imm k4)]]);
+    (k3 = k4 /\ k3 = k5 /\ k3 = k6 /\ k3 = k7,
+     [TLeave [LeaveIf IsEq W64 a (Imm k1);
+       LeaveIf IsEq W64 a (Imm k2);
+       LeaveIf IsEq W64 a (Imm k3)]]) ].
+Definition branch_if_any_64_x86 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list X86.insn) :=
+  [ (within 64 [k1; k2; k3; k4; k5; k6; k7], [X86.Leaminus W64 (Scratch 0) a (least [k1; k2; k3; k4; k5; k6; k7]); X86.Movset W64 (Scratch 1) (set_of [k1; k2; k3; k4; k5; k6; k7]); X86.Bt W64 (Scratch 1) (Scratch 0); X86.Sbb W32 (Scratch 1); X86.Andi W32 (Scratch 1) (64); X86.Cmp W64 (Scratch 0) (Scratch 1); X86.Jcc W64 IsLt]) ].
+Definition branch_if_any_64_a64 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list A64.insn) :=
+  [ (within 64 [k1; k2; k3; k4; k5; k6; k7], [A64.Subi W64 (Scratch 0) a (least [k1; k2; k3; k4; k5; k6; k7]); A64.Movset W64 (Scratch 1) (set_of [k1; k2; k3; k4; k5; k6; k7]); A64.Lsrv W64 (Scratch 1) (Scratch 1) (Scratch 0); A64.Andi W64 (Scratch 1) (Scratch 1) (1); A64.Cmplsl W64 (Scratch 0) (Scratch 1) (6); A64.Bcond W64 IsLt]) ].
+
+(** Leaves if the lower half of a is none of the numbers. *)
+Definition branch_if_none_32_allowed (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : Prop := is_register a /\ -2147483647 <= k1 <= 2147483647 /\ -2147483647 <= k2 <= 2147483647 /\ -2147483647 <= k3 <= 2147483647 /\ -2147483647 <= k4 <= 2147483647 /\ -2147483647 <= k5 <= 2147483647 /\ -2147483647 <= k6 <= 2147483647 /\ -2147483647 <= k7 <= 2147483647.
+Definition branch_if_none_32_forms (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list template) :=
+  [ (True,
+     [TLeave [SkipIf IsEq W32 a (Imm k1);
+       SkipIf IsEq W32 a (Imm k2);
+       SkipIf IsEq W32 a (Imm k3);
+       SkipIf IsEq W32 a (Imm k4);
+       SkipIf IsEq W32 a (Imm k5);
+       SkipIf IsEq W32 a (Imm k6);
+       LeaveIf IsNe W32 a (Imm k7)]]);
+    (k6 = k7,
+     [TLeave [SkipIf IsEq W32 a (Imm k1);
+       SkipIf IsEq W32 a (Imm k2);
+       SkipIf IsEq W32 a (Imm k3);
+       SkipIf IsEq W32 a (Imm k4);
+       SkipIf IsEq W32 a (Imm k5);
+       LeaveIf IsNe W32 a (Imm k6)]]);
+    (k5 = k6 /\ k5 = k7,
+     [TLeave [SkipIf IsEq W32 a (Imm k1);
+       SkipIf IsEq W32 a (Imm k2);
+       SkipIf IsEq W32 a (Imm k3);
+       SkipIf IsEq W32 a (Imm k4);
+       LeaveIf IsNe W32 a (Imm k5)]]);
+    (k4 = k5 /\ k4 = k6 /\ k4 = k7,
+     [TLeave [SkipIf IsEq W32 a (Imm k1);
+       SkipIf IsEq W32 a (Imm k2);
+       SkipIf IsEq W32 a (Imm k3);
+       LeaveIf IsNe W32 a (Imm k4)]]);
+    (k3 = k4 /\ k3 = k5 /\ k3 = k6 /\ k3 = k7,
+     [TLeave [SkipIf IsEq W32 a (Imm k1);
+       SkipIf IsEq W32 a (Imm k2);
+       LeaveIf IsNe W32 a (Imm k3)]]) ].
+Definition branch_if_none_32_x86 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list X86.insn) :=
+  [ (within 64 [k1; k2; k3; k4; k5; k6; k7], [X86.Leaminus W32 (Scratch 0) a (least [k1; k2; k3; k4; k5; k6; k7]); X86.Movset W64 (Scratch 1) (set_of [k1; k2; k3; k4; k5; k6; k7]); X86.Bt W64 (Scratch 1) (Scratch 0); X86.Sbb W32 (Scratch 1); X86.Andi W32 (Scratch 1) (64); X86.Cmp W64 (Scratch 0) (Scratch 1); X86.Jcc W64 IsGe]) ].
+Definition branch_if_none_32_a64 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list A64.insn) :=
+  [ (within 64 [k1; k2; k3; k4; k5; k6; k7], [A64.Subi W32 (Scratch 0) a (least [k1; k2; k3; k4; k5; k6; k7]); A64.Movset W64 (Scratch 1) (set_of [k1; k2; k3; k4; k5; k6; k7]); A64.Lsrv W64 (Scratch 1) (Scratch 1) (Scratch 0); A64.Andi W64 (Scratch 1) (Scratch 1) (1); A64.Cmplsl W64 (Scratch 0) (Scratch 1) (6); A64.Bcond W64 IsGe]) ].
+
+(** Leaves if a is none of the numbers. *)
+Definition branch_if_none_64_allowed (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : Prop := is_register a /\ -2147483647 <= k1 <= 2147483647 /\ -2147483647 <= k2 <= 2147483647 /\ -2147483647 <= k3 <= 2147483647 /\ -2147483647 <= k4 <= 2147483647 /\ -2147483647 <= k5 <= 2147483647 /\ -2147483647 <= k6 <= 2147483647 /\ -2147483647 <= k7 <= 2147483647.
+Definition branch_if_none_64_forms (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list template) :=
+  [ (True,
+     [TLeave [SkipIf IsEq W64 a (Imm k1);
+       SkipIf IsEq W64 a (Imm k2);
+       SkipIf IsEq W64 a (Imm k3);
+       SkipIf IsEq W64 a (Imm k4);
+       SkipIf IsEq W64 a (Imm k5);
+       SkipIf IsEq W64 a (Imm k6);
+       LeaveIf IsNe W64 a (Imm k7)]]);
+    (k6 = k7,
+     [TLeave [SkipIf IsEq W64 a (Imm k1);
+       SkipIf IsEq W64 a (Imm k2);
+       SkipIf IsEq W64 a (Imm k3);
+       SkipIf IsEq W64 a (Imm k4);
+       SkipIf IsEq W64 a (Imm k5);
+       LeaveIf IsNe W64 a (Imm k6)]]);
+    (k5 = k6 /\ k5 = k7,
+     [TLeave [SkipIf IsEq W64 a (Imm k1);
+       SkipIf IsEq W64 a (Imm k2);
+       SkipIf IsEq W64 a (Imm k3);
+       SkipIf IsEq W64 a (Imm k4);
+       LeaveIf IsNe W64 a (Imm k5)]]);
+    (k4 = k5 /\ k4 = k6 /\ k4 = k7,
+     [TLeave [SkipIf IsEq W64 a (Imm k1);
+       SkipIf IsEq W64 a (Imm k2);
+       SkipIf IsEq W64 a (Imm k3);
+       LeaveIf IsNe W64 a (Imm k4)]]);
+    (k3 = k4 /\ k3 = k5 /\ k3 = k6 /\ k3 = k7,
+     [TLeave [SkipIf IsEq W64 a (Imm k1);
+       SkipIf IsEq W64 a (Imm k2);
+       LeaveIf IsNe W64 a (Imm k3)]]) ].
+Definition branch_if_none_64_x86 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list X86.insn) :=
+  [ (within 64 [k1; k2; k3; k4; k5; k6; k7], [X86.Leaminus W64 (Scratch 0) a (least [k1; k2; k3; k4; k5; k6; k7]); X86.Movset W64 (Scratch 1) (set_of [k1; k2; k3; k4; k5; k6; k7]); X86.Bt W64 (Scratch 1) (Scratch 0); X86.Sbb W32 (Scratch 1); X86.Andi W32 (Scratch 1) (64); X86.Cmp W64 (Scratch 0) (Scratch 1); X86.Jcc W64 IsGe]) ].
+Definition branch_if_none_64_a64 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list A64.insn) :=
+  [ (within 64 [k1; k2; k3; k4; k5; k6; k7], [A64.Subi W64 (Scratch 0) a (least [k1; k2; k3; k4; k5; k6; k7]); A64.Movset W64 (Scratch 1) (set_of [k1; k2; k3; k4; k5; k6; k7]); A64.Lsrv W64 (Scratch 1) (Scratch 1) (Scratch 0); A64.Andi W64 (Scratch 1) (Scratch 1) (1); A64.Cmplsl W64 (Scratch 0) (Scratch 1) (6); A64.Bcond W64 IsGe]) ].
+
 (** Asks for the cache line at the address p; p keeps its value, and no address faults. *)
 Definition prefetch_allowed (p : reg) : Prop := True.
 Definition prefetch_forms (p : reg) : list (Prop * list template) :=

@@ -10,7 +10,8 @@ Open Scope Z_scope.
 
 (** CF, ZF, SF, OF. *)
 Record flags := { cf : bool; zf : bool; sf : bool; overflow : bool }.
-Record state := { gprs : regs; compared : option flags }.
+(** All of them after a comparison, CF alone after a bit test. *)
+Record state := { gprs : regs; compared : option (flags + bool) }.
 
 Inductive insn :=
 | Mov (w : width) (d s : reg)
@@ -39,6 +40,12 @@ Inductive insn :=
 | Cmpi (w : width) (a : reg) (k : Z)
 | Setcc (w : width) (d : reg) (c : condition)
 | Cmovncc (w : width) (d s : reg) (c : condition)
+| Leaminus (w : width) (d b : reg) (k : Z)
+| Movset (w : width) (d : reg) (v : Z)
+| Bt (w : width) (x i : reg)
+| Sbb (w : width) (d : reg)
+| Andi (w : width) (d : reg) (k : Z)
+| Jcc (w : width) (c : condition)
 | Prefetch (w : width) (p : reg)
 | Lfence (w : width).
 
@@ -116,20 +123,39 @@ Definition step (i : insn) (s : state) : state :=
   | Xorm w d b o => with_memory s w d b o (fun x m => Z.lxor (wrap (bits w) x) m)
   (* XOR of a register with itself. *)
   | Zero _ d => {| gprs := update (gprs s) d 0; compared := None |}
-  | Cmp w a b => {| gprs := gprs s; compared := Some (subtracted (bits w) (gprs s a) (gprs s b)) |}
+  | Cmp w a b => {| gprs := gprs s; compared := Some (inl (subtracted (bits w) (gprs s a) (gprs s b))) |}
   (* The immediate is sign-extended. With 0 the code is TEST, which sets the same flags. *)
-  | Cmpi w a k => {| gprs := gprs s; compared := Some (subtracted (bits w) (gprs s a) (wrap 64 k)) |}
+  | Cmpi w a k => {| gprs := gprs s; compared := Some (inl (subtracted (bits w) (gprs s a) (wrap 64 k))) |}
   (* SETcc writes the lowest byte. Of unknown flags it makes no number. *)
   | Setcc _ d c =>
-      let flag := match compared s with Some f => Z.b2z (is_met c f) | None => 2 ^ 64 end in
+      let flag := match compared s with Some (inl f) => Z.b2z (is_met c f) | _ => 2 ^ 64 end in
       {| gprs := update (gprs s) d (gprs s d - wrap 8 (gprs s d) + flag); compared := compared s |}
   (* CMOVcc with the opposite condition. Of unknown flags it makes no number. *)
   | Cmovncc w d r c =>
       let v := match compared s with
-               | Some f => if is_met (opposite c) f then wrap (bits w) (gprs s r) else wrap (bits w) (gprs s d)
-               | None => 2 ^ 64
+               | Some (inl f) => if is_met (opposite c) f then wrap (bits w) (gprs s r) else wrap (bits w) (gprs s d)
+               | _ => 2 ^ 64
                end in
       {| gprs := update (gprs s) d v; compared := compared s |}
+  (* LEA with a displacement: no flag changes. *)
+  | Leaminus w d b k => {| gprs := update (gprs s) d (wrap (bits w) (gprs s b - k)); compared := compared s |}
+  (* MOV of a constant. The JIT makes a zero by XOR. *)
+  | Movset w d v => {| gprs := update (gprs s) d (wrap (bits w) v); compared := None |}
+  (* BT: the number of the bit is taken modulo the width. ZF is kept, the others are undefined. *)
+  | Bt w x i => {| gprs := gprs s; compared := Some (inr (Z.testbit (gprs s x) (gprs s i mod bits w))) |}
+  (* SBB of a register from itself: less the carry. Of unknown flags it makes no number. *)
+  | Sbb w d =>
+      let v := match compared s with
+               | Some (inl f) => wrap (bits w) (- Z.b2z (cf f))
+               | Some (inr c) => wrap (bits w) (- Z.b2z c)
+               | None => 2 ^ 64
+               end in
+      {| gprs := update (gprs s) d v; compared := None |}
+  | Andi w d k => {| gprs := update (gprs s) d (Z.land (wrap (bits w) (gprs s d)) (wrap (bits w) k)); compared := None |}
+  (* Jcc out of the region. Where it goes by unknown flags is not known. *)
+  | Jcc _ c =>
+      let v := match compared s with Some (inl f) => Z.b2z (is_met c f) | _ => 2 ^ 64 end in
+      {| gprs := update (gprs s) Left v; compared := compared s |}
   (* PREFETCHT0 and LFENCE: no register and no byte of memory changes, and no address faults. *)
   | Prefetch _ _ => s
   | Lfence _ => s

@@ -13,8 +13,9 @@
 //!   r3 |= r4                  *
 //! ```
 //!
-//! A sequence may have one branch, over its last instruction. Both are then side by side, and the region ends where the
-//! branch leads.
+//! A sequence may have branches. What follows the first of them is side by side, so that all instructions between the
+//! members run whenever the first member does. Branches lead to where the region ends, or all to one place outside, to
+//! which the last instruction branches, too.
 //!
 //! A mark is an untrusted claim by the author of the object. [`schedule`] checks all of it:
 //!
@@ -27,7 +28,7 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::operation::{Binding, Form, MAX_OPERANDS, Operands, Operation, Registry};
+use kiln_isa::operation::{Binding, Exit, Form, MAX_OPERANDS, Operands, Operation, Registry, Template};
 use kiln_isa::{Insn, RegSet};
 
 use crate::liveness::{live_after, read, written};
@@ -266,8 +267,9 @@ impl<'a> Checker<'a> {
             return Err(Refusal::Sequence);
         }
         let plain = |at: &usize| {
-            let is_plain = self.nodes[*at].reference == Reference::None || self.is_own_branch(*at, members);
-            is_plain && self.nodes[*at].core.is_none()
+            let node = &self.nodes[*at];
+            let is_plain = node.reference == Reference::None || matches!(node.insn, Insn::Branch { .. });
+            is_plain && node.core.is_none()
         };
         if !members.iter().all(plain) {
             return Err(Refusal::Sequence);
@@ -277,7 +279,9 @@ impl<'a> Checker<'a> {
         for template in form.code {
             let fits = |at: &&usize| {
                 let mut binding = Binding::of(operands.values());
-                !chosen.contains(at) && binding.matches(template, &self.nodes[**at].insn)
+                !chosen.contains(at)
+                    && binding.matches(template, &self.nodes[**at].insn)
+                    && self.leads_as(template, **at, members)
             };
             chosen.push(*members.iter().find(fits).ok_or(Refusal::Sequence)?);
         }
@@ -292,26 +296,35 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Whether the instruction is a branch over the last member alone, which follows it: to where the region ends.
-    fn is_own_branch(&self, at: usize, members: &[usize]) -> bool {
-        let last = members.last().copied();
-        let target = self.nodes[at].target().and_then(|id| self.positions.get(&id)).copied();
-        matches!(self.nodes[at].insn, Insn::Branch { .. }) && last == Some(at + 1) && target == Some(at + 2)
+    /// Whether an instruction branches to where its template does: to the end of the region, or, as the last member, out.
+    fn leads_as(&self, template: &Template, at: usize, members: &[usize]) -> bool {
+        let Template::Branch { to, .. } = *template else { return true };
+        let last = members[members.len() - 1];
+        let target = |at: usize| self.nodes[at].target().and_then(|id| self.positions.get(&id)).copied();
+        match to {
+            Exit::End => target(at) == Some(last + 1),
+            Exit::Out => {
+                let is_branch = matches!(self.nodes[last].insn, Insn::Branch { .. });
+                is_branch && target(at).is_some() && target(at) == target(last)
+            }
+        }
     }
 
     /// Whether the members can go to the end of the window `begin..=end` of the order.
     fn is_movable(&self, members: &[usize], begin: usize, end: usize) -> Result<(), Refusal> {
         let (mut reads, mut writes, mut accesses) = (RegSet::EMPTY, RegSet::EMPTY, false);
+        let mut branched = false;
         let moves = end - begin + 1 != members.len();
         for (index, at) in self.order[begin..=end].iter().enumerate() {
             let insn = &self.nodes[*at].insn;
             let entered = self.is_target[*at] && (index > 0 || moves);
             let is_member = members.binary_search(at).is_ok();
-            // A member that is control is a branch to where the region ends, with one member after it.
-            if entered || insn.is_control() && !is_member {
+            // After a branch there are only members: what it skips stays skipped.
+            if entered || !is_member && (insn.is_control() || branched) {
                 return Err(Refusal::Control);
             }
             if is_member {
+                branched |= insn.is_control();
                 (reads, writes) = (reads.union(read(insn)), writes.union(written(insn)));
                 accesses |= accesses_memory(insn);
             } else {

@@ -1,6 +1,6 @@
 //! Correct marks are accepted, and every kind of false mark is refused.
 
-use kiln_isa::operation::{Binding, Condition, Form, OperandKind, Operands, Operation, Registry};
+use kiln_isa::operation::{Binding, Condition, Exit, Form, OperandKind, Operands, Operation, Registry, Template};
 use kiln_isa::{Insn, Reg};
 use kiln_program::operation::{Refusal, check, schedule};
 use kiln_program::{Function, FunctionId, Linkage, Mark, Object, Reference};
@@ -251,7 +251,7 @@ fn lies_about_branches_are_refused() {
         (Refusal::Sequence, "* r0 = 1; * if r1 > r2 goto +0 -> 0; * r0 = 0; exit", [0, 1, 2, 2]),
         (Refusal::Sequence, "* r0 = 1; * if r1 > r2 goto +0 -> 2; * r0 = 0; exit", [0, 1, 2, 2]),
         // Something between the branch and the last member.
-        (Refusal::Sequence, "* r0 = 1; * if r1 > r2 goto +0 -> 4; r3 = 7; * r0 = 0; exit", [0, 1, 2, 2]),
+        (Refusal::Control, "* r0 = 1; * if r1 > r2 goto +0 -> 4; r3 = 7; * r0 = 0; exit", [0, 1, 2, 2]),
         // The first member after the branch.
         (Refusal::Sequence, "* if r1 > r2 goto +0 -> 2; * r0 = 1; * r0 = 0; exit", [0, 1, 2, 2]),
         // Another branch to the last member, to the branch, or between.
@@ -325,9 +325,10 @@ fn marked(operation: &Operation, number: usize, operands: &Operands, result: Reg
     let ends = [Insn::mov(Reg::R0, result), Insn::Exit];
     let mut nodes: Vec<_> =
         code.iter().copied().chain(ends).map(|insn| object.new_node(insn, Reference::None)).collect();
-    for at in 0..code.len() {
-        if let Insn::Branch { .. } = code[at] {
-            nodes[at].reference = Reference::Branch(nodes[at + 2].id);
+    for (at, template) in operation.forms[number].code.iter().enumerate() {
+        if let Template::Branch { to, .. } = template {
+            let target = code.len() + usize::from(*to == Exit::Out);
+            nodes[at].reference = Reference::Branch(nodes[target].id);
         }
     }
     object.operations.push(Mark {
@@ -375,4 +376,62 @@ fn lies_about_every_operation_are_refused() {
     }
     println!("{lies} lies refused");
     assert!(lies > 300, "{lies}");
+}
+
+/// Branches that lead out of a region lead to one place, and nothing but them is in between.
+#[test]
+fn lies_about_chains_are_refused() {
+    let refusal = |operation: &str, text: &str| {
+        let object = object(text, operation, 4, &[1, 6, 17, 58, 58, 58, 58, 58]);
+        check(&object, &Registry::BUILTIN).err().map(|refused| refused.refusal)
+    };
+    let any = "* if r1 == 6 goto +0 -> 4; * if r1 == 17 goto +0 -> 4; * if r1 == 58 goto +0 -> 4; r0 = 1; exit";
+    let none = "* if r1 == 6 goto +0 -> 3; * if r1 == 17 goto +0 -> 3; * if r1 != 58 goto +0 -> 4; r0 = 1; exit";
+    assert_eq!(refusal("branch_if_any_64", any), None);
+    assert_eq!(refusal("branch_if_none_64", none), None);
+    // Backwards, to the first of them.
+    let back = "* if r1 == 6 goto +0 -> 0; * if r1 == 17 goto +0 -> 0; * if r1 == 58 goto +0 -> 0; r0 = 1; exit";
+    assert_eq!(refusal("branch_if_any_64", back), None);
+    for (why, operation, text) in [
+        (Refusal::Sequence, "branch_if_any_32", any),
+        (Refusal::Sequence, "branch_if_none_64", any),
+        (Refusal::Sequence, "branch_if_any_64", none),
+        // One leads elsewhere.
+        (
+            Refusal::Sequence,
+            "branch_if_any_64",
+            "* if r1 == 6 goto +0 -> 4; * if r1 == 17 goto +0 -> 3; * if r1 == 58 goto +0 -> 4; r0 = 1; exit",
+        ),
+        (
+            Refusal::Sequence,
+            "branch_if_none_64",
+            "* if r1 == 6 goto +0 -> 3; * if r1 == 17 goto +0 -> 4; * if r1 != 58 goto +0 -> 4; r0 = 1; exit",
+        ),
+        // Into the middle, from the outside and by themselves.
+        (
+            Refusal::Control,
+            "branch_if_any_64",
+            "if r2 == 0 goto +0 -> 2; * if r1 == 6 goto +0 -> 5; * if r1 == 17 goto +0 -> 5; * if r1 == 58 goto +0 -> 5; \
+             r0 = 1; exit",
+        ),
+        (
+            Refusal::Control,
+            "branch_if_any_64",
+            "* if r1 == 6 goto +0 -> 1; * if r1 == 17 goto +0 -> 1; * if r1 == 58 goto +0 -> 1; r0 = 1; exit",
+        ),
+        // What a branch skips would no longer be skipped.
+        (
+            Refusal::Control,
+            "branch_if_any_64",
+            "* if r1 == 6 goto +0 -> 5; r2 = 1; * if r1 == 17 goto +0 -> 5; * if r1 == 58 goto +0 -> 5; r0 = 1; exit",
+        ),
+        (
+            Refusal::Control,
+            "branch_if_any_64",
+            "* if r1 == 6 goto +0 -> 5; if r2 == 7 goto +0 -> 5; * if r1 == 17 goto +0 -> 5; \
+             * if r1 == 58 goto +0 -> 5; r0 = 1; exit",
+        ),
+    ] {
+        assert_eq!(refusal(operation, text), Some(why), "{text}");
+    }
 }

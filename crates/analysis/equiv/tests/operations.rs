@@ -1,7 +1,7 @@
 //! The rows of the operation table: each proof sequence has its operation's meaning, and a wrong row is found.
 
 use kiln_equiv::operation::prove;
-use kiln_isa::operation::{Expr, Form, From, Imm, Operation, Place, Registry, Template};
+use kiln_isa::operation::{Exit, Expr, Form, From, Imm, Operation, Place, Registry, Template, Test};
 use kiln_isa::{AluOp, Size, Width};
 
 #[test]
@@ -40,7 +40,8 @@ fn an_access_behind_a_branch_is_disproved() {
     let operands = [store.operands, &[comparison]].concat();
     let mut code = store.forms[0].code.to_vec();
     let src = From::Imm(Imm::Constant(0));
-    let branch = Template::Branch { comparison: COMPARISON, negated: false, width: Width::W64, dst: 0, src };
+    let test = Test::Operand(COMPARISON);
+    let branch = Template::Branch { test, width: Width::W64, dst: 0, src, to: Exit::End };
     code.insert(code.len() - 1, branch);
     let form = Form { code: Box::leak(code.into_boxed_slice()), ..store.forms[0] };
     let wrong =
@@ -69,5 +70,33 @@ fn wrong_rows_with_memory_are_disproved() {
     ] {
         let wrong: &'static Operation = Box::leak(Box::new(wrong));
         assert!(prove(wrong).is_err(), "{}: {:?} {:?}", wrong.name, wrong.meaning, wrong.stores);
+    }
+}
+
+/// A chain that leads elsewhere, tests another number or has another meaning than it says is found.
+#[test]
+fn wrong_chains_are_disproved() {
+    let right = *Registry::BUILTIN.by_name("branch_if_none_32").expect("a row");
+    let other = Registry::BUILTIN.by_name("branch_if_any_32").expect("a row");
+    let changed = |change: fn(&mut [Template])| {
+        let form = right.forms[4];
+        let mut code = form.code.to_vec();
+        change(&mut code);
+        let forms: &'static [Form] = Box::leak(Box::new([Form { code: Box::leak(code.into_boxed_slice()), ..form }]));
+        Operation { forms, ..right }
+    };
+    let led_out = changed(|code| {
+        if let Template::Branch { to, .. } = &mut code[1] {
+            *to = Exit::Out;
+        }
+    });
+    let wide = changed(|code| {
+        if let Template::Branch { width, .. } = &mut code[0] {
+            *width = Width::W64;
+        }
+    });
+    let same_number = changed(|code| code[1] = code[0]);
+    for wrong in [Operation { meaning: other.meaning, ..right }, led_out, wide, same_number] {
+        assert!(prove(Box::leak(Box::new(wrong))).is_err());
     }
 }

@@ -9,6 +9,8 @@ use kiln_isa::{JumpOp, Reg};
 use kiln_program::Node;
 use kiln_program::operation::Region;
 
+use crate::shared::Assembly;
+
 /// What an instruction does with an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
@@ -24,12 +26,14 @@ pub(crate) enum Access {
     Number,
     /// A comparison.
     Comparison,
+    /// A set of numbers.
+    Set,
     /// Memory that it reads or writes.
     Memory,
 }
 
 /// How an instruction is emitted. Registers are in the order of the operands.
-pub(crate) enum Emit<A, R, M> {
+pub(crate) enum Emit<A: Assembly, R, M> {
     /// With registers and a number, if it has one.
     Registers(fn(code: &mut A, regs: &[R], imm: u8)),
     /// With registers and any number.
@@ -38,10 +42,14 @@ pub(crate) enum Emit<A, R, M> {
     Comparison(fn(code: &mut A, regs: &[R], comparison: JumpOp)),
     /// With registers and memory.
     Memory(fn(code: &mut A, regs: &[R], place: M)),
+    /// With registers and a set.
+    Set(fn(code: &mut A, regs: &[R], set: u64)),
+    /// A branch out of the region, by a comparison.
+    Branch(fn(code: &mut A, regs: &[R], comparison: JumpOp, out: A::Label)),
 }
 
 /// An instruction that rows may use.
-pub(crate) struct MachineInsn<A, R, M> {
+pub(crate) struct MachineInsn<A: Assembly, R, M> {
     /// Its name in rows.
     pub name: &'static str,
     /// Its operands.
@@ -51,26 +59,32 @@ pub(crate) struct MachineInsn<A, R, M> {
 }
 
 /// Where the operands of a region live on a machine.
-pub(crate) struct Places<R, M> {
+pub(crate) struct Places<R, M, L> {
     pub bpf: fn(Reg) -> R,
     pub scratch: [R; 2],
     /// The memory at a register plus a number.
     pub memory: fn(R, i16) -> M,
     /// The memory that the region accesses, if its address is computed on the way.
     pub computed: Option<M>,
+    /// Where the region leaves to, if it leaves.
+    pub out: Option<L>,
+    /// Whether the program's constants must not appear in the code.
+    pub blind: bool,
 }
 
 /// An instruction with its operands, ready to be emitted.
-pub(crate) struct Ready<A: 'static, R: 'static, M: 'static> {
+pub(crate) struct Ready<A: Assembly + 'static, R: 'static, M: 'static> {
     insn: &'static MachineInsn<A, R, M>,
     regs: Vec<R>,
     imm: u8,
     number: i32,
     comparison: JumpOp,
+    set: u64,
     place: Option<M>,
+    out: Option<A::Label>,
 }
 
-impl<A, R, M: Copy> Ready<A, R, M> {
+impl<A: Assembly, R, M: Copy> Ready<A, R, M> {
     /// Whether it accesses memory.
     pub fn accesses_memory(&self) -> bool {
         self.place.is_some()
@@ -78,23 +92,26 @@ impl<A, R, M: Copy> Ready<A, R, M> {
 
     /// Emits it.
     pub fn emit(&self, code: &mut A) {
-        match (&self.insn.emit, self.place) {
-            (Emit::Memory(emit), Some(place)) => emit(code, &self.regs, place),
-            (Emit::Registers(emit), _) => emit(code, &self.regs, self.imm),
-            (Emit::Number(emit), _) => emit(code, &self.regs, self.number),
-            (Emit::Comparison(emit), _) => emit(code, &self.regs, self.comparison),
-            (Emit::Memory(_), None) => unreachable!("an instruction with memory is prepared with it"),
+        match (&self.insn.emit, self.place, self.out) {
+            (Emit::Memory(emit), Some(place), _) => emit(code, &self.regs, place),
+            (Emit::Branch(emit), _, Some(out)) => emit(code, &self.regs, self.comparison, out),
+            (Emit::Registers(emit), ..) => emit(code, &self.regs, self.imm),
+            (Emit::Number(emit), ..) => emit(code, &self.regs, self.number),
+            (Emit::Comparison(emit), ..) => emit(code, &self.regs, self.comparison),
+            (Emit::Set(emit), ..) => emit(code, &self.regs, self.set),
+            (Emit::Memory(_), None, _) => unreachable!("an instruction with memory is prepared with it"),
+            (Emit::Branch(_), _, None) => unreachable!("a branch is prepared with its target"),
         }
     }
 }
 
 /// The instructions of a row for a region; `None` where the machine's table does not have them, or they do not keep
 /// what they must.
-pub(crate) fn prepare<A, R: Copy, M: Copy>(
+pub(crate) fn prepare<A: Assembly, R: Copy, M: Copy>(
     native: &Native,
     region: &Region,
     table: &'static [MachineInsn<A, R, M>],
-    places: &Places<R, M>,
+    places: &Places<R, M, A::Label>,
 ) -> Option<Vec<Ready<A, R, M>>> {
     let mut ready = Vec::with_capacity(native.code.len());
     for (at, insn) in native.code.iter().enumerate() {
@@ -102,8 +119,20 @@ pub(crate) fn prepare<A, R: Copy, M: Copy>(
         if known.operands.len() != insn.operands.len() {
             return None;
         }
-        let mut prepared =
-            Ready { insn: known, regs: Vec::new(), imm: 0, number: 0, comparison: JumpOp::Eq, place: None };
+        let mut prepared = Ready {
+            insn: known,
+            regs: Vec::new(),
+            imm: 0,
+            number: 0,
+            comparison: JumpOp::Eq,
+            set: 0,
+            place: None,
+            out: None,
+        };
+        if matches!(known.emit, Emit::Branch(_)) {
+            // Nothing of the region runs after it left.
+            prepared.out = Some(places.out.filter(|_| at + 1 == native.code.len())?);
+        }
         for (access, operand) in known.operands.iter().zip(insn.operands) {
             match (access, operand) {
                 (Access::Imm(max), NativeOperand::Imm(value)) => {
@@ -111,8 +140,13 @@ pub(crate) fn prepare<A, R: Copy, M: Copy>(
                     prepared.imm = value.filter(|value| value <= max)?;
                 }
                 (Access::Number, NativeOperand::Imm(value)) => {
-                    prepared.number = i32::try_from(region.operands.imm(*value)).ok()?;
+                    let number = i32::try_from(region.operands.imm(*value)).ok()?;
+                    prepared.number = Some(number).filter(|number| *number == 0 || !places.blind)?;
                 }
+                (Access::Set, NativeOperand::Set(of)) => {
+                    prepared.set = Some(region.operands.set(of)).filter(|_| !places.blind)?;
+                }
+                (Access::Comparison, NativeOperand::Is(op)) => prepared.comparison = *op,
                 (Access::Comparison, NativeOperand::Comparison(index)) => {
                     prepared.comparison = region.operands.comparison(*index)?;
                 }
@@ -121,7 +155,7 @@ pub(crate) fn prepare<A, R: Copy, M: Copy>(
                     let own = (places.memory)((places.bpf)(region.operands.reg(*base)), offset);
                     prepared.place = Some(places.computed.unwrap_or(own));
                 }
-                (Access::Imm(_) | Access::Number | Access::Comparison | Access::Memory, _) => return None,
+                (Access::Imm(_) | Access::Number | Access::Comparison | Access::Set | Access::Memory, _) => return None,
                 (access, operand) => {
                     if *access != Access::Read && !may_write(native, region, at, *operand) {
                         return None;
@@ -130,9 +164,11 @@ pub(crate) fn prepare<A, R: Copy, M: Copy>(
                         NativeOperand::Reg(index) => (places.bpf)(region.operands.reg(index)),
                         NativeOperand::Bpf(number) => (places.bpf)(Reg::new(number)?),
                         NativeOperand::Scratch(number) => *places.scratch.get(usize::from(number))?,
-                        NativeOperand::Imm(_) | NativeOperand::Memory(..) | NativeOperand::Comparison(_) => {
-                            return None;
-                        }
+                        NativeOperand::Imm(_)
+                        | NativeOperand::Memory(..)
+                        | NativeOperand::Comparison(_)
+                        | NativeOperand::Is(_)
+                        | NativeOperand::Set(_) => return None,
                     });
                 }
             }
@@ -142,7 +178,8 @@ pub(crate) fn prepare<A, R: Copy, M: Copy>(
     // A fault of one is a fault of the other.
     let accesses = ready.iter().filter(|insn| insn.accesses_memory()).count();
     let expected = region.form.code.iter().filter(|template| template.accesses_memory()).count();
-    (accesses == expected).then_some(ready)
+    let leaves = ready.last().is_some_and(|insn| insn.out.is_some());
+    (accesses == expected && leaves == region.form.leaves()).then_some(ready)
 }
 
 /// The instruction of a region that accesses memory, if the region's code does not begin with it.
@@ -166,6 +203,10 @@ fn may_write(native: &Native, region: &Region, at: usize, operand: NativeOperand
             let kept = NativeOperand::Scratch(0);
             at > 0 && moves(native.code.first(), kept, operand) && moves(native.code.last(), operand, kept)
         }
-        NativeOperand::Imm(_) | NativeOperand::Memory(..) | NativeOperand::Comparison(_) => false,
+        NativeOperand::Imm(_)
+        | NativeOperand::Memory(..)
+        | NativeOperand::Comparison(_)
+        | NativeOperand::Is(_)
+        | NativeOperand::Set(_) => false,
     }
 }

@@ -154,3 +154,34 @@ fn masks_are_encoded_or_made_in_a_register() {
         }
     }
 }
+
+#[test]
+fn chains_are_one_branch() {
+    let chain = |text: &str, operation: &str, numbers: [i32; 3]| {
+        let [first, second, third] = numbers;
+        let operands = [1, first, second, third, third, third, third, third];
+        let mut object = object(text, Some((operation, 4, &operands)));
+        object.operations[0].members.truncate(3);
+        aarch64::compile(&object, ENTRY, &Nothing, &Options::default()).expect("it compiles").bytes
+    };
+    for (bpf, operation, numbers, expected) in [
+        (
+            "if r1 == 6 goto +3; if r1 == 17 goto +2; if r1 == 58 goto +1; r0 = 1",
+            "branch_if_any_64",
+            [6, 17, 58],
+            "sub x9, x0, #6 | mov x10, #2049 | movk x10, #16, lsl #48 | lsr x10, x10, x9 | and x10, x10, #0x1 | \
+             cmp x9, x10, lsl #6 | b.lo #8 | mov x7, #1",
+        ),
+        (
+            "if w1 == -100000 goto +2; if w1 == -99999 goto +1; if w1 != -99990 goto +1; r0 = 1",
+            "branch_if_none_32",
+            [-100_000, -99_999, -99_990],
+            "mov x9, #31072 | movk x9, #65534, lsl #16 | sub w9, w0, w9 | mov x10, #1027 | lsr x10, x10, x9 | \
+             and x10, x10, #0x1 | cmp x9, x10, lsl #6 | b.hs #8 | mov x7, #1",
+        ),
+    ] {
+        let Some(lines) = disassembled(&chain(bpf, operation, numbers)) else { return };
+        let expected: Vec<&str> = expected.split(" | ").chain(END).collect();
+        assert_eq!(lines, expected, "{bpf}");
+    }
+}

@@ -114,3 +114,26 @@ fn each_use_has_a_number_of_its_own() {
     let one = code(1);
     assert_ne!(one[1..5], one[12..16], "{one:02x?}");
 }
+
+/// Native code of operations with any number hides it, too: the proof sequence is compiled.
+#[test]
+fn an_operations_number_is_not_in_the_code() {
+    let chain = format!("if r1 == {IMM} goto +2; if r1 == {} goto +1; if r1 == {} goto +0", IMM + 1, IMM + 9);
+    let flag = format!("r0 = 1; if r1 == {IMM} goto +1; r0 = 0");
+    let numbers = [1, IMM, IMM + 1, IMM + 9, IMM + 9, IMM + 9, IMM + 9, IMM + 9];
+    for (text, operation, form, operands) in
+        [(chain, "branch_if_any_64", 4, &numbers[..]), (flag, "flag_constant_64", 0, &[0, 1, IMM, 1])]
+    {
+        let object = object(&text, Some((operation, form, operands)));
+        for compile in [x86_64::compile, aarch64::compile] {
+            let code = |blind| {
+                let options = Options { blind, ..Options::default() };
+                compile(&object, ENTRY, &Nothing, &options).expect("it compiles").bytes
+            };
+            let shows = |bytes: &[u8]| has_bytes(bytes, &IMM.to_le_bytes()) || has_half(bytes, IMM as u64, 2);
+            let negated = |bytes: &[u8]| has_bytes(bytes, &(-IMM).to_le_bytes()) || has_half(bytes, -IMM as u64, 2);
+            assert!(shows(&code(None)) || negated(&code(None)), "{operation}: it would be there");
+            assert!(!shows(&code(Some(7))) && !negated(&code(Some(7))), "{operation}");
+        }
+    }
+}

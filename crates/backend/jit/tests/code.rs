@@ -168,3 +168,35 @@ fn regions_access_memory_at_computed_addresses() {
     let both = "r0 = r1; r0 += r2; r3 = *(u64 *)(r0 + 8); r0 ^= r3";
     assert_eq!(code(both, "xor_memory_64", &[0, 0, 8, 3], 2), "48 8d 04 37 48 33 40 08 c3");
 }
+
+/// A chain of comparisons is one branch, where the numbers are near one another and constants need not be hidden.
+#[test]
+fn chains_compile_to_one_branch() {
+    let any = "if r1 == 6 goto +3; if r1 == 17 goto +2; if r1 == 58 goto +1; r0 = 1";
+    let none = "if w1 == 6 goto +2; if w1 == 17 goto +1; if w1 != 58 goto +1; r0 = 1";
+    let code = |bpf: &str, operation: &str, numbers: [i32; 3], options: &Options| {
+        let [first, second, third] = numbers;
+        let operands = [1, first, second, third, third, third, third, third];
+        let mut object = object(bpf, Some((operation, 4, &operands)));
+        object.operations[0].members.truncate(3);
+        let code = compile(&object, ENTRY, &Nothing, options).expect("it compiles");
+        code.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+    };
+    let plain = Options::default();
+    // lea r10, [rdi - 6]; movabs r11, 0x10000000000801; bt r11, r10; sbb r11d, r11d; and r11d, 64; cmp r10, r11;
+    // jb +5; mov eax, 1; ret
+    let expected = "4c 8d 57 fa 49 bb 01 08 00 00 00 00 10 00 4d 0f a3 d3 45 19 db 41 83 e3 40 4d 39 da 72 05 \
+                    b8 01 00 00 00 c3";
+    assert_eq!(code(any, "branch_if_any_64", [6, 17, 58], &plain), expected);
+    // lea r10d, [rdi - 6]; the same; jae +5
+    let expected = "44 8d 57 fa 49 bb 01 08 00 00 00 00 10 00 4d 0f a3 d3 45 19 db 41 83 e3 40 4d 39 da 73 05 \
+                    b8 01 00 00 00 c3";
+    assert_eq!(code(none, "branch_if_none_32", [6, 17, 58], &plain), expected);
+    let far = any.replace("58", "70");
+    let operations = Registry::EMPTY;
+    let sequence = code(&far, "branch_if_any_64", [6, 17, 70], &Options { operations, ..plain });
+    assert_eq!(code(&far, "branch_if_any_64", [6, 17, 70], &plain), sequence);
+    let blind = Options { blind: Some(7), ..plain };
+    let sequence = code(any, "branch_if_any_64", [6, 17, 58], &Options { operations, ..blind });
+    assert_eq!(code(any, "branch_if_any_64", [6, 17, 58], &blind), sequence);
+}

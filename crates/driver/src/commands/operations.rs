@@ -1,7 +1,7 @@
 //! `kiln ops`: native operations, and where programs have them.
 
 use kiln_isa::Size;
-use kiln_isa::operation::{Arch, Imm, Native, NativeOperand, Operation, Registry, Template};
+use kiln_isa::operation::{Arch, Exit, Imm, Native, NativeOperand, Operation, Registry, Template, Test};
 use kiln_program::{Mark, Object};
 use serde::Serialize;
 
@@ -91,7 +91,12 @@ fn imm_text(operation: &Operation, imm: Imm) -> String {
         Imm::Operand(index) => name(operation, index).to_owned(),
         Imm::Complement(of, index) => format!("{of}-{}", name(operation, index)),
         Imm::Constant(value) => value.to_string(),
+        Imm::Least(of) => format!("least({})", numbers(operation, of)),
     }
+}
+
+fn numbers(operation: &Operation, of: &[u8]) -> String {
+    of.iter().map(|index| name(operation, *index)).collect::<Vec<_>>().join(", ")
 }
 
 fn template_text(operation: &Operation, template: &Template) -> String {
@@ -108,10 +113,17 @@ fn template_text(operation: &Operation, template: &Template) -> String {
         Template::Store { size, base, offset, src } => {
             format!("{} = {}", place_text(operation, size, base, offset), name(operation, src))
         }
-        Template::Branch { comparison, negated, dst, src, .. } => {
-            let not = if negated { "not " } else { "" };
-            let (dst, comparison) = (name(operation, dst), name(operation, comparison));
-            format!("if {not}{dst} {comparison} {} goto +1", source_text(operation, src))
+        Template::Branch { test, dst, src, to, .. } => {
+            let (not, comparison) = match test {
+                Test::Operand(index) => ("", name(operation, index)),
+                Test::Opposite(index) => ("not ", name(operation, index)),
+                Test::Is(op) => ("", op.row().symbol),
+            };
+            let to = match to {
+                Exit::End => "end",
+                Exit::Out => "out",
+            };
+            format!("if {not}{} {comparison} {} goto {to}", name(operation, dst), source_text(operation, src))
         }
         Template::Swap { size, dst } => format!("{0} = be{1} {0}", name(operation, dst), size.bits()),
     }
@@ -135,6 +147,8 @@ fn native_text(operation: &Operation, native: &Native) -> Vec<String> {
         NativeOperand::Bpf(number) => format!("r{number}"),
         NativeOperand::Imm(imm) => imm_text(operation, imm),
         NativeOperand::Comparison(index) => name(operation, index).to_owned(),
+        NativeOperand::Is(op) => op.row().symbol.to_owned(),
+        NativeOperand::Set(of) => format!("set({})", numbers(operation, of)),
         NativeOperand::Memory(base, offset) => format!("[{} + {}]", name(operation, base), imm_text(operation, offset)),
     };
     let text = |insn: &kiln_isa::operation::NativeInsn| {

@@ -4,7 +4,9 @@
 
 use super::meaning::Expr;
 use super::parts::{ANY, ANY_NUMBER, COMPARISON, MOVE, alu, result, source};
-use super::row::{Arch, Condition, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template};
+use super::row::{
+    Arch, Condition, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
+};
 use crate::insn::Width;
 
 const D: NativeOperand = NativeOperand::Reg(0);
@@ -25,7 +27,7 @@ macro_rules! flag {
                     when: $when,
                     code: &[
                         alu(MOVE, ANY, 0, From::Imm(Imm::Constant(1))),
-                        Template::Branch { comparison: 3, negated: false, width: Width::$width, dst: 1, src: $src },
+                        Template::Branch { test: Test::Operand(3), width: Width::$width, dst: 1, src: $src, to: Exit::End },
                         alu(MOVE, ANY, 0, From::Imm(Imm::Constant(0))),
                     ],
                 },
@@ -34,7 +36,7 @@ macro_rules! flag {
                     when: $when,
                     code: &[
                         alu(MOVE, ANY, 0, From::Imm(Imm::Constant(0))),
-                        Template::Branch { comparison: 3, negated: true, width: Width::$width, dst: 1, src: $src },
+                        Template::Branch { test: Test::Opposite(3), width: Width::$width, dst: 1, src: $src, to: Exit::End },
                         alu(MOVE, ANY, 0, From::Imm(Imm::Constant(1))),
                     ],
                 },

@@ -39,6 +39,8 @@ pub enum Expr {
     Flag(Index, &'static Expr, &'static Expr),
     /// The third value if a comparison holds of the first two, the fourth if not.
     Select(Index, &'static Expr, &'static Expr, &'static Expr, &'static Expr),
+    /// One if a value is one of several immediate operands, zero if not; 64 bits.
+    Among(&'static Expr, &'static [Index]),
     /// Left shift by the amount modulo the width, a power of two.
     Shl(&'static Expr, &'static Expr),
     /// Logical right shift by the amount modulo the width, a power of two.
@@ -79,6 +81,13 @@ impl Expr {
             Expr::Select(comparison, left, right, then, otherwise) => {
                 let holds = operands.comparison(*comparison).unwrap_or(JumpOp::Eq).holds(&value(left), &value(right));
                 B::ite(&holds, &value(then), &value(otherwise))
+            }
+            Expr::Among(of, numbers) => {
+                let one_of = |found: B, index: &Index| {
+                    let number = constant(operands.imm(Imm::Operand(*index)) as u64).truncate(value(of).bits());
+                    B::ite(&value(of).eq(&number), &constant(1), &found)
+                };
+                numbers.iter().fold(constant(0), one_of)
             }
             Expr::Shl(left, right) => value(left).shl(&value(right).shift_amount()),
             Expr::Lshr(left, right) => value(left).lshr(&value(right).shift_amount()),

@@ -7,7 +7,7 @@
 //!   template  t >>= 32-k      instruction  w4 >>= 28      binding  t = 4, k = 4
 //! ```
 
-use super::row::{Condition, Form, From, Imm, Index, MAX_OPERANDS, Operand, OperandKind, Operation, Template};
+use super::row::{Condition, Form, From, Imm, Index, MAX_OPERANDS, Operand, OperandKind, Operation, Template, Test};
 use crate::insn::{Address, ByteOrder, Insn, Reg, RegSet, Size, Source, Width};
 use crate::table::JumpOp;
 
@@ -48,7 +48,17 @@ impl Binding {
             Imm::Operand(index) => self.bind(index, value),
             Imm::Complement(of, index) => of.checked_sub(value).is_some_and(|value| self.bind(index, value)),
             Imm::Constant(constant) => constant == value,
+            Imm::Least(_) => false,
         }
+    }
+
+    fn bind_test(&mut self, test: Test, op: JumpOp) -> bool {
+        let named = match test {
+            Test::Is(own) => return own == op,
+            Test::Operand(index) => op.row().negated.map(|_| (index, op)),
+            Test::Opposite(index) => op.row().negated.map(|opposite| (index, opposite)),
+        };
+        named.is_some_and(|(index, op)| self.bind(index, op.row().code.into()))
     }
 
     fn bind_reg(&mut self, index: Index, reg: Reg) -> bool {
@@ -89,14 +99,9 @@ impl Binding {
                 order != ByteOrder::Little && bytes == size && self.bind_reg(to, dst)
             }
             (
-                Template::Branch { comparison, negated, width: at, dst: to, src: from },
+                Template::Branch { test, width: at, dst: to, src: from, .. },
                 Insn::Branch { op, width, dst, src, .. },
-            ) => {
-                at == width
-                    && compared(op, negated).is_some_and(|op| self.bind(comparison, op.row().code.into()))
-                    && self.bind_reg(to, dst)
-                    && self.bind_source(from, src)
-            }
+            ) => at == width && self.bind_test(test, op) && self.bind_reg(to, dst) && self.bind_source(from, src),
             _ => false,
         }
     }
@@ -149,7 +154,15 @@ impl Operands {
             Imm::Operand(index) => self.value(index).into(),
             Imm::Complement(of, index) => i64::from(of) - i64::from(self.value(index)),
             Imm::Constant(value) => value.into(),
+            Imm::Least(of) => of.iter().map(|index| i64::from(self.value(*index))).min().unwrap_or(0),
         }
+    }
+
+    /// Immediates as a set: bit `n` is set if their least plus `n` is one of them.
+    pub fn set(&self, of: &'static [Index]) -> u64 {
+        let least = self.imm(Imm::Least(of));
+        let bit = |index: &Index| u32::try_from(i64::from(self.value(*index)) - least).ok();
+        of.iter().filter_map(bit).filter_map(|bit| 1u64.checked_shl(bit)).fold(0, |set, bit| set | bit)
     }
 
     /// Whether a condition holds.
@@ -159,6 +172,10 @@ impl Operands {
             Condition::Differ(left, right) => self.value(left) != self.value(right),
             Condition::Is(index, reg) => self.value(index) == i32::from(reg),
             Condition::IsNot(index, reg) => self.value(index) != i32::from(reg),
+            Condition::Within(distance, of) => {
+                let least = self.imm(Imm::Least(of));
+                of.iter().all(|index| i64::from(self.value(*index)) - least < distance.into())
+            }
         }
     }
 
@@ -213,8 +230,12 @@ impl Operands {
             Template::Store { size, base, offset, src } => {
                 Insn::Store { size, address: self.address(base, offset)?, src: Source::Reg(self.reg(src)) }
             }
-            Template::Branch { comparison, negated, width, dst, src } => Insn::Branch {
-                op: compared(self.comparison(comparison)?, negated)?,
+            Template::Branch { test, width, dst, src, .. } => Insn::Branch {
+                op: match test {
+                    Test::Is(op) => op,
+                    Test::Operand(index) => self.comparison(index)?,
+                    Test::Opposite(index) => self.comparison(index)?.row().negated?,
+                },
                 width,
                 dst: self.reg(dst),
                 src: self.source(src)?,
@@ -242,10 +263,11 @@ impl Template {
         matches!(self, Template::Load { .. } | Template::Store { .. })
     }
 
-    /// How many machine instructions a JIT makes of it alone.
+    /// How many machine instructions a JIT makes of it alone. A branch counts as one more, because some are mispredicted.
     pub const fn cost(&self) -> usize {
         match self {
-            Template::Swap { size: Size::B2, .. } | Template::Branch { .. } => 2,
+            Template::Swap { size: Size::B2, .. } => 2,
+            Template::Branch { .. } => 3,
             _ => 1,
         }
     }
@@ -277,10 +299,4 @@ impl Template {
 /// The comparison of a code, if rows may name it: one that has an opposite.
 fn comparison(code: i32) -> Option<JumpOp> {
     JumpOp::ALL.iter().copied().find(|op| i32::from(op.row().code) == code && op.row().negated.is_some())
-}
-
-/// A comparison or its opposite; `None` for the test for common bits, which has none.
-fn compared(op: JumpOp, negated: bool) -> Option<JumpOp> {
-    let opposite = op.row().negated?;
-    Some(if negated { opposite } else { op })
 }

@@ -6,10 +6,11 @@
 use std::fmt::Write as _;
 
 use super::{
-    Arch, Condition, Form, From, Imm, Index, Native, NativeInsn, NativeOperand, OperandKind, Operation, Registry,
-    Template,
+    Arch, Condition, Exit, Form, From, Imm, Index, Native, NativeInsn, NativeOperand, OperandKind, Operation, Registry,
+    Template, Test,
 };
 use crate::insn::Width;
+use crate::table::JumpOp;
 
 /// `proofs/Generated.v`.
 pub fn text(registry: &Registry) -> String {
@@ -76,7 +77,18 @@ fn imm(operation: &Operation, imm: Imm) -> String {
         Imm::Operand(index) => name(operation, index).to_owned(),
         Imm::Complement(of, index) => format!("({of} - {})", name(operation, index)),
         Imm::Constant(value) => format!("({value})"),
+        Imm::Least(of) => format!("(least {})", numbers(operation, of)),
     }
+}
+
+/// Several immediate operands.
+fn numbers(operation: &Operation, of: &[Index]) -> String {
+    let names: Vec<&str> = of.iter().map(|index| name(operation, *index)).collect();
+    format!("[{}]", names.join("; "))
+}
+
+fn comparison(op: JumpOp) -> String {
+    format!("Is{op:?}")
 }
 
 fn conditions(operation: &Operation, when: &[Condition]) -> String {
@@ -85,18 +97,26 @@ fn conditions(operation: &Operation, when: &[Condition]) -> String {
         Condition::Differ(left, right) => format!("{} <> {}", name(operation, left), name(operation, right)),
         Condition::Is(index, reg) => format!("{} = Bpf {reg}", name(operation, index)),
         Condition::IsNot(index, reg) => format!("{} <> Bpf {reg}", name(operation, index)),
+        Condition::Within(distance, of) => format!("within {distance} {}", numbers(operation, of)),
     };
     conjunction(when.iter().map(text).collect())
 }
 
 fn form_text(operation: &Operation, form: &Form) -> String {
-    let mut code: Vec<String> = form.code.iter().map(|template| template_text(operation, template)).collect();
-    // A branch over the last one is an instruction that runs unless the comparison holds.
-    if let [.., Template::Branch { .. }, _] = form.code
-        && let Some(last) = code.pop()
-        && let Some(branch) = code.last_mut()
-    {
-        *branch = format!("{branch} ({last})");
+    let mut code: Vec<String> = form.code.iter().map(|template| template_text(operation, form, template)).collect();
+    match form.code {
+        // Branches at the end are one instruction: which of two places control comes to.
+        [.., Template::Branch { .. }] => {
+            let branches = code.split_off(form.code.len() - form.tail());
+            code.push(format!("TLeave [{}]", branches.join(";\n       ")));
+        }
+        // A branch over the last one is an instruction that runs unless the comparison holds.
+        [.., Template::Branch { .. }, _] => {
+            let last = code.split_off(code.len() - 1).concat();
+            let branch = code.split_off(code.len() - 1).concat();
+            code.push(format!("TUnless {branch} ({last})"));
+        }
+        _ => {}
     }
     format!("({},\n     [{}])", conditions(operation, form.when), code.join(";\n      "))
 }
@@ -105,7 +125,7 @@ fn widths(widths: &[Width]) -> String {
     widths.iter().map(|width| format!("W{}", width.bits())).collect::<Vec<_>>().join("; ")
 }
 
-fn template_text(operation: &Operation, template: &Template) -> String {
+fn template_text(operation: &Operation, form: &Form, template: &Template) -> String {
     match *template {
         Template::Alu { ops, widths: own, dst, src } => {
             let ops: Vec<String> = ops.iter().map(|op| format!("{op:?}")).collect();
@@ -131,11 +151,19 @@ fn template_text(operation: &Operation, template: &Template) -> String {
                 name(operation, src)
             )
         }
-        Template::Branch { comparison, negated, width, dst, src } => {
-            let comparison = name(operation, comparison);
-            let comparison = if negated { format!("(opposite {comparison})") } else { comparison.to_owned() };
+        Template::Branch { test, width, dst, src, to } => {
+            let test = match test {
+                Test::Operand(index) => name(operation, index).to_owned(),
+                Test::Opposite(index) => format!("(opposite {})", name(operation, index)),
+                Test::Is(op) => comparison(op),
+            };
             let (dst, src) = (name(operation, dst), source_text(operation, src));
-            format!("TUnless {comparison} W{} {dst} {src}", width.bits())
+            let text = format!("{test} W{} {dst} {src}", width.bits());
+            match (form.leaves(), to) {
+                (false, _) => text,
+                (true, Exit::Out) => format!("LeaveIf {text}"),
+                (true, Exit::End) => format!("SkipIf {text}"),
+            }
         }
         Template::Swap { size, dst } => format!("TSwap {}%nat {}", size.bytes(), name(operation, dst)),
     }
@@ -167,6 +195,8 @@ fn insn_text(operation: &Operation, arch: Arch, insn: &NativeInsn) -> String {
         NativeOperand::Bpf(number) => format!("(Bpf {number})"),
         NativeOperand::Imm(value) => imm(operation, value),
         NativeOperand::Comparison(index) => name(operation, index).to_owned(),
+        NativeOperand::Is(op) => comparison(op),
+        NativeOperand::Set(of) => format!("(set_of {})", numbers(operation, of)),
         NativeOperand::Memory(base, offset) => format!("{} {}", name(operation, base), imm(operation, offset)),
     });
     format!("{module}.{constructor} {width} {}", operands.collect::<Vec<_>>().join(" "))

@@ -3,7 +3,7 @@
 use super::meaning::Expr;
 use super::pattern::Operands;
 use crate::insn::{Size, Width};
-use crate::table::AluOp;
+use crate::table::{AluOp, JumpOp};
 
 /// The position of an operand in [`Operation::operands`].
 pub type Index = u8;
@@ -49,6 +49,8 @@ pub enum Imm {
     Complement(i32, Index),
     /// A constant.
     Constant(i32),
+    /// The least of several immediate operands; in native code only.
+    Least(&'static [Index]),
 }
 
 /// The second operand of an instruction of a proof sequence.
@@ -111,19 +113,39 @@ pub enum Template {
         /// The register.
         dst: Index,
     },
-    /// `if dst op src goto +1`, over the last template, which follows.
+    /// `if dst op src goto to`. All templates after it follow it side by side.
     Branch {
         /// The comparison.
-        comparison: Index,
-        /// Whether the branch has the opposite comparison.
-        negated: bool,
+        test: Test,
         /// The width.
         width: Width,
         /// The register that is compared.
         dst: Index,
         /// What it is compared with.
         src: From,
+        /// Where it leads.
+        to: Exit,
     },
+}
+
+/// What a branch of a proof sequence tests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Test {
+    /// A comparison operand.
+    Operand(Index),
+    /// The opposite of a comparison operand.
+    Opposite(Index),
+    /// This comparison.
+    Is(JumpOp),
+}
+
+/// Where a branch of a proof sequence leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// To the instruction after the sequence.
+    End,
+    /// Out of the sequence, to the one place where the operation may leave to. The last template leads there, too.
+    Out,
 }
 
 /// What must hold of the operands.
@@ -137,6 +159,8 @@ pub enum Condition {
     Is(Index, u8),
     /// An operand is not this BPF register.
     IsNot(Index, u8),
+    /// Immediate operands are less than this number apart.
+    Within(i32, &'static [Index]),
 }
 
 /// A proof sequence.
@@ -210,6 +234,10 @@ pub enum NativeOperand {
     Memory(Index, Imm),
     /// A comparison.
     Comparison(Index),
+    /// This comparison.
+    Is(JumpOp),
+    /// Several immediate operands as a set of 64 bits: bit `n` is set if their least plus `n` is one of them.
+    Set(&'static [Index]),
 }
 
 /// A machine instruction: a name from the JIT's table for the machine, and its operands.
@@ -241,12 +269,13 @@ pub struct Operation {
     pub name: &'static str,
     /// One sentence.
     pub doc: &'static str,
-    /// Its operands. Exactly one is the result, or none if the operation stores.
+    /// Its operands. Exactly one is the result, or none if the operation stores or leaves.
     pub operands: &'static [Operand],
     /// Its proof sequences. Marks refer to them by position, so new ones go to the end.
     pub forms: &'static [Form],
     /// The 64 bits that the result register holds afterwards, from what the operands held before; the value stored, of
-    /// which the lowest bytes count, if the operation stores.
+    /// which the lowest bytes count, if the operation stores; 1 where control leaves and 0 where not, if a branch of it
+    /// leads out.
     pub meaning: Expr,
     /// Where the operation stores its value, instead of in a result register.
     pub stores: Option<Place>,
@@ -274,6 +303,19 @@ pub struct Notes {
     pub pays: &'static str,
     /// The theorems in `proofs/` that native code and proof sequences agree; empty when nothing is proved.
     pub proved_by: &'static [&'static str],
+}
+
+impl Form {
+    /// Whether control may leave to another place than the end.
+    pub fn leaves(&self) -> bool {
+        self.code.iter().any(|template| matches!(template, Template::Branch { to: Exit::Out, .. }))
+    }
+
+    /// How many of its templates are side by side at the end: those from the first branch on.
+    pub fn tail(&self) -> usize {
+        let branch = self.code.iter().position(|template| matches!(template, Template::Branch { .. }));
+        branch.map_or(1, |first| self.code.len() - first)
+    }
 }
 
 impl Operation {

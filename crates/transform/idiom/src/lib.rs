@@ -46,9 +46,9 @@ pub fn annotate(object: &mut Object, registry: &Registry) -> usize {
 fn recognize_in(nodes: &[Node], endings: &Endings, is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
     let mut checker = Checker::new(nodes);
     let mut marks = Vec::new();
-    for root in 0..nodes.len() {
+    for root in roots(nodes) {
         let forms = endings.of(&nodes[root].insn);
-        let pays = |form: &Form| !has_branch(form) || is_requested(form) || root > 0 && is_hard(nodes[root - 1].id);
+        let pays = |form: &Form| !loses_branch(form) || is_requested(form) || root > 0 && is_hard(nodes[root - 1].id);
         marks.extend(
             forms
                 .iter()
@@ -59,8 +59,18 @@ fn recognize_in(nodes: &[Node], endings: &Endings, is_hard: &dyn Fn(InsnId) -> b
     marks
 }
 
-fn has_branch(form: &Form) -> bool {
-    form.code.iter().any(|template| matches!(template, Template::Branch { .. }))
+/// The instructions in the order in which sequences are looked for that end at them: as they are, but branches side by
+/// side from the last one on, so that a chain of them is found from its end.
+fn roots(nodes: &[Node]) -> Vec<usize> {
+    let is_branch = |at: usize| matches!(nodes[at].insn, Insn::Branch { .. });
+    let mut all: Vec<usize> = (0..nodes.len()).collect();
+    all.chunk_by_mut(|left, right| is_branch(*left) && is_branch(*right)).for_each(<[usize]>::reverse);
+    all
+}
+
+/// Whether native code has no branch and the sequence has one.
+fn loses_branch(form: &Form) -> bool {
+    form.tail() > 1 && !form.leaves()
 }
 
 /// Whether a sequence begins with a copy of a register to itself, which no compiler writes.
@@ -136,15 +146,12 @@ fn find(
     if checker.is_taken(root) || !binding.matches(last, &nodes[root].insn) {
         return None;
     }
-    let first = if has_branch(form) {
-        // Over the root alone.
-        if root == 0 || checker.is_target(root) {
-            return None;
-        }
-        block_begin(nodes, checker, root - 1)
-    } else {
-        block_begin(nodes, checker, root)
-    };
+    // From the first branch on, members are side by side.
+    let branch = (root + 1).checked_sub(form.tail())?;
+    if (branch + 1..=root).any(|at| checker.is_target(at)) {
+        return None;
+    }
+    let first = block_begin(nodes, checker, branch);
     let mut search = Search { nodes, operation, form, number, first, members: vec![root], candidates: 0 };
     search.extend(checker, form.code.len() - 1, binding)
 }
@@ -175,7 +182,12 @@ impl Search<'_> {
         let Some(next) = open.checked_sub(1) else { return self.accept(checker, binding) };
         let (root, template) = (self.members[0], &self.form.code[next]);
         let written = template.dst().and_then(|index| binding.reg(index));
-        for at in (self.first..root).rev() {
+        let last = self.members[self.members.len() - 1];
+        let places = match template {
+            Template::Branch { .. } => last.saturating_sub(1)..last,
+            _ => self.first..root,
+        };
+        for at in places.rev() {
             self.candidates += 1;
             if self.candidates > MAX_CANDIDATES {
                 return None;

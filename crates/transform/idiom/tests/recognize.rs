@@ -222,3 +222,56 @@ fn what_only_looks_like_a_rotation_is_left_alone() {
         assert_eq!(found(text), [], "{text}");
     }
 }
+
+#[test]
+fn chains_of_comparisons_are_found() {
+    for (text, operation, operands, length) in [
+        (
+            "if r1 == 6 goto +3; if r1 == 17 goto +2; if r1 == 58 goto +1; r0 = 1; r0 += 1",
+            "branch_if_any_64",
+            vec![1, 6, 17, 58, 58, 58, 58, 58],
+            3,
+        ),
+        (
+            "if w1 == -3 goto +2; if w1 == 7 goto +1; if w1 != 60 goto +1; r0 = 1; r0 += 1",
+            "branch_if_none_32",
+            vec![1, -3, 7, 60, 60, 60, 60, 60],
+            3,
+        ),
+        // The longest that ends there: the first number does not fit, and eight are more than seven.
+        (
+            "if r1 == 900 goto +4; if r1 == 6 goto +3; if r1 == 17 goto +2; if r1 == 58 goto +1; r0 = 1; r0 += 1",
+            "branch_if_any_64",
+            vec![1, 6, 17, 58, 58, 58, 58, 58],
+            3,
+        ),
+        (
+            "if r1 == 6 goto +4; if r1 == 17 goto +3; if r1 == 58 goto +2; if r1 == 900 goto +1; r0 = 1; r0 += 1",
+            "branch_if_any_64",
+            vec![1, 6, 17, 58, 58, 58, 58, 58],
+            3,
+        ),
+        (
+            "if r1 == 1 goto +8; if r1 == 3 goto +7; if r1 == 5 goto +6; if r1 == 7 goto +5; if r1 == 9 goto +4; \
+             if r1 == 11 goto +3; if r1 == 13 goto +2; if r1 == 15 goto +1; r0 = 1; r0 += 1",
+            "branch_if_any_64",
+            vec![1, 3, 5, 7, 9, 11, 13, 15],
+            7,
+        ),
+    ] {
+        assert_eq!(one(text), (operation.to_owned(), operands, length), "{text}");
+    }
+    for text in [
+        // Two are as fast as they are; too far apart; other places, registers, widths and comparisons.
+        "if r1 == 6 goto +2; if r1 == 17 goto +1; r0 = 1; r0 += 1",
+        "if r1 == 6 goto +3; if r1 == 17 goto +2; if r1 == 70 goto +1; r0 = 1; r0 += 1",
+        "if r1 == 6 goto +4; if r1 == 17 goto +2; if r1 == 58 goto +1; r0 = 1; r0 += 1; r0 += 1",
+        "if r1 == 6 goto +3; if r2 == 17 goto +2; if r1 == 58 goto +1; r0 = 1; r0 += 1",
+        "if r1 == 6 goto +3; if w1 == 17 goto +2; if r1 == 58 goto +1; r0 = 1; r0 += 1",
+        "if r1 == 6 goto +3; if r1 != 17 goto +2; if r1 == 58 goto +1; r0 = 1; r0 += 1",
+        // Something in between.
+        "if r1 == 6 goto +4; if r1 == 17 goto +3; r3 = 1; if r1 == 58 goto +1; r0 = 1; r0 += 1",
+    ] {
+        assert_eq!(found(text), [], "{text}");
+    }
+}

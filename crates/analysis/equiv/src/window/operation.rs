@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::convert::Infallible;
 
-use kiln_isa::operation::{Binding, Form, OperandKind, Operands, Operation, Template};
+use kiln_isa::operation::{Binding, Exit, Form, OperandKind, Operands, Operation, Template};
 use kiln_isa::semantics::{BitVec, Machine, MemoryOrder, execute};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, JumpOp, Reg, Size, Source};
 
@@ -18,6 +18,8 @@ use crate::term::{Arena, Symbol, Term};
 const QUESTION_STEPS: u32 = 25_000_000;
 /// How many immediates of a larger range are tried: the first ones, and the last one.
 const MOST_IMMEDIATES: i32 = 64;
+/// What is tried for each of several immediates of larger ranges.
+const FEW_IMMEDIATES: [i32; 2] = [-1, 31];
 
 /// An instance whose proof sequence is not shown to have the operation's meaning.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,8 +81,10 @@ fn prove_instance(
     let meaning = operation.meaning.evaluate(operands, &register, &constant, &memory);
     let registers = Reg::all().map(before).collect();
     let mut state = State { arena: &arena, registers, accesses: Vec::new(), may_skip_access: false };
-    state.run(&insns);
-    let Some(questions) = questions(operation, operands, &state, (meaning, &read.into_inner())) else {
+    let code: Vec<_> = form.code.iter().zip(insns.iter().copied()).collect();
+    let leaves = state.run(&code);
+    let left = form.leaves().then_some(leaves);
+    let Some(questions) = questions(operation, operands, &state, left, (meaning, &read.into_inner())) else {
         return Err(Disproof { form: form.name, insns, counterexample: None });
     };
     let open: Vec<_> = questions.into_iter().filter(|(left, right)| left != right).collect();
@@ -98,15 +102,20 @@ fn prove_instance(
     Err(Disproof { form: form.name, insns, counterexample })
 }
 
-/// What must be equal: the result or the stored value, and the address of the one access that the operation has. `None`
-/// if the sequence accesses memory otherwise than the meaning, which `read` there.
+/// What must be equal: the result, the stored value or whether control `left`, and the address of the one access that
+/// the operation has. `None` if the sequence accesses memory otherwise than the meaning, which `read` there.
 fn questions<'a>(
     operation: &Operation,
     operands: &Operands,
     state: &State<'a>,
+    left: Option<Term<'a>>,
     (meaning, read): (Term<'a>, &[(Size, Term<'a>)]),
 ) -> Option<Vec<(Term<'a>, Term<'a>)>> {
     let result = operation.result().map(|index| state.registers[operands.reg(index).index()]);
+    if let Some(left) = left {
+        let alone = result.is_none() && operation.stores.is_none() && state.accesses.is_empty() && read.is_empty();
+        return alone.then(|| vec![(left, meaning)]);
+    }
     match (operation.stores, read, &state.accesses[..]) {
         _ if state.may_skip_access => None,
         (None, [], []) => Some(vec![(result?, meaning)]),
@@ -130,17 +139,28 @@ fn loaded(arena: &Arena, size: Size) -> Term<'_> {
 /// All operands that a form allows, up to renaming of registers: each way in which registers may be shared.
 fn allowed_operands(operation: &Operation, form: &Form) -> Vec<Operands> {
     let mut partial: Vec<Vec<i32>> = vec![Vec::new()];
+    let is_large = |kind: OperandKind| matches!(kind, OperandKind::Immediate { min, max } if !is_small(min, max));
+    let several = operation.operands.iter().filter(|operand| is_large(operand.kind)).count() > 1;
     for operand in operation.operands {
-        partial = partial.iter().flat_map(|values| extended(operation, values, operand.kind)).collect();
+        let with = |values: &Vec<i32>| match operand.kind {
+            kind if several && is_large(kind) => FEW_IMMEDIATES.map(|value| [&values[..], &[value]].concat()).to_vec(),
+            kind => extended(operation, values, kind),
+        };
+        partial = partial.iter().flat_map(with).collect();
     }
     partial.iter().filter_map(|values| Binding::of(values).complete(operation, form)).collect()
+}
+
+/// Whether all immediates of a range are tried.
+fn is_small(min: i32, max: i32) -> bool {
+    max.checked_sub(min).is_some_and(|span| span < MOST_IMMEDIATES)
 }
 
 fn extended(operation: &Operation, values: &[i32], kind: OperandKind) -> Vec<Vec<i32>> {
     let with = |value: i32| values.iter().copied().chain([value]).collect::<Vec<_>>();
     match kind {
         OperandKind::Immediate { min, max } => {
-            let few = max.checked_sub(min).is_some_and(|span| span < MOST_IMMEDIATES);
+            let few = is_small(min, max);
             let end = if few { max } else { min.saturating_add(MOST_IMMEDIATES) };
             let last = (!few).then_some(max);
             (min..=end).chain(last).map(with).collect()
@@ -196,14 +216,13 @@ struct Access<'a> {
 }
 
 impl<'a> State<'a> {
-    /// Runs a proof sequence. A branch leads over one instruction.
-    fn run(&mut self, insns: &[Insn]) {
-        let Some((insn, rest)) = insns.split_first() else { return };
-        let Insn::Branch { op, width, dst, src, .. } = *insn else {
+    /// Runs a proof sequence. Returns 1 where control leaves by a branch that leads out, and 0 where not.
+    fn run(&mut self, code: &[(&Template, Insn)]) -> Term<'a> {
+        let Some(((template, insn), rest)) = code.split_first() else { return self.arena.constant(64, 0) };
+        let (Template::Branch { to, .. }, Insn::Branch { op, width, dst, src, .. }) = (template, *insn) else {
             let Ok(_) = execute(insn, self);
             return self.run(rest);
         };
-        let over = rest.len().min(1);
         let side = |term: Term<'a>| term.truncate(width.bits());
         let left = side(self.registers[dst.index()]);
         let right = side(match src {
@@ -212,12 +231,13 @@ impl<'a> State<'a> {
         });
         let holds = op.holds(&left, &right);
         let (taken, accesses) = (self.registers.clone(), self.accesses.len());
-        self.run(&rest[..over]);
+        let leaves = self.run(rest);
         self.may_skip_access |= self.accesses.len() != accesses;
         for (after, taken) in self.registers.iter_mut().zip(taken) {
             *after = Term::ite(&holds, &taken, after);
         }
-        self.run(&rest[over..]);
+        let leaves_here = self.arena.constant(64, u64::from(*to == Exit::Out));
+        Term::ite(&holds, &leaves_here, &leaves)
     }
 
     fn access(&mut self, address: Address, size: Size, stored: Option<Term<'a>>) {

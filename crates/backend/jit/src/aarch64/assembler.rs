@@ -215,6 +215,11 @@ impl Assembler {
         self.word(Op::Add as u32 | wide(width) | second.at(16) | shift << 10 | first.at(5) | dst.at(0));
     }
 
+    /// `cmp first, second, lsl shift`, a shift below the width.
+    pub fn compare_shifted(&mut self, width: Width, first: Gpr, second: Gpr, shift: u32) {
+        self.word(Op::Subs as u32 | wide(width) | second.at(16) | shift << 10 | first.at(5) | Gpr::ZERO.at(0));
+    }
+
     /// `mov dst, src`.
     pub fn mov(&mut self, width: Width, dst: Gpr, src: Gpr) {
         self.op(Op::Or, width, dst, Gpr::ZERO, src);

@@ -4,10 +4,11 @@ use kiln_isa::operation::Arch;
 use kiln_isa::{JumpOp, Size, Width};
 use kiln_program::operation::Region;
 
-use super::assembler::{Assembler, Gpr, Op};
+use super::assembler::{Assembler, Gpr, Label, Op};
 use super::control::{compare_imm, condition};
 use super::function::FunctionCompiler;
 use super::registers::{SCRATCH, gpr};
+use crate::immediate::extended;
 use crate::native::{Access, Emit, MachineInsn, Places, later_access, prepare};
 
 /// An instruction, its operands, its encoding.
@@ -35,6 +36,12 @@ const fn flag(name: &'static str, operands: &'static [Access], emit: fn(&mut Ass
     MachineInsn { name, operands, emit: Emit::Comparison(emit) }
 }
 
+/// A branch out of the region by what was compared last.
+const fn branch(name: &'static str, emit: fn(&mut Assembler, &[Gpr], JumpOp, Label)) -> Row {
+    MachineInsn { name, operands: &[Access::Comparison], emit: Emit::Branch(emit) }
+}
+
+const LESS_NUMBER: &[Access] = &[Access::Write, Access::Read, Access::Number];
 const COMPARE: &[Access] = &[Access::Read, Access::Read];
 const COMPARE_NUMBER: &[Access] = &[Access::Read, Access::Number];
 const LOAD: &[Access] = &[Access::Write, Access::Memory];
@@ -71,6 +78,23 @@ const TABLE: &[Row] = &[
     flag("csel64", &[Access::Write, Access::Read, Access::Read, Access::Comparison], |code, regs, op| {
         code.select(condition(op), regs[0], regs[1], regs[2]);
     }),
+    number("subi32", LESS_NUMBER, |code, regs, imm| less(code, Width::W32, regs[0], regs[1], imm)),
+    number("subi64", LESS_NUMBER, |code, regs, imm| less(code, Width::W64, regs[0], regs[1], imm)),
+    MachineInsn {
+        name: "movset64",
+        operands: &[Access::Write, Access::Set],
+        emit: Emit::Set(|code, regs, set| code.constant(regs[0], set)),
+    },
+    row("lsrv64", TWO, |code, regs, _| code.op(Op::Lsr, Width::W64, regs[0], regs[1], regs[2])),
+    // A number of one bit: each has an encoding.
+    row("andi64", &[Access::Write, Access::Read, Access::Imm(1)], |code, regs, imm| {
+        code.logical_imm(Op::And, Width::W64, regs[0], regs[1], imm.into());
+    }),
+    // What the second register is shifted by.
+    row("cmplsl64", &[Access::Read, Access::Read, Access::Imm(63)], |code, regs, imm| {
+        code.compare_shifted(Width::W64, regs[0], regs[1], imm.into());
+    }),
+    branch("bcond64", |code, _, op, out| code.jump_if(condition(op), out)),
     row("prfm64", &[Access::Read], |code, regs, _| code.prefetch(regs[0])),
     row("dsbisb64", &[], |code, _, _| code.speculation_barrier()),
     row("reverse16", ONE, |code, regs, _| code.reverse_halves(regs[0], regs[1])),
@@ -90,12 +114,26 @@ const TABLE: &[Row] = &[
     }),
 ];
 
+/// `dst = src - number`.
+fn less(code: &mut Assembler, width: Width, dst: Gpr, src: Gpr, number: i32) {
+    match number {
+        0..4096 => code.sub_imm(width, dst, src, number as u32),
+        -4095..0 => code.add_imm(width, dst, src, number.unsigned_abs()),
+        number => {
+            code.constant(SCRATCH[0], extended(width, number));
+            code.op(Op::Sub, width, dst, src, SCRATCH[0]);
+        }
+    }
+}
+
 impl FunctionCompiler<'_, '_> {
     /// Compiles the region at `at` by the operation's native code; false where it has none.
     pub(super) fn native(&mut self, at: usize, region: &Region) -> bool {
         let Some(native) = region.operation.native(Arch::Aarch64, |_| false, &region.operands) else { return false };
         let memory = |base, offset: i16| (base, offset.into());
-        let places = Places { bpf: gpr, scratch: [SCRATCH[0], SCRATCH[1]], memory, computed: None };
+        let out = region.form.leaves().then(|| self.target(at + region.length - 1).ok()).flatten();
+        let blind = self.shared.options.blind.is_some();
+        let places = Places { bpf: gpr, scratch: [SCRATCH[0], SCRATCH[1]], memory, computed: None, out, blind };
         let Some(insns) = prepare(native, region, TABLE, &places) else { return false };
         for insn in insns {
             // A fault is the fault of the region's access.

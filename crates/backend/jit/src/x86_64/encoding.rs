@@ -111,6 +111,11 @@ impl Assembler {
         self.emit(Self::at_width(width), &[op as u8 * 8 + 3], dst.0, memory.into());
     }
 
+    /// `bt set, bit`: the carry flag is a bit of a register, its number modulo 64.
+    pub fn bit_test(&mut self, set: Gpr, bit: Gpr) {
+        self.emit(Self::at_width(Width::W64), &[0x0f, 0xa3], bit.0, set.into());
+    }
+
     /// `cmp byte [memory], imm`.
     pub fn compare_byte(&mut self, memory: Memory, imm: u8) {
         self.emit(Form::default(), &[0x80], Arithmetic::Cmp as u8, memory.into());

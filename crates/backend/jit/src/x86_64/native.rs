@@ -4,7 +4,7 @@ use kiln_isa::operation::{Arch, Feature, Native, NativeOperand};
 use kiln_isa::{JumpOp, Size, Width};
 use kiln_program::operation::Region;
 
-use super::assembler::Assembler;
+use super::assembler::{Assembler, Label};
 use super::control::{compare_imm, condition};
 use super::function::FunctionCompiler;
 use super::fuse::Chain;
@@ -34,6 +34,11 @@ const fn flag(name: &'static str, operands: &'static [Access], emit: fn(&mut Ass
     MachineInsn { name, operands, emit: Emit::Comparison(emit) }
 }
 
+/// A branch out of the region by what was compared last.
+const fn branch(name: &'static str, emit: fn(&mut Assembler, &[Gpr], JumpOp, Label)) -> Row {
+    MachineInsn { name, operands: &[Access::Comparison], emit: Emit::Branch(emit) }
+}
+
 /// Arithmetic with an operand in memory.
 macro_rules! with_memory {
     ($name:literal, $operation:ident, $width:ident) => {
@@ -45,6 +50,7 @@ macro_rules! with_memory {
 
 const COMPARE: &[Access] = &[Access::Read, Access::Read];
 const COMPARE_NUMBER: &[Access] = &[Access::Read, Access::Number];
+const LESS_NUMBER: &[Access] = &[Access::Write, Access::Read, Access::Number];
 const LOAD: &[Access] = &[Access::Write, Access::Memory];
 const STORE: &[Access] = &[Access::Memory, Access::Read];
 const CHANGE_BY: &[Access] = &[Access::Both, Access::Memory];
@@ -116,12 +122,33 @@ const TABLE: &[Row] = &[
     flag("cmovncc64", &[Access::Both, Access::Read, Access::Comparison], |code, regs, op| {
         code.move_if(condition(op).opposite(), regs[0], regs[1]);
     }),
+    // dst, what is less by a number.
+    number("leaminus32", LESS_NUMBER, |code, regs, imm| code.lea(Width::W32, regs[0], less(regs[1], imm))),
+    number("leaminus64", LESS_NUMBER, |code, regs, imm| code.lea(Width::W64, regs[0], less(regs[1], imm))),
+    MachineInsn {
+        name: "movset64",
+        operands: &[Access::Write, Access::Set],
+        emit: Emit::Set(|code, regs, set| code.constant(regs[0], set)),
+    },
+    // A set, the number of a bit modulo 64.
+    row("bt64", COMPARE, |code, regs, _| code.bit_test(regs[0], regs[1])),
+    // Less itself and the carry flag.
+    row("sbb32", &[Access::Write], |code, regs, _| code.arithmetic(Arithmetic::Sbb, Width::W32, regs[0], regs[0])),
+    row("andi32", &[Access::Both, Access::Imm(127)], |code, regs, imm| {
+        code.arithmetic_imm(Arithmetic::And, Width::W32, regs[0], imm.into());
+    }),
+    branch("jcc64", |code, _, op, out| code.jump_if(condition(op), out)),
     row("prefetch64", &[Access::Read], |code, regs, _| code.prefetch(Memory::at(regs[0], 0))),
     row("lfence64", &[], |code, _, _| code.load_fence()),
     // The second operand is cl.
     row("rol32cl", ROTATE_BY, |code, regs, _| code.shift_cl(Shift::RotateLeft, Width::W32, regs[0])),
     row("rol64cl", ROTATE_BY, |code, regs, _| code.shift_cl(Shift::RotateLeft, Width::W64, regs[0])),
 ];
+
+/// The address that is a register less a number.
+const fn less(base: Gpr, number: i32) -> Memory {
+    Memory::at(base, number.wrapping_neg())
+}
 
 impl FunctionCompiler<'_, '_> {
     /// The native code of a region on this CPU.
@@ -166,7 +193,9 @@ impl FunctionCompiler<'_, '_> {
     pub(super) fn native(&mut self, at: usize, region: &Region, computed: Option<Memory>) -> bool {
         let Some(native) = self.native_of(region) else { return false };
         let memory = |base, offset: i16| Memory::at(base, offset.into());
-        let places = Places { bpf: gpr, scratch: [SCRATCH, SCRATCH2], memory, computed };
+        let out = region.form.leaves().then(|| self.target(at + region.length - 1).ok()).flatten();
+        let blind = self.shared.options.blind.is_some();
+        let places = Places { bpf: gpr, scratch: [SCRATCH, SCRATCH2], memory, computed, out, blind };
         let Some(insns) = prepare(native, region, TABLE, &places) else { return false };
         for insn in insns {
             // A fault is the fault of the region's access.

@@ -94,6 +94,8 @@ impl Condition {
 pub enum Arithmetic {
     Add = 0,
     Or = 1,
+    /// Subtraction of the carry flag, too.
+    Sbb = 3,
     And = 4,
     Sub = 5,
     Xor = 6,

@@ -55,6 +55,19 @@ impl Builder {
         self.object.new_node(insn, Reference::None)
     }
 
+    /// The branches of a native operation lead over one instruction after the last of them, where another one is. Those
+    /// of a chain that ends with an inequality lead to the one instruction, all but the last.
+    fn lead(&self, run: &mut [Node]) {
+        let is_branch = |node: &Node| matches!(node.insn, Insn::Branch { .. });
+        let Some(last) = run.iter().rposition(is_branch) else { return };
+        let Some(out) = run.get(last + 2).map(|node| node.id) else { return };
+        let skips = matches!(run[last].insn, Insn::Branch { op: JumpOp::Ne, .. });
+        let end = run[last + 1].id;
+        for (at, node) in run.iter_mut().enumerate().filter(|(_, node)| is_branch(node)) {
+            node.reference = Reference::Branch(if skips && at < last { end } else { out });
+        }
+    }
+
     /// The nodes of some items. Branch targets are the first nodes of items; past the last item is `end`.
     fn items(&mut self, items: &[Item], callee: Option<FunctionId>, end: InsnId, nodes: &mut Vec<Node>) {
         let starts: Vec<InsnId> = items.iter().map(|_| self.object.fresh_insn()).collect();
@@ -93,11 +106,8 @@ impl Builder {
             let first = nodes.len();
             nodes.extend(insns.into_iter().map(|(insn, reference)| self.object.new_node(insn, reference)));
             nodes[first].id = starts[at];
-            // Branches of native operations lead over one instruction, with another one after it.
-            for branch in first..nodes.len().saturating_sub(2) {
-                if let (Item::Run(_), Insn::Branch { .. }) = (item, nodes[branch].insn) {
-                    nodes[branch].reference = Reference::Branch(nodes[branch + 2].id);
-                }
+            if let Item::Run(_) = item {
+                self.lead(&mut nodes[first..]);
             }
         }
     }

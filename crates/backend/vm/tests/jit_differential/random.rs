@@ -1,6 +1,6 @@
 //! Random pieces of programs.
 
-use kiln_isa::operation::{Binding, Condition, OperandKind, Registry};
+use kiln_isa::operation::{Binding, Condition, OperandKind, Registry, Template};
 use kiln_isa::{Address, AluOp, AtomicOp, ByteOrder, Insn, JumpOp, Reg, Size, Source, Width};
 use proptest::prelude::*;
 
@@ -209,7 +209,7 @@ pub fn any_run() -> impl Strategy<Value = Vec<Insn>> {
 /// A proof sequence of a native operation, its temporaries dead afterwards.
 pub fn any_operation() -> impl Strategy<Value = Vec<Insn>> {
     let values = proptest::array::uniform8((0i32..9, any::<i32>()));
-    (any::<usize>(), any::<usize>(), values).prop_map(|(operation, form, values)| {
+    (any::<usize>(), any::<usize>(), values, any::<usize>()).prop_map(|(operation, form, values, chosen)| {
         let operations = Registry::BUILTIN.operations();
         let operation = operations[operation % operations.len()];
         let form = &operation.forms[form % operation.forms.len()];
@@ -220,6 +220,8 @@ pub fn any_operation() -> impl Strategy<Value = Vec<Insn>> {
             .map(|(operand, (reg, number))| match operand.kind {
                 // Offsets of accesses stay inside the memory.
                 OperandKind::Immediate { min, .. } if min == i16::MIN.into() => number.rem_euclid(100),
+                // Numbers of a chain are near one another, and near what registers hold.
+                OperandKind::Immediate { min: -0x7fff_ffff, .. } => number.rem_euclid(64) - 1,
                 OperandKind::Immediate { min: i32::MIN, .. } => number,
                 OperandKind::Immediate { min, max } => min + number.rem_euclid(max - min + 1),
                 OperandKind::Comparison => {
@@ -248,9 +250,14 @@ pub fn any_operation() -> impl Strategy<Value = Vec<Insn>> {
         let code = operands.instantiate(form).expect("a proof sequence");
         let address = code.iter().find_map(Insn::address);
         let mut run: Vec<Insn> = address.map(|address| load(Size::B8, address.base, CONTEXT)).into_iter().collect();
+        if let [.., Template::Branch { dst, .. }] = form.code {
+            // Some with a bit above the lower half.
+            run.push(constant(operands.reg(*dst), chosen as u64 % 66 | chosen as u64 >> 63 << 40));
+        }
         run.extend(code);
         if run.iter().any(Insn::is_control) {
-            run.push(alu(AluOp::Add, Width::W64, Reg::R0, Source::Imm(1)));
+            let after = if form.leaves() { 2 } else { 1 };
+            run.extend((0..after).map(|_| alu(AluOp::Add, Width::W64, Reg::R0, Source::Imm(1))));
         }
         let dead = operands.temporaries(operation, form);
         run.extend(dead.iter().map(|register| constant(register, 0)));
