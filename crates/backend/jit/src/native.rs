@@ -155,7 +155,9 @@ pub(crate) fn prepare<A: Assembly, R: Copy, M: Copy>(
                     let own = (places.memory)((places.bpf)(region.operands.reg(*base)), offset);
                     prepared.place = Some(places.computed.unwrap_or(own));
                 }
-                (Access::Imm(_) | Access::Number | Access::Comparison | Access::Set | Access::Memory, _) => return None,
+                (Access::Imm(_) | Access::Number | Access::Comparison | Access::Set | Access::Memory, _) => {
+                    return None;
+                }
                 (access, operand) => {
                     if *access != Access::Read && !may_write(native, region, at, *operand) {
                         return None;

@@ -27,7 +27,13 @@ macro_rules! flag {
                     when: $when,
                     code: &[
                         alu(MOVE, ANY, 0, From::Imm(Imm::Constant(1))),
-                        Template::Branch { test: Test::Operand(3), width: Width::$width, dst: 1, src: $src, to: Exit::End },
+                        Template::Branch {
+                            test: Test::Operand(3),
+                            width: Width::$width,
+                            dst: 1,
+                            src: $src,
+                            to: Exit::End,
+                        },
                         alu(MOVE, ANY, 0, From::Imm(Imm::Constant(0))),
                     ],
                 },
@@ -36,7 +42,13 @@ macro_rules! flag {
                     when: $when,
                     code: &[
                         alu(MOVE, ANY, 0, From::Imm(Imm::Constant(0))),
-                        Template::Branch { test: Test::Opposite(3), width: Width::$width, dst: 1, src: $src, to: Exit::End },
+                        Template::Branch {
+                            test: Test::Opposite(3),
+                            width: Width::$width,
+                            dst: 1,
+                            src: $src,
+                            to: Exit::End,
+                        },
                         alu(MOVE, ANY, 0, From::Imm(Imm::Constant(1))),
                     ],
                 },

@@ -37,8 +37,8 @@ pub mod table;
 pub use meaning::Expr;
 pub use pattern::{Binding, Operands};
 pub use row::{
-    Arch, Condition, Exit, Feature, Form, From, Imm, Index, MAX_OPERANDS, Native, NativeInsn, NativeOperand, Notes, Operand,
-    OperandKind, Operation, Place, Template, Test,
+    Arch, Condition, Exit, Feature, Form, From, Imm, Index, MAX_OPERANDS, Native, NativeInsn, NativeOperand, Notes,
+    Operand, OperandKind, Operation, Place, Template, Test,
 };
 
 /// The operations that marks can name.

@@ -6,9 +6,7 @@
 
 use super::meaning::Expr;
 use super::parts::{ANY_NUMBER, COMPARISON, MOVE, W64, alu, result, source};
-use super::row::{
-    Arch, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
-};
+use super::row::{Arch, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test};
 use crate::insn::Width;
 
 const D: NativeOperand = NativeOperand::Reg(0);
@@ -29,7 +27,13 @@ macro_rules! select {
                     name: "branch over a copy",
                     when: &[],
                     code: &[
-                        Template::Branch { test: Test::Operand(4), width: Width::$width, dst: 2, src: $src, to: Exit::End },
+                        Template::Branch {
+                            test: Test::Operand(4),
+                            width: Width::$width,
+                            dst: 2,
+                            src: $src,
+                            to: Exit::End,
+                        },
                         alu(MOVE, W64, 0, From::Reg(1)),
                     ],
                 },
@@ -38,7 +42,13 @@ macro_rules! select {
                     when: &[],
                     code: &[
                         alu(MOVE, W64, 0, From::Reg(0)),
-                        Template::Branch { test: Test::Operand(4), width: Width::$width, dst: 2, src: $src, to: Exit::End },
+                        Template::Branch {
+                            test: Test::Operand(4),
+                            width: Width::$width,
+                            dst: 2,
+                            src: $src,
+                            to: Exit::End,
+                        },
                         alu(MOVE, W64, 0, From::Reg(1)),
                     ],
                 },
