@@ -1,7 +1,8 @@
 //! `cargo xtask bench heap`: compares heaps with native C of the same headers and with `BPF_MAP_TYPE_HASH`.
 //!
 //! ```text
-//!   bench/heaps/operations.bpf.c --clang, sandbox--> kernel (test run), VM (JIT, native tier)      nanoseconds an operation
+//!   bench/heaps/operations.bpf.c --clang, sandbox--> kernel (test run)               nanoseconds an operation
+//!                                  \----, sandbox --target vm--> VM (JIT, native tier)
 //!   bench/heaps/operations.native.c --clang--> a process
 //! ```
 //!
@@ -15,12 +16,13 @@
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use kiln_bench::spread;
 use kiln_driver::heap::{KernelHeap, VmHeap};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 use kiln_sandbox::supply::{self, Memory};
-use kiln_sandbox::{Evidence, Options, sandbox};
+use kiln_sandbox::{Evidence, Options, Target, sandbox};
 use kiln_vm::{Engine, Input, Setting, Toolchain, Vm};
 use serde_json::{Value, json};
 
@@ -28,7 +30,7 @@ type Failure = Box<dyn std::error::Error>;
 
 const HEAP: &str = "kiln_heap_map";
 const SUPPLY_BYTES: usize = 32 << 20;
-const QUANTUM_NS: u64 = 60_000_000_000;
+const QUANTUM: Duration = Duration::from_secs(60);
 
 /// A structure, its elements, the operations of one run, and which of [`OPERATIONS`] it has.
 struct Structure {
@@ -146,16 +148,18 @@ fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evide
     let bpf = ["-target", "bpf", "-mcpu=v4", "-g", "-mllvm", "-disable-loop-idiom-all", "-c", &include];
     clang("operations.bpf.c", structure.name, &path, &bpf)?;
     let elf = kiln_elf::read(structure.name, &std::fs::read(&path)?)?;
-    let rewrite = sandbox(&elf.object, &Options { quantum_ns: QUANTUM_NS, ..Options::default() })?;
+    let options = Options { quantum_ns: QUANTUM.as_nanos() as u64, ..Options::default() };
+    let rewrite = sandbox(&elf.object, &options)?;
     let bytes = elf.write(&rewrite.object)?;
-    let object = kiln_elf::read(structure.name, &bytes)?.object;
+    let for_vm = sandbox(&elf.object, &Options { target: Target::Vm, ..options })?;
+    let object = kiln_elf::read(structure.name, &elf.write(&for_vm.object)?)?.object;
     let heap = object.maps.iter().find(|map| map.name == HEAP).ok_or("no heap")?;
     let supply = |memory: &dyn Memory| {
         supply::supply(memory, supply::variable_bytes(heap), SUPPLY_BYTES).map_err(|error| format!("{error:?}"))
     };
     let mut places = Vec::new();
     for engine in [Engine::Jit, Engine::Native] {
-        let mut vm = Vm::new(&object, kiln_vm::Options::default())?;
+        let mut vm = Vm::new(&object, kiln_vm::Options { quantum: Some(QUANTUM), ..Default::default() })?;
         for program in &object.programs {
             vm.load(&program.name)?;
             if engine == Engine::Native {

@@ -57,6 +57,7 @@ const SANDBOX_EXAMPLES: &str = "\
 Examples:
   kiln sandbox prog.o -o prog.kiln.o               heap accesses guarded, loops cancellable
   kiln sandbox prog.o -o out.o --quantum 0.0001    cancelled after 100 us in loops
+  kiln sandbox prog.o -o out.o --target vm         for kiln run only: faster there, no clock in the program
   kiln sandbox prog.o -o out.o --explain           guards and cancellation points by source line";
 
 const CC_EXAMPLES: &str = "\
@@ -368,9 +369,13 @@ pub struct SandboxArguments {
     /// Where to write the result.
     #[arg(long, short, value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Seconds that one run may spend in loops, callees included, before it is cancelled.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.01)]
-    pub quantum: f64,
+    /// Where the result is to run.
+    #[arg(long, value_enum, default_value_t = SandboxTarget::Linux)]
+    pub target: SandboxTarget,
+    /// Seconds that one run may spend in loops, callees included, before it is cancelled; 0.01 by default. With --target vm,
+    /// `kiln run --quantum` says it.
+    #[arg(long, value_name = "SECONDS")]
+    pub quantum: Option<f64>,
     /// What a cancelled program returns; by default the hook's value for "no program" (XDP_PASS).
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub cancelled_return: Option<i32>,
@@ -386,6 +391,15 @@ pub struct SandboxArguments {
     /// Do not ask the running kernel at the end.
     #[arg(long)]
     pub offline: bool,
+}
+
+/// Where a sandboxed object is to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SandboxTarget {
+    /// Linux 6.12 and later, and the VM.
+    Linux,
+    /// The VM only.
+    Vm,
 }
 
 /// `kiln cc`.

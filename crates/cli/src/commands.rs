@@ -14,7 +14,9 @@ use kiln_driver::{
 };
 
 use crate::arguments::{self, BenchArguments, Cli, DumpArguments, Format, ObjectArguments};
-use crate::arguments::{CcArguments, EvidenceArguments, LearnArguments, OpsArguments, RunArguments, SandboxArguments};
+use crate::arguments::{
+    CcArguments, EvidenceArguments, LearnArguments, OpsArguments, RunArguments, SandboxArguments, SandboxTarget,
+};
 use crate::progress::Spinner;
 use crate::{measured, print};
 
@@ -54,7 +56,17 @@ pub fn sandbox(arguments: &SandboxArguments, format: Format) -> Code {
     output::check_writable(&arguments.output)?;
     let to_standard_output = is_standard_output(&arguments.output, format)?;
     let mut options = sandbox::Options::default();
-    options.quantum = seconds(arguments.quantum)?;
+    options.target = match (arguments.target, arguments.quantum) {
+        (SandboxTarget::Linux, _) => sandbox::Target::Linux,
+        (SandboxTarget::Vm, None) => sandbox::Target::Vm,
+        (SandboxTarget::Vm, Some(_)) => {
+            let why = "--quantum has no effect with --target vm: the quantum is an option of `kiln run` there";
+            return Err(Error::InvalidInput(why.to_owned()));
+        }
+    };
+    if let Some(quantum) = arguments.quantum {
+        options.quantum = seconds(quantum)?;
+    }
     options.cancelled_return = arguments.cancelled_return;
     options.elide = !arguments.keep_all;
     options.detach_after = arguments.detach_after;
@@ -182,6 +194,7 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     stimulus.context = context;
     stimulus.repeat = arguments.repeat;
     stimulus.insn_budget = arguments.insn_budget;
+    stimulus.quantum = arguments.quantum.map(seconds).transpose()?;
     stimulus.blind = arguments.blind;
     stimulus.perf = kiln_driver::vm::PerfFiles { map: arguments.perf_map, dump: arguments.jitdump.clone() };
     let place = match arguments.place {
@@ -191,6 +204,10 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
         arguments::Place::Interpreter => Place::Vm(Engine::Interpreter),
         arguments::Place::Kernel => Place::Kernel,
     };
+    if place == Place::Kernel && arguments.quantum.is_some() {
+        let message = "--quantum is for the VM; in the kernel, that of kiln sandbox holds".to_owned();
+        return Err(Error::InvalidInput(message));
+    }
     let compiled = matches!(place, Place::Vm(Engine::Jit | Engine::Native));
     if !compiled && (arguments.blind || arguments.perf_map || arguments.jitdump.is_some()) {
         let message = "--blind, --perf-map and --jitdump are for compiled code in the VM".to_owned();

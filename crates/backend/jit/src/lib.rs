@@ -31,6 +31,8 @@
 //! - A run was stopped if and only if [`Runtime::budget`] is negative. The loop header that finds this, or the code
 //!   after the call of a helper that called [`Runtime::stop`], leaves its function; every caller checks and leaves too.
 //!   R0 is then meaningless.
+//! - With a [`Symbols::refill_address`], code that finds the budget spent asks that routine first, which may give the run more.
+//!   Then `may_goto` has no count of its own: it is a place where the routine may also say that its branch is taken.
 //! - The budget is counted only where necessary: a loop header subtracts the loop's length in instructions, a returned
 //!   subprogram its own length. Straight code is not counted, so the count differs from the interpreter's.
 //! - A successful tail call is a helper 12 that returns the target's entry address (0 means that it failed). The
@@ -55,7 +57,7 @@ use kiln_isa::operation::Registry;
 use kiln_program::operation::Refused;
 use kiln_program::{ExternId, FunctionId, InsnId, MapId};
 
-/// How many times `may_goto` continues in a frame (kernel `BPF_MAX_LOOPS`).
+/// How many times `may_goto` continues in a frame (kernel `BPF_MAX_LOOPS`), in code without a [`Symbols::refill_address`].
 pub(crate) const MAY_GOTO_LIMIT: i32 = 8 << 20;
 
 /// What compiled code and the runtime share. Embed it as the first field of the runtime's own state.
@@ -100,6 +102,10 @@ pub type Entry = extern "C" fn(context: u64, runtime: *mut Runtime) -> u64;
 
 /// How compiled code calls helpers and kfuncs, and how a helper calls a callback.
 pub type HelperEntry = extern "C" fn(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64;
+
+/// What decides whether a run goes on whose budget is spent. It sets [`Runtime::budget`], or leaves it negative to stop the run.
+/// `at_may_goto` is 1 if a `may_goto` asks, else 0. Returns 1 if that `may_goto` is to branch, else 0.
+pub type RefillEntry = extern "C" fn(runtime: *mut Runtime, at_may_goto: u64) -> u64;
 
 /// The compiler for the machine that this is compiled for.
 #[cfg(target_arch = "aarch64")]
@@ -154,6 +160,10 @@ pub trait Symbols {
         let _ = insn;
         false
     }
+    /// The routine to ask when the budget is spent, a [`RefillEntry`]. The JIT for 64-bit Arm does not use it.
+    fn refill_address(&self) -> Option<u64> {
+        None
+    }
     /// Whether a helper may stop the run, or call back and so use budget. `false` saves a check.
     fn helper_may_stop(&self, helper: u32) -> bool {
         let _ = helper;
@@ -178,6 +188,8 @@ pub struct Options {
     /// Count instructions at loop headers and returns. Without it only a helper can stop the run, so it may be turned
     /// off only for programs that are known to end within the budget.
     pub metered: bool,
+    /// Ask [`Symbols::refill_address`], if there is one.
+    pub refills: bool,
     /// Bytes below the frame pointer that are zeroed when a function begins, for programs that may read uninitialized
     /// stack. 0 clears nothing.
     pub cleared_bytes: u32,
@@ -200,6 +212,7 @@ impl Default for Options {
             bmi2: false,
             movbe: false,
             metered: true,
+            refills: true,
             cleared_bytes: 0,
             operations: Registry::BUILTIN,
             fusions: true,
@@ -246,6 +259,8 @@ pub enum Part {
     Epilogue(FunctionId),
     /// The entry by which helpers call a function.
     Callback(FunctionId),
+    /// The routine that asks for more budget.
+    Refill,
 }
 
 /// Why there is no code.

@@ -27,6 +27,8 @@ pub struct Plan {
     pub budget: bool,
     /// Whether the runtime is kept in its register.
     pub runtime: bool,
+    /// Whether code asks [`Symbols::refill_address`] for more budget.
+    pub refills: bool,
     functions: HashMap<FunctionId, FunctionPlan>,
 }
 
@@ -52,8 +54,15 @@ pub struct FunctionPlan {
 }
 
 impl Plan {
-    /// Looks at every reachable function.
-    pub fn new(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Plan, Error> {
+    /// Looks at every reachable function. `refills` says whether the compiler can ask for more budget.
+    pub fn new(
+        object: &Object,
+        entry: FunctionId,
+        symbols: &dyn Symbols,
+        options: &Options,
+        refills: bool,
+    ) -> Result<Plan, Error> {
+        let refills = refills && options.refills && options.metered && symbols.refill_address().is_some();
         let order = object.reachable_functions(entry);
         let mut functions = HashMap::new();
         let mut callbacks = BTreeSet::new();
@@ -61,7 +70,7 @@ impl Plan {
         for id in &order {
             let function =
                 object.functions.get(id.index()).ok_or(Error::Malformed("a function that does not exist"))?;
-            functions.insert(*id, FunctionPlan::new(function));
+            functions.insert(*id, FunctionPlan::new(function, !refills));
             for node in &function.nodes {
                 match (node.insn, node.reference) {
                     (Insn::Call(CallTarget::Helper(helper)), _) => {
@@ -79,8 +88,8 @@ impl Plan {
             }
             budget |= options.metered && has_loop(function);
         }
-        let mut plan =
-            Plan { order, callbacks: callbacks.into_iter().collect(), budget, runtime: runtime || budget, functions };
+        let (callbacks, runtime) = (callbacks.into_iter().collect(), runtime || budget);
+        let mut plan = Plan { order, callbacks, budget, runtime, refills, functions };
         plan.propagate_tail_calls(object);
         Ok(plan)
     }
@@ -115,7 +124,7 @@ impl Plan {
 }
 
 impl FunctionPlan {
-    fn new(function: &Function) -> FunctionPlan {
+    fn new(function: &Function, counts_turns: bool) -> FunctionPlan {
         let nodes = &function.nodes;
         let mut plan = FunctionPlan {
             frame: false,
@@ -136,7 +145,7 @@ impl FunctionPlan {
                 }
                 Insn::LoadPacket { .. } => plan.calls = true,
                 Insn::Exit => plan.exits += 1,
-                Insn::MayGoto { .. } => plan.may_goto_slot = Some(0),
+                Insn::MayGoto { .. } if counts_turns => plan.may_goto_slot = Some(0),
                 _ => {}
             }
             if let Some(written) = node.insn.written()

@@ -34,11 +34,18 @@ pub(crate) struct Shared<'a, A: Assembly> {
     pub parts: Vec<(Part, A::Label)>,
     /// The part with which the current instructions began.
     pub begun: usize,
+    /// The routine that asks for more budget, once code calls it.
+    pub refill: Option<A::Label>,
 }
 
 impl<A: Assembly> Shared<'_, A> {
     pub fn function_label(&self, id: FunctionId) -> Result<A::Label, Error> {
         self.functions.get(&id).copied().ok_or(Error::Malformed("a call of a function that does not exist"))
+    }
+
+    /// The routine that asks for more budget.
+    pub fn refill_label(&mut self) -> A::Label {
+        *self.refill.get_or_insert_with(|| self.assembler.label())
     }
 
     /// Begins the code of a function.

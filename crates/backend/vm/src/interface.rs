@@ -1,5 +1,7 @@
 //! The VM's interface types: options, inputs, results, errors.
 
+use std::time::Duration;
+
 use kiln_program::{InsnId, Trap};
 
 use crate::errno::Errno;
@@ -14,6 +16,9 @@ use crate::state::{Output, Surroundings};
 pub struct Options {
     /// Instructions one run may take. The JIT counts them at loop headers and returns of subprograms only.
     pub budget: u64,
+    /// The time after which a run is cancelled: its next `may_goto` branches, as at the end of the budget. `None`: only the
+    /// budget counts. The JIT for 64-bit Arm knows no quantum: its `may_goto` branches after 8 million turns in a frame.
+    pub quantum: Option<Duration>,
     /// Bytes of memory one map may take.
     pub map_bytes: u64,
     /// The environment of programs.
@@ -41,6 +46,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             budget: 1 << 32,
+            quantum: None,
             map_bytes: 1 << 30,
             surroundings: Surroundings::default(),
             stack_fill: 0,

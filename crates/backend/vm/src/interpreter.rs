@@ -31,6 +31,8 @@ pub(crate) struct View<'v> {
     pub(crate) observed: Option<&'v mut Observed>,
     /// What the present instruction accesses in the arena.
     pub(crate) arena_access: Option<arena::Access>,
+    /// Instructions so far.
+    pub(crate) executed: u64,
 }
 
 impl View<'_> {
@@ -135,7 +137,12 @@ impl Environment for View<'_> {
         }
     }
 
+    fn loops_end(&mut self) -> bool {
+        self.state.spending.branches(self.executed)
+    }
+
     fn before(&mut self, node: &Node, _: usize, registers: &mut [u64; Reg::COUNT]) {
+        self.executed += 1;
         if self.symbols.arena.is_some() {
             let in_arena = self.symbols.accesses.contains(node.id);
             self.arena_access = in_arena.then(|| arena::Access::of(node, registers)).flatten();

@@ -27,6 +27,7 @@ mod admit;
 mod arena;
 mod block;
 mod bounded;
+mod budget;
 mod clock;
 mod cpu;
 pub mod errno;

@@ -44,18 +44,22 @@ struct Job {
 
 impl Vm {
     /// A loaded program as LLVM's text, without the addresses of this process. Its symbols begin with `symbols`
-    /// ([`llvm::entry_symbol`]).
+    /// ([`llvm::entry_symbol`]). It ends when its budget is spent: it does not ask for more.
     ///
     /// # Errors
     /// [`Error::Missing`] for a program that is not loaded, [`Error::Unsupported`] for instructions that have no
     /// translation.
     pub fn native_module(&self, name: &str, setting: Setting, symbols: &str) -> Result<Module, Error> {
+        self.module(name, setting, symbols, false)
+    }
+
+    fn module(&self, name: &str, setting: Setting, symbols: &str, refills: bool) -> Result<Module, Error> {
         let loaded = &self.programs[self.loaded(name)?];
         if self.options.blind {
             let what = "hidden constants in clang's code".to_owned();
             return Err(Error::Unsupported { program: name.to_owned(), insn: None, what });
         }
-        let options = self.jit_options(&loaded.code_options);
+        let options = kiln_jit::Options { refills, ..self.jit_options(&loaded.code_options) };
         let aim = if setting == Setting::Size { Aim::Size } else { Aim::Speed };
         let settings = llvm::Settings { options: &options, places: &loaded.code_options.places, aim, name: symbols };
         llvm::translate(&self.object, loaded.entry, &self.symbols, &settings).map_err(|error| Error::Unsupported {
@@ -91,7 +95,7 @@ impl Vm {
     }
 
     fn native_job(&self, name: &str, setting: Setting) -> Result<Job, Error> {
-        let module = self.native_module(name, setting, SYMBOLS)?;
+        let module = self.module(name, setting, SYMBOLS, true)?;
         let words = module.resolve(&self.symbols).map_err(|address| Error::Unsupported {
             program: name.to_owned(),
             insn: None,

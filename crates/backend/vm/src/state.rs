@@ -4,13 +4,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_jit::Runtime;
 use kiln_platform::ProgramType;
 use kiln_program::FunctionId;
 use kiln_program::interpret::Fault;
 
+use crate::budget::Spending;
 use crate::grace::Grace;
 use crate::map::{Map, Storage};
 use crate::memory::{Memory, RegionId};
@@ -21,6 +22,8 @@ use crate::packet::Packet;
 #[derive(Debug)]
 pub struct State {
     pub(crate) runtime: Runtime,
+    /// What the run has used of its budget.
+    pub(crate) spending: Spending,
     pub(crate) memory: Memory,
     pub(crate) maps: Arc<[Arc<Map>]>,
     pub(crate) packet: Packet,
@@ -365,8 +368,9 @@ impl State {
 
     /// Begins a run.
     #[inline]
-    pub(crate) fn begin(&mut self, budget: u64) {
-        self.runtime = Runtime::new(budget);
+    pub(crate) fn begin(&mut self, budget: u64, quantum: Option<Duration>) {
+        self.spending = Spending::new(budget, quantum);
+        self.runtime = Runtime::new(self.spending.first());
         self.tail_calls = 0;
         self.callbacks.clear();
         self.fault = None;

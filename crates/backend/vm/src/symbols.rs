@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kiln_program::{ExternId, ExternKind, InsnId, MapContents, MapId, Object};
 
 use crate::arena::{Accesses, Place};
+use crate::budget;
 use crate::helper;
 use crate::map::{Map, Storage, handle};
 use crate::own::{self, OwnHelper};
@@ -131,6 +132,10 @@ impl kiln_jit::Symbols for Symbols {
     fn helper_may_stop(&self, id: u32) -> bool {
         // Any helper may find that memory is not the program's; then the run must not go on.
         self.has_helper(id)
+    }
+
+    fn refill_address(&self) -> Option<u64> {
+        budget::ASKS.then_some(budget::refill as *const () as u64)
     }
 
     fn packet_load_address(&self) -> Option<u64> {

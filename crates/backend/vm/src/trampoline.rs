@@ -74,6 +74,7 @@ fn enter(
                 let result = callback(r1, r2, r3, r4, r5, runtime.cast());
                 // SAFETY: as above; the callback has returned.
                 let state = unsafe { &mut *runtime };
+                state.refill(false);
                 if state.runtime.stopped() {
                     state.callbacks.clear();
                     return 0;

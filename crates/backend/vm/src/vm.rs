@@ -19,6 +19,7 @@ use kiln_verifier::Verified;
 use crate::admit;
 use crate::arena;
 use crate::bounded;
+use crate::budget::Spending;
 use crate::cpu::{Cpu, Shared};
 use crate::errno::Errno;
 use crate::exec;
@@ -127,6 +128,7 @@ impl Vm {
         let scratch = memory.start(scratch);
         let mut state = Box::new(State {
             runtime: kiln_jit::Runtime::new(self.options.budget),
+            spending: Spending::default(),
             memory,
             maps: Arc::new([]),
             packet,
@@ -435,7 +437,7 @@ impl Vm {
         let interpreter = Interpreter::new(&self.object);
         let (mut value, mut instructions) = (0, 0);
         for _ in 0..repeat {
-            state.begin(self.options.budget);
+            state.begin(self.options.budget, self.options.quantum);
             let context = state.packet.context_address();
             let mut view = View {
                 state,
@@ -443,6 +445,7 @@ impl Vm {
                 stack_fill: self.options.stack_fill,
                 observed: observed.as_deref_mut(),
                 arena_access: None,
+                executed: 0,
             };
             let outcome = interpreter.run(loaded.entry, context, &mut view, self.options.budget);
             state.end();
@@ -459,15 +462,13 @@ impl Vm {
         code: &exec::Program,
         repeat: u32,
     ) -> Result<Result<(u64, u64), Trap>, Error> {
-        let budget = self.options.budget;
+        let (budget, quantum) = (self.options.budget, self.options.quantum);
         state.memory.set_native_stack(crate::trampoline::stack_pointer());
         let context = state.packet.context_address();
         let (mut value, mut instructions) = (0, 0);
         let mut trap = None;
         for _ in 0..repeat {
-            state.begin(budget);
-            // Less than the option where that is more than compiled code counts.
-            let begun = state.runtime.budget as u64;
+            state.begin(budget, quantum);
             // SAFETY: `prepare` or `load_native` compiled a program of `self.object` that the verifier accepted (or whose
             // caller vouches for it), with this VM's symbols; the context is the one of its type, and the state is what helpers take.
             value = unsafe { code.call(context, state) };
@@ -476,7 +477,7 @@ impl Vm {
                 trap = Some(self.trap(state));
                 break;
             }
-            instructions += begun.saturating_sub(state.runtime.budget as u64);
+            instructions += state.spending.given().saturating_sub(state.runtime.budget as u64);
         }
         state.memory.set_native_stack(0);
         Ok(trap.map_or(Ok((value, instructions)), Err))

@@ -64,6 +64,9 @@ pub struct RunArguments {
     /// Instructions that it may execute in the VM before it is stopped.
     #[arg(long, value_name = "INSTRUCTIONS", default_value_t = kiln_driver::DEFAULT_BUDGET)]
     pub insn_budget: u64,
+    /// Seconds after which the VM cancels a run in a loop that has a cancellation point (kiln sandbox) or may_goto.
+    #[arg(long, value_name = "SECONDS")]
+    pub quantum: Option<f64>,
     /// How often to run it; the time is the average.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub repeat: u32,

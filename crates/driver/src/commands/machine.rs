@@ -156,6 +156,7 @@ impl Places {
             Part::Rare(insn) => ("rare", None, std::slice::from_ref(insn)),
             Part::Epilogue(id) => ("epilogue", Some(*id), &[][..]),
             Part::Callback(id) => ("callback", Some(*id), &[][..]),
+            Part::Refill => ("refill", None, &[][..]),
         };
         let at = |insn: &InsnId| self.insns.get(insn).copied();
         let of_insns = insns.first().and_then(at).map(|(function, _)| function);

@@ -254,6 +254,7 @@ fn described(address: Address, object: &Object) -> String {
             "classic packet loads: (context, offset, bytes) to the value in host order, or -1".to_owned()
         }
         Address::Arena => "the arena's first byte, at a multiple of 4 GiB".to_owned(),
+        Address::Refill => "the routine to ask when the budget is spent: (runtime, 1 at a may_goto)".to_owned(),
     }
 }
 

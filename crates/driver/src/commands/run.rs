@@ -1,5 +1,7 @@
 //! `kiln run`: one program on one input.
 
+use std::time::Duration;
+
 use kiln_isa::operation::Registry;
 use kiln_platform::ProgramType;
 use kiln_program::{Object, Program};
@@ -41,6 +43,8 @@ pub struct Stimulus {
     pub repeat: u32,
     /// Instructions one run may take in the VM.
     pub insn_budget: u64,
+    /// The time after which the VM cancels a run at its next `may_goto`.
+    pub quantum: Option<Duration>,
     /// Whether the VM hides the constants of programs in their code.
     pub blind: bool,
     /// What the VM writes for `perf`.
@@ -50,7 +54,8 @@ pub struct Stimulus {
 impl Stimulus {
     fn vm_options(&self) -> kiln_vm::Options {
         let perf = self.perf.clone();
-        kiln_vm::Options { budget: self.insn_budget, blind: self.blind, perf, ..Default::default() }
+        let (budget, quantum, blind) = (self.insn_budget, self.quantum, self.blind);
+        kiln_vm::Options { budget, quantum, blind, perf, ..Default::default() }
     }
 }
 
@@ -61,6 +66,7 @@ impl Default for Stimulus {
             context: None,
             repeat: 1,
             insn_budget: DEFAULT_BUDGET,
+            quantum: None,
             blind: false,
             perf: PerfFiles::default(),
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kiln_program::Object;
 use kiln_sandbox::Evidence;
+pub use kiln_sandbox::Target;
 use serde::Serialize;
 
 use crate::commands::check::{self, KernelVerdict};
@@ -15,6 +16,8 @@ use crate::show::shown::Shown;
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Where the result is to run. [`Target::Vm`] takes its quantum from the VM, not from here.
+    pub target: Target,
     /// The time that one invocation may spend in loops before it is cancelled.
     pub quantum: Duration,
     /// What a cancelled program returns; its hook's default when `None`.
@@ -29,7 +32,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { quantum: Duration::from_millis(10), cancelled_return: None, elide: true, detach_after: None, ask_kernel: true }
+        Options { target: Target::Linux, quantum: Duration::from_millis(10), cancelled_return: None, elide: true, detach_after: None, ask_kernel: true }
     }
 }
 
@@ -63,6 +66,7 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
         });
     }
     let settings = kiln_sandbox::Options {
+        target: options.target,
         quantum_ns: u64::try_from(options.quantum.as_nanos()).unwrap_or(u64::MAX / 2),
         cancelled_return: options.cancelled_return,
         elide: options.elide,
@@ -71,7 +75,7 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
         forced: None,
         verifier: input.verifier_options(),
     };
-    let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
+    let asks = options.target == Target::Linux && options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
     let rewrite = kiln_sandbox::sandbox_for(&input.object, &settings, |object| asks && is_too_large(object));
     let rewrite = rewrite.map_err(error)?;
     let bytes = match &input.elf {

@@ -50,7 +50,7 @@ pub use cancel::counted;
 pub use error::Error;
 pub use evidence::{Evidence, Point};
 pub use kiln_heap::supply;
-pub use options::Options;
+pub use options::{Options, Target};
 pub use probe::Probe;
 
 /// A sandboxed object, and the evidence for it.

@@ -1,9 +1,23 @@
 //! How to sandbox.
 
+/// Where the result is to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Target {
+    /// Linux, and the VM too.
+    #[default]
+    Linux,
+    /// The VM only. It has a clock of its own, so the program does not read one: its `may_goto` is all that a cancellation
+    /// point needs.
+    Vm,
+}
+
 /// How to sandbox.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Nanoseconds that one invocation may spend in loops, callees included, before it is cancelled.
+    /// Where the result is to run.
+    pub target: Target,
+    /// Nanoseconds that one invocation may spend in loops, callees included, before it is cancelled. [`Target::Vm`] does not
+    /// use it: whoever runs the program there says it.
     pub quantum_ns: u64,
     /// What a cancelled program returns; the default of its hook when `None`.
     pub cancelled_return: Option<i32>,
@@ -32,6 +46,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            target: Target::default(),
             quantum_ns: 10_000_000,
             cancelled_return: None,
             elide: true,

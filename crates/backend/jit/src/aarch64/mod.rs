@@ -50,7 +50,7 @@ const MAX_CODE_BYTES: usize = 64 << 20;
 /// [`Error::Unsupported`] and [`Error::Unresolved`] with the instruction; [`Error::Malformed`] for an object that
 /// does not validate; [`Error::Operation`] for a mark that is not true.
 pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Code, Error> {
-    let plan = Plan::new(object, entry, symbols, options)?;
+    let plan = Plan::new(object, entry, symbols, options, false)?;
     let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &options.operations)?));
     let schedules = plan.order.iter().map(scheduled).collect::<Result<HashMap<_, _>, Error>>()?;
     for far in [false, true] {
@@ -75,8 +75,19 @@ fn attempt(
     let functions = plan.order.iter().map(|id| (*id, assembler.label())).collect();
     let callbacks = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
     let parts = Vec::new();
-    let mut shared =
-        Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts, begun: 0 };
+    let mut shared = Shared {
+        object,
+        symbols,
+        options,
+        plan,
+        schedules,
+        assembler,
+        functions,
+        callbacks,
+        parts,
+        begun: 0,
+        refill: None,
+    };
     for id in &plan.order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {

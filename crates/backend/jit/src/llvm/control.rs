@@ -37,6 +37,12 @@ impl FunctionWriter<'_, '_> {
     }
 
     pub(super) fn may_goto(&mut self, at: usize) -> Result<(), Error> {
+        // `loop_cost` has asked.
+        if self.shared.plan.refills {
+            let next = self.next(at);
+            self.out.jump(&next);
+            return Ok(());
+        }
         let (target, next, turn) = (self.target(at)?, self.next(at), self.out.fresh());
         let left = self.out.value("load i64, ptr %turns");
         let none = self.out.value(format_args!("icmp eq i64 {left}, 0"));
@@ -56,7 +62,7 @@ impl FunctionWriter<'_, '_> {
             CallTarget::Helper(helper) => {
                 let value = self.call_helper(at, Address::Helper(helper))?;
                 if self.shared.symbols.helper_may_stop(helper) {
-                    self.after_call(0);
+                    self.after_call(at, 0)?;
                 }
                 self.set_register(Reg::R0, &value);
                 Ok(())
@@ -66,7 +72,7 @@ impl FunctionWriter<'_, '_> {
                     return self.unsupported(at, "kfuncs by number");
                 };
                 let value = self.call_helper(at, Address::Extern(symbol))?;
-                self.after_call(0);
+                self.after_call(at, 0)?;
                 self.set_register(Reg::R0, &value);
                 Ok(())
             }
@@ -101,7 +107,7 @@ impl FunctionWriter<'_, '_> {
         self.write_back_budget();
         let value = self.out.value(format_args!("call i64 @f{}({arguments})", callee.0));
         let cost = self.shared.plan.function(callee).cost;
-        self.after_call(cost as u64);
+        self.after_call(at, cost as u64)?;
         self.set_register(Reg::R0, &value);
         Ok(())
     }
@@ -140,7 +146,7 @@ impl FunctionWriter<'_, '_> {
         let (found, failed) = (self.out.fresh(), self.out.fresh());
         let context = self.register(Reg::R1);
         let entry = self.call_helper(at, Address::Helper(TAIL_CALL))?;
-        self.after_call(0);
+        self.after_call(at, 0)?;
         let exists = self.out.value(format_args!("icmp ne i64 {entry}, 0"));
         self.out.choose(&exists, &found, &failed);
         self.out.begin(&found);

@@ -1,6 +1,6 @@
 //! One function: its variables, blocks, budget and exits.
 
-use kiln_isa::Reg;
+use kiln_isa::{Insn, Reg};
 use kiln_program::{FunctionId, Node};
 
 use super::builder::{Builder, Value};
@@ -77,21 +77,50 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
         self.out.line(format_args!("store i64 {left}, ptr %budget"));
     }
 
-    /// Subtracts a loop's length from the budget, at its header.
-    pub fn loop_cost(&mut self, at: usize) {
-        if let Some(length) = self.targets.loop_length(at)
+    /// Subtracts a loop's length from the budget, at its header. A `may_goto` there branches if the budget is spent.
+    pub fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
+        let point = match self.nodes[at].insn {
+            Insn::MayGoto { .. } if self.shared.plan.refills => Some(self.target(at)?),
+            _ => None,
+        };
+        if let Some(length) = self.targets.loop_length(at).or(point.is_some().then_some(1))
             && self.counts()
         {
-            self.spend(length as u64);
+            self.spend(at, length as u64, point)?;
         }
+        Ok(())
     }
 
-    /// Subtracts from the budget, and leaves the function if none is left.
-    pub fn spend(&mut self, cost: u64) {
+    /// Subtracts from the budget. If it is spent, asks for more, or leaves the function.
+    pub fn spend(&mut self, at: usize, cost: u64, point: Option<String>) -> Result<(), Error> {
         let before = self.out.value("load i64, ptr %budget");
         let left = self.out.value(format_args!("sub i64 {before}, {cost}"));
         self.out.line(format_args!("store i64 {left}, ptr %budget"));
+        if !self.shared.plan.refills {
+            self.leave_if_negative(&left);
+            return Ok(());
+        }
+        let (refill, next) = (self.out.fresh(), self.out.fresh());
+        let spent = self.out.value(format_args!("icmp slt i64 {left}, 0"));
+        self.out.line(format_args!("br i1 {spent}, label %{refill}, label %{next}, !prof !1"));
+        self.out.begin(&refill);
+        let routine = self.address(at, Address::Refill)?;
+        let routine = self.out.value(format_args!("inttoptr i64 {routine} to ptr"));
+        self.write_back_budget();
+        let asks = i32::from(point.is_some());
+        let answer = self.out.value(format_args!("call i64 {routine}(ptr %runtime, i64 {asks}) #0"));
+        self.reload_budget();
+        let left = self.out.value("load i64, ptr %budget");
         self.leave_if_negative(&left);
+        match point {
+            Some(point) => {
+                let branches = self.out.value(format_args!("icmp ne i64 {answer}, 0"));
+                self.out.choose(&branches, &point, &next);
+            }
+            None => self.out.jump(&next),
+        }
+        self.out.begin(&next);
+        Ok(())
     }
 
     fn leave_if_negative(&mut self, left: &Value) {
@@ -102,14 +131,21 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
     }
 
     /// After a call that may have stopped the run, and that cost so much.
-    pub fn after_call(&mut self, cost: u64) {
+    ///
+    /// # Errors
+    /// [`Error::Unresolved`].
+    pub fn after_call(&mut self, at: usize, cost: u64) -> Result<(), Error> {
         if self.counts() {
             self.reload_budget();
-            self.spend(cost);
-        } else if self.shared.plan.budget {
+        }
+        if self.counts() && cost > 0 {
+            return self.spend(at, cost, None);
+        }
+        if self.shared.plan.budget {
             let left = self.out.value("load i64, ptr %runtime");
             self.leave_if_negative(&left);
         }
+        Ok(())
     }
 
     pub fn register(&mut self, register: Reg) -> Value {

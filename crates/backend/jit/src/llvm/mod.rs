@@ -71,7 +71,7 @@ pub fn translate(
     symbols: &dyn Symbols,
     settings: &Settings<'_>,
 ) -> Result<Module, Error> {
-    let plan = Plan::new(object, entry, symbols, settings.options)?;
+    let plan = Plan::new(object, entry, symbols, settings.options, true)?;
     let mut shared = Shared { object, symbols, settings, plan: &plan, addresses: Vec::new() };
     let mut text = String::new();
     for id in &plan.order {
@@ -95,7 +95,12 @@ pub fn translate(
         Aim::Speed => "",
         Aim::Size => " minsize optsize",
     };
+    // The budget is hardly ever spent.
+    let likely = "!1 = !{!\"branch_weights\", i32 1, i32 1000000}";
     // Address 0 may be read by a program that checks it, and nothing may become a call of the C library.
-    let _ = writeln!(module, "attributes #0 = {{ nounwind null_pointer_is_valid \"no-builtins\"{aim} }}\n!0 = !{{}}");
+    let _ = writeln!(
+        module,
+        "attributes #0 = {{ nounwind null_pointer_is_valid \"no-builtins\"{aim} }}\n!0 = !{{}}\n{likely}"
+    );
     Ok(Module { text: module, addresses: shared.addresses })
 }

@@ -39,6 +39,8 @@ pub enum Address {
     PacketLoad,
     /// The arena's base.
     Arena,
+    /// The routine to ask when the budget is spent.
+    Refill,
 }
 
 impl Address {
@@ -51,6 +53,7 @@ impl Address {
             Address::Extern(symbol) => symbols.extern_address(symbol),
             Address::PacketLoad => symbols.packet_load_address(),
             Address::Arena => symbols.arena().map(|arena| arena.base),
+            Address::Refill => symbols.refill_address(),
         }
     }
 }

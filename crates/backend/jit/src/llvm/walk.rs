@@ -21,8 +21,8 @@ impl FunctionWriter<'_, '_> {
                     self.out.jump(&block(at));
                 }
                 self.out.begin(&block(at));
-                self.loop_cost(at);
             }
+            self.loop_cost(at)?;
             open = self.instruction(at, node)?;
         }
         self.out.begin("leave");

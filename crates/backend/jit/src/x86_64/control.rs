@@ -89,6 +89,10 @@ impl FunctionCompiler<'_, '_> {
     }
 
     pub(super) fn may_goto(&mut self, at: usize) -> Result<(), Error> {
+        // `loop_cost` has asked.
+        if self.shared.plan.refills {
+            return Ok(());
+        }
         let target = self.target(at)?;
         let displacement = self.plan.may_goto_slot.ok_or(Error::Malformed("no counter for may_goto"))?;
         let slot = Memory::at(Gpr::RBP, displacement);
@@ -175,11 +179,11 @@ impl FunctionCompiler<'_, '_> {
             self.code().load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
         }
         if self.shared.options.metered {
-            self.code().arithmetic_imm(Arithmetic::Sub, Width::W64, BUDGET, cost);
+            self.spend(cost, Condition::SIGN, None);
         } else {
             self.code().test(Width::W64, BUDGET, BUDGET);
+            self.leave_if(Condition::SIGN);
         }
-        self.leave_if(Condition::SIGN);
         Ok(())
     }
 

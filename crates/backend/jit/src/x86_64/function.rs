@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{Reg, RegSet, Size, Width};
+use kiln_isa::{Insn, Reg, RegSet, Size, Width};
 use kiln_program::liveness::live_after;
 use kiln_program::operation::{Region, Schedule};
 use kiln_program::{FunctionId, InsnId, Node};
 
 use super::assembler::{Assembler, Label};
 use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
-use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
+use super::registers::{BUDGET, RUNTIME, SCRATCH2, gpr, runtime_field};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::targets::Targets;
@@ -38,6 +38,8 @@ pub(super) enum ColdKind {
     Zero(Gpr),
     ZeroExtend(Gpr),
     Negate(Width, Gpr),
+    /// Asks for more budget. Leaves the function if there is none, and goes to the label if the routine says so.
+    Refill(Option<Label>),
 }
 
 /// Compiles one function.
@@ -124,15 +126,35 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    /// Subtracts a loop's length from the budget, at its header.
-    pub fn loop_cost(&mut self, at: usize) {
-        if let Some(length) = self.targets.loop_length(at)
-            && self.shared.options.metered
+    /// Subtracts a loop's length from the budget, at its header. A `may_goto` there branches if the budget is spent.
+    pub fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
+        let point = match self.nodes[at].insn {
+            Insn::MayGoto { .. } if self.shared.plan.refills => Some(self.target(at)?),
+            _ => None,
+        };
+        let length = self.targets.loop_length(at);
+        if self.shared.options.metered
+            && self.budget()
+            && let Some(length) = length.or(point.map(|_| 1))
         {
             let cost = i32::try_from(length).unwrap_or(i32::MAX);
-            self.code().arithmetic_imm(Arithmetic::Sub, Width::W64, BUDGET, cost);
-            self.leave_if(Condition::SIGN);
+            // The budget is not negative here. The processor fuses a subtraction with a branch on its carry only.
+            self.spend(cost, Condition::BELOW, point);
         }
+        Ok(())
+    }
+
+    /// Subtracts from the budget. If it is spent, asks for more, or leaves the function.
+    pub fn spend(&mut self, cost: i32, spent: Condition, point: Option<Label>) {
+        self.code().arithmetic_imm(Arithmetic::Sub, Width::W64, BUDGET, cost);
+        if !self.shared.plan.refills {
+            return self.leave_if(spent);
+        }
+        self.leave_used = true;
+        let (from, back) = (self.code().label(), self.code().label());
+        self.code().jump_if(spent, from);
+        self.code().bind(back);
+        self.rare(from, Some(back), ColdKind::Refill(point));
     }
 
     /// Leaves the function if the condition holds; R0 is then meaningless.
@@ -247,6 +269,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         for cold in std::mem::take(&mut self.cold) {
             self.shared.begin_at(Part::Rare(cold.insn), cold.from);
             match cold.kind {
+                ColdKind::Refill(point) => self.refill(point),
                 ColdKind::Skip => {}
                 ColdKind::Zero(gpr) => self.code().constant(gpr, 0),
                 ColdKind::ZeroExtend(gpr) => self.code().mov(Width::W32, gpr, gpr),
@@ -254,6 +277,23 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             }
             let to = cold.back.unwrap_or(self.leave);
             self.code().jump(to);
+        }
+    }
+
+    /// Asks for more budget.
+    fn refill(&mut self, point: Option<Label>) {
+        let (routine, leave) = (self.shared.refill_label(), self.leave);
+        let code = self.code();
+        // The call must not overwrite the red zone.
+        code.lea(Width::W64, Gpr::RSP, Memory::at(Gpr::RSP, -RED_ZONE_BYTES));
+        code.constant(SCRATCH2, point.is_some().into());
+        code.call(routine);
+        code.lea(Width::W64, Gpr::RSP, Memory::at(Gpr::RSP, RED_ZONE_BYTES));
+        code.test(Width::W64, BUDGET, BUDGET);
+        code.jump_if(Condition::SIGN, leave);
+        if let Some(point) = point {
+            code.test(Width::W64, SCRATCH2, SCRATCH2);
+            code.jump_if(Condition::NOT_EQUAL, point);
         }
     }
 

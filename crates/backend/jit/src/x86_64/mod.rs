@@ -59,7 +59,7 @@ const MAX_CODE_BYTES: usize = 64 << 20;
 /// [`Error::Unsupported`] and [`Error::Unresolved`] with the instruction; [`Error::Malformed`] for an object that
 /// does not validate.
 pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Code, Error> {
-    let plan = &Plan::new(object, entry, symbols, options)?;
+    let plan = &Plan::new(object, entry, symbols, options, true)?;
     let order = &plan.order;
     let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &options.operations)?));
     let schedules = order.iter().map(scheduled).collect::<Result<HashMap<_, _>, Error>>()?;
@@ -70,8 +70,19 @@ pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, option
     let functions = order.iter().map(|id| (*id, assembler.label())).collect();
     let callbacks: HashMap<_, _> = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
     let parts = Vec::new();
-    let mut shared =
-        Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts, begun: 0 };
+    let mut shared = Shared {
+        object,
+        symbols,
+        options,
+        plan,
+        schedules,
+        assembler,
+        functions,
+        callbacks,
+        parts,
+        begun: 0,
+        refill: None,
+    };
     for id in order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {
@@ -81,6 +92,7 @@ pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, option
     for id in &plan.callbacks {
         shared.callback(*id)?;
     }
+    shared.refill();
     let Shared { assembler, functions, parts, .. } = shared;
     let done = assembler.finish();
     let parts = parts.into_iter().map(|(part, label)| (part, done.offset(label))).collect();

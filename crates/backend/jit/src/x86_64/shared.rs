@@ -1,11 +1,11 @@
-//! The entry for callbacks.
+//! The entry for callbacks, and the routine that asks for more budget.
 
 use kiln_isa::{Size, Width};
 use kiln_program::FunctionId;
 
 use super::assembler::{Assembler, Label};
-use super::operand::{Arithmetic, Gpr};
-use super::registers::{BUDGET, RUNTIME, runtime_field};
+use super::operand::{Arithmetic, Gpr, Memory};
+use super::registers::{BUDGET, RUNTIME, SCRATCH2, runtime_field};
 use crate::shared::Assembly;
 use crate::{Error, Part, Runtime};
 
@@ -56,5 +56,30 @@ impl Shared<'_> {
         code.pop(RUNTIME);
         code.ret();
         Ok(())
+    }
+
+    /// The routine that asks for more budget, if code calls it: keeps all registers but those of the budget and of the answer.
+    /// R11 says whether a `may_goto` asks, and then whether it is to branch.
+    pub fn refill(&mut self) {
+        let (Some(label), Some(address)) = (self.refill, self.symbols.refill_address()) else { return };
+        self.align(16);
+        self.begin_at(Part::Refill, label);
+        let code = &mut self.assembler;
+        let kept = [Gpr::RAX, Gpr::RDI, Gpr::RSI, Gpr::RDX, Gpr::RCX, Gpr::R8];
+        code.push(Gpr::RBP);
+        code.mov(Width::W64, Gpr::RBP, Gpr::RSP);
+        kept.iter().for_each(|gpr| code.push(*gpr));
+        code.arithmetic_imm(Arithmetic::And, Width::W64, Gpr::RSP, -16);
+        code.store(Size::B8, runtime_field(Runtime::BUDGET), BUDGET);
+        code.mov(Width::W64, Gpr::RDI, RUNTIME);
+        code.mov(Width::W64, Gpr::RSI, SCRATCH2);
+        code.constant(Gpr::RAX, address);
+        code.call_register(Gpr::RAX);
+        code.mov(Width::W64, SCRATCH2, Gpr::RAX);
+        code.load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
+        code.lea(Width::W64, Gpr::RSP, Memory::at(Gpr::RBP, -8 * kept.len() as i32));
+        kept.iter().rev().for_each(|gpr| code.pop(*gpr));
+        code.pop(Gpr::RBP);
+        code.ret();
     }
 }

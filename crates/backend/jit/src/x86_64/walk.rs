@@ -19,8 +19,8 @@ impl FunctionCompiler<'_, '_> {
         while at < self.nodes.len() {
             self.loop_header(at);
             self.shared.begin_insns(self.labels[at]);
-            self.loop_cost(at);
             self.current = at;
+            self.loop_cost(at)?;
             let covered = self.covered(at)?;
             self.shared.end_insns(&self.nodes[at..at + covered]);
             at += covered;

@@ -137,7 +137,8 @@ impl World {
         let (state, object, symbols, options) = self.vm.parts();
         state.running = Some(program_type);
         let interpreter = Interpreter::new(object);
-        let view = View { state, symbols, stack_fill: options.stack_fill, observed: None, arena_access: None };
+        let view =
+            View { state, symbols, stack_fill: options.stack_fill, observed: None, arena_access: None, executed: 0 };
         let (made_up, calls) = (&mut self.made_up, &mut self.calls);
         let (kfuncs, externs) = (&self.kfuncs, &self.externs);
         let stage = Stage {
@@ -255,7 +256,7 @@ impl Stage<'_> {
         let prepared = state.packet.prepare(&mut state.memory, self.program_type, input.packet, input.context);
         prepared.map_err(|_| Stray::Excluded)?;
         context::fill(state, self.program_type, seed, input.packet);
-        state.begin(budget);
+        state.begin(budget, None);
         Ok(())
     }
 

@@ -33,7 +33,7 @@ use self::canceller::{BLOCK_SLOTS, Block, CANCELLED, Canceller, DEADLINE};
 use crate::error::Error;
 use crate::evidence::Point;
 use crate::frame::{load, store};
-use crate::options::Options;
+use crate::options::{Options, Target};
 use crate::probe::Probe;
 use crate::rebuild::Edit;
 
@@ -224,11 +224,14 @@ impl Canceller<'_, '_> {
         let may_goto = self.edit.node(Insn::MayGoto { offset: 0 }, Reference::Branch(pad), header.line);
         let mut nodes = vec![may_goto];
         let (under_lock, forced) = (held.locks > 0, options.forced == Some(number));
-        let polled = self.shared.filter(|_| forced || under_lock && options.forced.is_none());
+        let polls = under_lock && options.target == Target::Linux && options.forced.is_none();
+        let polled = self.shared.filter(|_| forced || polls);
         match polled {
             Some(map) => nodes.extend(self.poll(header, live, pad, map)?),
             // No path leads here, but the kernel's verifier may explore it: may_goto alone destroys no register.
             None if under_lock || self.edit.facts.at(stand_in).is_none() => {}
+            // The VM's own clock ends the loop at its `may_goto`.
+            None if options.target == Target::Vm => {}
             None => nodes.extend(self.tick(header, live, pad, options)?),
         }
         if options.hide {
@@ -240,7 +243,13 @@ impl Canceller<'_, '_> {
         self.edit.check(header.id, nodes);
         let line = self.edit.object.line(header).map(|line| format!("{}:{}", line.file, line.line));
         let releases = self.releases(&held);
-        Ok(Point { insn: header.id.0, number, line, releases, has_deadline: !under_lock })
+        Ok(Point {
+            insn: header.id.0,
+            number,
+            line,
+            releases,
+            has_deadline: !under_lock || options.target == Target::Vm,
+        })
     }
 }
 
