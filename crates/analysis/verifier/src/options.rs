@@ -37,6 +37,8 @@ pub struct Options {
     /// A number used as an address is an address in the program's heap, as if it were cast to an arena pointer. For
     /// transforms that insert those casts: the kernel refuses such a program.
     pub heap: bool,
+    /// A program may use several arenas, for the VM. The kernel allows one.
+    pub several_arenas: bool,
     /// With `heap`: `may_goto` instructions of loops whose numbers the transform will hide where the loop begins. Here these
     /// numbers are unknown from the first turn on. In other loops a number that a decision depends on stays known, so a
     /// loop that counts with it is explored once for each count.

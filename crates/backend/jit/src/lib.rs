@@ -125,14 +125,23 @@ pub struct Array {
     pub entries: u32,
 }
 
-/// Where a program's arena is.
+/// Where a program's arenas are, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arena {
-    /// The address of its first byte, a multiple of 4 GiB, for programs and user space alike. All that 32 bits and the
+    /// The address of their first byte, a multiple of 2^bits, for programs and user space alike. All that so many bits and the
     /// offset of an instruction reach from there can be read.
     pub base: u64,
-    /// Its size, 8 bytes to 4 GiB.
+    /// Their size, 8 bytes to 2^bits.
     pub bytes: u64,
+    /// The bits of an address that are an offset from the base: 32, as in the kernel, to 47.
+    pub bits: u32,
+}
+
+impl Arena {
+    /// The part of an address that is an offset from the base.
+    pub fn mask(&self) -> u64 {
+        (1 << self.bits) - 1
+    }
 }
 
 /// The addresses that code refers to. `None` makes the compilation fail at that instruction.
@@ -154,7 +163,7 @@ pub trait Symbols {
     fn arena(&self) -> Option<Arena> {
         None
     }
-    /// Whether an instruction accesses the arena: the lower 32 bits of its address register, and its offset, count from
+    /// Whether an instruction accesses the arena: the lower bits of its address register, and its offset, count from
     /// the arena's base. Stores and atomic operations outside the arena are left out; loads find zeros there.
     fn in_arena(&self, insn: InsnId) -> bool {
         let _ = insn;

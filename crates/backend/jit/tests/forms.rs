@@ -27,7 +27,7 @@ impl Symbols for Everything {
         Some(0x5555_0000_1000)
     }
     fn arena(&self) -> Option<Arena> {
-        Some(Arena { base: 0x7f00_0000_0000, bytes: 1 << 20 })
+        Some(Arena { base: 0x7f00_0000_0000, bytes: 1 << 20, bits: 32 })
     }
 }
 

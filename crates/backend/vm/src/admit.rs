@@ -60,9 +60,6 @@ pub(crate) fn calls(object: &Object, entry: FunctionId, symbols: &Symbols) -> Re
                     let known = kiln_jit::Symbols::extern_address(symbols, symbol).is_some();
                     (!known).then(|| format!("kernel symbol {}", symbols.extern_name(symbol)))
                 }
-                (Insn::AddressSpaceCast { .. }, _) => {
-                    symbols.arena.is_none().then(|| "objects with several arenas".to_owned())
-                }
                 _ => None,
             };
             if let Some(what) = lacks {

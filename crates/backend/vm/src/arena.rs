@@ -1,21 +1,24 @@
-//! Arenas: heaps of up to 4 GiB that programs and user space share.
+//! Arenas: heaps that programs and user space share.
 //!
 //! ```text
-//!   base .. base + bytes              the heap; global variables of the object are in its last pages
-//!   base + bytes .. base + 4 GiB      zeros that nobody may write, like 64 KiB before and after the 4 GiB
+//!   base .. base + bytes              the object's heaps, one after the other; global variables are in a heap's last pages
+//!   base + bytes .. base + 2^bits     zeros that nobody may write, like 64 KiB before and after the 2^bits
 //! ```
 //!
-//! The base is a multiple of 4 GiB. User space's address of a byte is `base | offset`, which is also what a program
-//! stores. `addr_space_cast` to address space 0 gives the offset, as in the kernel, and each access adds the base to
-//! the lower 32 bits of its register ([`Access`] in the interpreter, `arena_place` in the JIT). Outside the heap a load
-//! finds zeros, so that loads need no check; a store that is not completely in the heap is dropped, and such an atomic
-//! operation does not change its registers. Every page of the heap exists, unlike in the kernel, where user space has to
-//! populate it.
+//! The base is a multiple of 2^bits: 4 GiB, or more if the heaps have more. User space's address of a byte is `base | offset`,
+//! which is also what a program stores. `addr_space_cast` to address space 0 gives the offset, as in the kernel, and each
+//! access adds the base to the lower bits of its register ([`Access`] in the interpreter, `arena_place` in the JIT). Outside
+//! the heaps a load finds zeros, so that loads need no check; a store that is not completely in the heaps is dropped, and such
+//! an atomic operation does not change its registers. So no access can fault, and none leaves the object's heaps, but a wrong
+//! pointer into one of them can be one into another: they belong to one extension.
+//!
+//! Every page of a heap exists, unlike in the kernel, where user space has to populate it. It takes memory once it is touched.
 
 use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use kiln_isa::semantics::mask;
 use kiln_isa::{AtomicOp, Insn, Reg, Size, Width};
@@ -28,81 +31,128 @@ use crate::places::{Places, open, release, show};
 
 /// Bytes of an arena's page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Bytes that 32 bits reach.
-const REACH_BYTES: u64 = 1 << 32;
+/// The fewest bits that an offset has, as in the kernel.
+const FEWEST_BITS: u32 = 32;
+/// Bytes that all heaps of an object may have: 1 TiB.
+const MOST_BYTES: u64 = 1 << 40;
 /// Bytes before and after them that an instruction's own offset reaches, as in the kernel (`GUARD_SZ`).
 const GUARD_BYTES: u64 = 64 << 10;
-/// Bytes to reserve, so that a multiple of 4 GiB is among them.
-const RESERVED_BYTES: usize = (2 * REACH_BYTES + 2 * GUARD_BYTES) as usize;
 
-/// Where an arena's heap is.
+/// Where an object's heaps are.
 pub(crate) use kiln_jit::Arena as Place;
 
-/// An arena's memory. Dropping it unmaps it.
+/// The addresses of an object's heaps. Dropping it unmaps them.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    reserved: NonNull<u8>,
+    reserved_bytes: usize,
+    /// The first heap's first byte.
+    start: NonNull<u8>,
+    place: Place,
+}
+
+// SAFETY: the reservation is owned by this value alone, and its accessible parts are `Block`s of `Arena`s.
+unsafe impl Send for Reserved {}
+// SAFETY: as above.
+unsafe impl Sync for Reserved {}
+
+impl Reserved {
+    /// Reserves addresses for so many bytes, which is a multiple of pages.
+    fn new(places: &mut Places, bytes: u64) -> io::Result<Reserved> {
+        if bytes > MOST_BYTES || bytes == 0 {
+            let why = format!("an object's heaps have 1 to {} pages", MOST_BYTES / PAGE_BYTES);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let bits = FEWEST_BITS.max(bytes.next_power_of_two().trailing_zeros());
+        let seen_bytes = (1 << bits) + 2 * GUARD_BYTES;
+        // So many that a multiple of 2^bits is among them.
+        let reserved_bytes = (seen_bytes + (1 << bits)) as usize;
+        let reserved = places.reserve(reserved_bytes)?;
+        let first = reserved.as_ptr() as u64;
+        let base = (first + GUARD_BYTES).next_multiple_of(1 << bits);
+        // SAFETY: the offset is 64 KiB to 2^bits and 64 KiB, so what begins 64 KiB before it and has 2^bits and twice 64 KiB is
+        // in the reservation.
+        let [seen, start] = [base - GUARD_BYTES, base].map(|start| unsafe { reserved.add((start - first) as usize) });
+        let region = Reserved { reserved, reserved_bytes, start, place: Place { base, bytes, bits } };
+        show(seen, seen_bytes as usize)?;
+        Ok(region)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        release(self.reserved, self.reserved_bytes);
+    }
+}
+
+/// What the arenas of an object have in common while they are made.
+#[derive(Debug, Default)]
+pub(crate) struct Heaps {
+    /// The bytes of all of them.
+    bytes: u64,
+    region: Option<Arc<Reserved>>,
+    /// Bytes of those that are made.
+    made: u64,
+}
+
+impl Heaps {
+    /// For arenas of so many pages each.
+    pub(crate) fn new(pages: impl Iterator<Item = u32>) -> Heaps {
+        let bytes = pages.fold(0u64, |bytes, pages| bytes.saturating_add(u64::from(pages) * PAGE_BYTES));
+        Heaps { bytes, ..Heaps::default() }
+    }
+}
+
+/// An arena's memory.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    reserved: NonNull<u8>,
-    /// The heap within `reserved`.
+    region: Arc<Reserved>,
+    /// The heap within it.
     heap: Block,
 }
 
-// SAFETY: the reservation is owned by this value alone, and its accessible part is a `Block`.
-unsafe impl Send for Arena {}
-// SAFETY: as above.
-unsafe impl Sync for Arena {}
-
 impl Arena {
-    /// Reserves an arena of `pages` pages, none of which takes memory before it is touched.
+    /// Makes the next of an object's arenas. None of its `pages` pages takes memory before it is touched.
     ///
     /// # Errors
-    /// What the operating system reports; more than 4 GiB.
-    pub(crate) fn new(places: &mut Places, pages: u32) -> io::Result<Arena> {
+    /// What the operating system reports; more than 1 TiB in all.
+    pub(crate) fn new(places: &mut Places, heaps: &mut Heaps, pages: u32) -> io::Result<Arena> {
         let bytes = u64::from(pages) * PAGE_BYTES;
-        if bytes > REACH_BYTES || bytes == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an arena has 1 to 1048576 pages"));
+        let region = match &heaps.region {
+            Some(region) => Arc::clone(region),
+            None => Arc::clone(heaps.region.insert(Arc::new(Reserved::new(places, heaps.bytes)?))),
+        };
+        if bytes == 0 || heaps.made + bytes > heaps.bytes {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an arena without pages"));
         }
-        let reserved = places.reserve(RESERVED_BYTES)?;
-        let first = reserved.as_ptr() as u64;
-        let base = (first + GUARD_BYTES).next_multiple_of(REACH_BYTES);
-        // SAFETY: the offset is 64 KiB to 4 GiB and 64 KiB, so what begins 64 KiB before it and has 4 GiB and twice 64 KiB is
-        // in the reservation.
-        let [seen, heap] = [base - GUARD_BYTES, base].map(|start| unsafe { reserved.add((start - first) as usize) });
-        let shown = show(seen, (REACH_BYTES + 2 * GUARD_BYTES) as usize);
-        if let Err(error) = shown.and_then(|()| open(heap, bytes as usize)) {
-            release(reserved, RESERVED_BYTES);
-            return Err(error);
-        }
-        // SAFETY: the range was just opened, belongs to this value, and stays mapped until it is dropped.
-        let heap = unsafe { Block::borrowed(heap, bytes as usize) };
-        Ok(Arena { reserved, heap })
+        // SAFETY: the arena's bytes are among those of the region, as was just checked.
+        let start = unsafe { region.start.add(heaps.made as usize) };
+        open(start, bytes as usize)?;
+        heaps.made += bytes;
+        // SAFETY: the range was just opened, belongs to this value, and stays mapped until its region is dropped.
+        let heap = unsafe { Block::borrowed(start, bytes as usize) };
+        Ok(Arena { region, heap })
     }
 
-    /// Where the heap is.
+    /// Where the object's heaps are.
     pub(crate) fn place(&self) -> Place {
-        Place { base: self.heap.address(), bytes: self.heap.bytes() as u64 }
+        self.region.place
     }
 
     /// The addresses of the heap.
     pub(crate) fn addresses(&self) -> Range<u64> {
-        let Place { base, bytes } = self.place();
-        base..base + bytes
+        self.heap.address()..self.heap.address() + self.heap.bytes() as u64
     }
 
     /// Where an object's arena variables begin: in the last pages, as libbpf has it.
     pub(crate) fn data_offset(&self, data_bytes: usize) -> u64 {
-        self.place().bytes.saturating_sub((data_bytes as u64).next_multiple_of(PAGE_BYTES))
+        (self.heap.bytes() as u64).saturating_sub((data_bytes as u64).next_multiple_of(PAGE_BYTES))
     }
 
     /// Sets the object's arena variables, as far as there is room.
     pub(crate) fn fill(&self, data: &[u8]) {
         let room = data.len().min(self.heap.bytes());
         self.heap.write(self.data_offset(data.len()) as usize, &data[..room]);
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        release(self.reserved, RESERVED_BYTES);
     }
 }
 
@@ -117,9 +167,9 @@ pub(crate) struct Access {
 
 impl Access {
     /// The access that a node makes, if it makes one.
-    pub(crate) fn of(node: &Node, registers: &[u64; Reg::COUNT]) -> Option<Access> {
+    pub(crate) fn of(place: Place, node: &Node, registers: &[u64; Reg::COUNT]) -> Option<Access> {
         let address = node.insn.address()?;
-        let offset = (registers[address.base.index()] & 0xffff_ffff) as i64 + i64::from(address.offset);
+        let offset = (registers[address.base.index()] & place.mask()) as i64 + i64::from(address.offset);
         let unchanged = match node.insn {
             Insn::Atomic { op: AtomicOp::CompareExchange, size, .. } => registers[0] & mask(size.bits()),
             Insn::Atomic { size, src, .. } => registers[src.index()] & mask(size.bits()),
@@ -147,7 +197,7 @@ impl Access {
 
 /// The result of `addr_space_cast`: an offset in address space 0, or an address in user space's; null stays null.
 pub(crate) fn cast(place: Place, value: u64, to: u16) -> u64 {
-    let low = value & 0xffff_ffff;
+    let low = value & place.mask();
     if to == 0 || low == 0 { low } else { place.base | low }
 }
 
@@ -183,8 +233,11 @@ impl Accesses {
     }
 }
 
-/// Makes 64-bit arithmetic on pointers into the arena arithmetic of 32 bits, as the kernel does.
-pub(crate) fn narrow(object: &mut Object, entry: FunctionId, facts: &Facts) {
+/// Makes 64-bit arithmetic on pointers into the arena arithmetic of 32 bits, as the kernel does, unless offsets have more.
+pub(crate) fn narrow(object: &mut Object, place: Place, entry: FunctionId, facts: &Facts) {
+    if place.bits > FEWEST_BITS {
+        return;
+    }
     for id in object.reachable_functions(entry) {
         for node in &mut object.functions[id.index()].nodes {
             let Insn::Alu { op, width, dst, .. } = &mut node.insn else { continue };
@@ -216,7 +269,7 @@ impl<'v> Heap<'v> {
 
     /// The address of its first byte: a pointer that a program stored is this plus an offset.
     pub fn address(&self) -> u64 {
-        self.arena.place().base
+        self.arena.heap.address()
     }
 
     /// Its size.
@@ -259,11 +312,15 @@ impl<'v> Heap<'v> {
 mod tests {
     use super::*;
 
+    fn arena(pages: u32) -> io::Result<Arena> {
+        Arena::new(&mut Places::default(), &mut Heaps::new([pages].into_iter()), pages)
+    }
+
     #[test]
     fn casts_and_accesses_are_as_in_the_kernel() {
-        let arena = Arena::new(&mut Places::default(), 16).expect("memory");
+        let arena = arena(16).expect("memory");
         let place = arena.place();
-        assert_eq!((place.base % REACH_BYTES, place.bytes), (0, 16 * PAGE_BYTES));
+        assert_eq!((place.base % (1 << 32), place.bytes, place.bits), (0, 16 * PAGE_BYTES, 32));
         assert_eq!(cast(place, place.base + 24, 0), 24);
         assert_eq!((cast(place, 24, 1), cast(place, 0, 1)), (place.base + 24, 0));
         let at = |offset| Access { offset, unchanged: 0 }.address(place, Size::B8);
@@ -275,12 +332,27 @@ mod tests {
     }
 
     #[test]
-    fn the_heap_has_at_most_4_gib() {
-        let mut places = Places::default();
-        let whole = Arena::new(&mut places, 1 << 20).expect("addresses");
-        whole.fill(&[7; 5000]);
-        assert_eq!(whole.heap.word64(REACH_BYTES as usize - 8192).load(std::sync::atomic::Ordering::Relaxed) as u8, 7);
-        assert!(Arena::new(&mut places, (1 << 20) + 1).is_err());
-        assert!(Arena::new(&mut places, 0).is_err());
+    fn large_heaps_take_memory_where_they_are_touched() {
+        for (pages, bits) in [(1 << 20, 32), ((1 << 20) + 1, 33), (1 << 24, 36), (1 << 28, 40)] {
+            let whole = arena(pages).expect("addresses");
+            let bytes = u64::from(pages) * PAGE_BYTES;
+            assert_eq!((whole.place().bits, whole.place().base % (1 << bits)), (bits, 0));
+            whole.fill(&[7; 5000]);
+            assert_eq!(whole.heap.word64(bytes as usize - 8192).load(std::sync::atomic::Ordering::Relaxed) as u8, 7);
+        }
+        assert!(arena((1 << 28) + 1).is_err());
+        assert!(arena(0).is_err());
+    }
+
+    #[test]
+    fn the_heaps_of_an_object_are_side_by_side() {
+        let (mut places, mut heaps) = (Places::default(), Heaps::new([3, 1 << 20, 1].into_iter()));
+        let arenas = [3, 1 << 20, 1].map(|pages| Arena::new(&mut places, &mut heaps, pages).expect("addresses"));
+        let place = arenas[0].place();
+        assert!(arenas.iter().all(|arena| arena.place() == place) && place.bits == 33);
+        assert_eq!(arenas[0].addresses().end, arenas[1].addresses().start);
+        assert_eq!(arenas[2].addresses().end, place.base + place.bytes);
+        drop(arenas);
+        assert!(Arena::new(&mut places, &mut heaps, 1).is_err(), "there is no room for more");
     }
 }

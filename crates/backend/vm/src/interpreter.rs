@@ -143,9 +143,9 @@ impl Environment for View<'_> {
 
     fn before(&mut self, node: &Node, _: usize, registers: &mut [u64; Reg::COUNT]) {
         self.executed += 1;
-        if self.symbols.arena.is_some() {
+        if let Some(place) = self.symbols.arena {
             let in_arena = self.symbols.accesses.contains(node.id);
-            self.arena_access = in_arena.then(|| arena::Access::of(node, registers)).flatten();
+            self.arena_access = in_arena.then(|| arena::Access::of(place, node, registers)).flatten();
         }
         if let Some(observed) = &mut self.observed {
             observed.count(node.id);

@@ -16,9 +16,9 @@ use crate::trampoline;
 pub(crate) struct Symbols {
     maps: Vec<MapSymbol>,
     externs: Vec<ExternSymbol>,
-    /// The object's arena, where it has one and no more.
+    /// The object's arenas, if it has some.
     pub(crate) arena: Option<Place>,
-    /// Which instructions of the loaded programs access it.
+    /// Which instructions of the loaded programs access them.
     pub(crate) accesses: Accesses,
     pub(crate) own_helpers: Arc<[OwnHelper]>,
 }
@@ -68,7 +68,7 @@ impl Symbols {
             let (Storage::Arena(arena), MapContents::Data(bytes)) = (map.storage(), &definition.contents) else {
                 continue;
             };
-            symbol.value = Some(arena.place().base + arena.data_offset(bytes.len()));
+            symbol.value = Some(arena.addresses().start + arena.data_offset(bytes.len()));
             symbol.value_bytes = bytes.len() as u64;
         }
     }
@@ -91,13 +91,12 @@ impl Symbols {
     }
 }
 
-/// The place of the object's arena, where it has one and no more.
-fn arena_of<'m>(maps: impl Iterator<Item = &'m Map>) -> Option<Place> {
-    let mut places = maps.filter_map(|map| match map.storage() {
+/// The place of the object's arenas, if it has some: all are side by side.
+fn arena_of<'m>(mut maps: impl Iterator<Item = &'m Map>) -> Option<Place> {
+    maps.find_map(|map| match map.storage() {
         Storage::Arena(arena) => Some(arena.place()),
         _ => None,
-    });
-    places.next().filter(|_| places.next().is_none())
+    })
 }
 
 impl kiln_jit::Symbols for Symbols {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kiln_program::{FunctionId, MapId};
 
-use crate::arena::Heap;
+use crate::arena::{Heap, Heaps};
 use crate::errno::Errno;
 use crate::interface::Error;
 use crate::loaded::Loaded;
@@ -103,7 +103,8 @@ impl Vm {
     /// [`Error::Map`].
     pub fn create_map(&mut self, definition: Definition) -> Result<MapId, Error> {
         let (cpus, limit) = (self.options.surroundings.cpus, self.options.map_bytes);
-        let mut making = Making { places: &mut self.places, cpus, limit, grace: &self.shared.grace };
+        let heaps = &mut Heaps::new([definition.max_entries].into_iter());
+        let mut making = Making { places: &mut self.places, cpus, limit, grace: &self.shared.grace, heaps };
         let map = Arc::new(Map::new(definition, &mut making)?);
         let maps = self.shared.maps.iter().cloned().chain([map]).collect();
         self.shared.set_maps(maps);

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_platform::ProgramType;
 use kiln_platform::limits::MAX_STACK_BYTES;
+use kiln_platform::{MapType, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
 use kiln_verifier::Verified;
 
 use crate::admit;
-use crate::arena;
+use crate::arena::{self, Heaps};
 use crate::bounded;
 use crate::budget::Spending;
 use crate::cpu::{Cpu, Shared};
@@ -71,9 +71,12 @@ impl Vm {
         let grace = Arc::new(Grace::new(cpus));
         let types = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
         let mut maps = Vec::with_capacity(object.maps.len());
+        let arenas = object.maps.iter().filter(|map| map.map_type == MapType::Arena);
+        let mut heaps = Heaps::new(arenas.map(|map| map.max_entries));
         for map in &object.maps {
             let definition = Definition { locks: locks::of(types.as_ref(), map), ..Definition::of(map, cpus) };
-            let mut making = Making { places: &mut places, cpus, limit: options.map_bytes, grace: &grace };
+            let (places, heaps) = (&mut places, &mut heaps);
+            let mut making = Making { places, cpus, limit: options.map_bytes, grace: &grace, heaps };
             let created = match (Map::new(definition.clone(), &mut making), lacking) {
                 (Err(error), Lacking::Empty) if !matches!(error, CreateError::Os { .. }) => Map::absent(definition),
                 (created, _) => created?,
@@ -241,14 +244,14 @@ impl Vm {
     pub fn load(&mut self, name: &str) -> Result<Verified, Error> {
         let program = self.find(name)?;
         let own_helpers = self.options.own_helpers.iter().map(|helper| helper.declaration).collect();
-        let options = kiln_verifier::Options { own_helpers, ..Default::default() };
+        let options = kiln_verifier::Options { own_helpers, several_arenas: true, ..Default::default() };
         let verified = kiln_verifier::verify(&self.object, &program, &options)
             .map_err(|source| Error::Rejected { program: name.to_owned(), source: Box::new(source) })?;
         let program_type = self.program_type(&program)?;
         admit::accesses(&self.object, program.entry, program_type, &verified.facts)
             .map_err(|refusal| unsupported(name, refusal))?;
-        if self.symbols.arena.is_some() {
-            arena::narrow(&mut self.object, program.entry, &verified.facts);
+        if let Some(place) = self.symbols.arena {
+            arena::narrow(&mut self.object, place, program.entry, &verified.facts);
             let added = self.symbols.accesses.add(&self.object, program.entry, &verified.facts);
             let what = "an access to the arena here, to other memory in another program".to_owned();
             added.map_err(|insn| unsupported(name, (Some(insn), what)))?;

@@ -1,12 +1,12 @@
 //! Escape attempts through arenas: programs that compute wild heap addresses and access what they lead to.
 //!
 //! ```text
-//!   base - 64 KiB     base              base + bytes            base + 4 GiB + 64 KiB
-//!   | zeros           | the heap        | zeros                 |
+//!   base - 64 KiB     base              base + bytes            base + 2^bits + 64 KiB, 4 GiB or more
+//!   | zeros           | the heaps       | zeros                 |
 //! ```
 //!
 //! The engines run each program in VMs whose arenas are at the same address, and must agree on every result and on every byte
-//! of the heap. What lies outside of the heap may not be written, so machine code that does ends the test by a signal; the
+//! of the heaps. What lies outside of the heaps may not be written, so machine code that does ends the test by a signal; the
 //! program is in `target/escape-arena.bpf` then. `KILN_ESCAPES` and `KILN_ESCAPE_SEED` choose how many programs, and which.
 
 use std::fmt::Write as _;
@@ -32,15 +32,26 @@ impl Random {
     }
 }
 
-/// Pages of the arenas that are tried: one, a few, all but one of 4 GiB, all.
-const PAGES: [u64; 4] = [1, 5, (1 << 20) - 1, 1 << 20];
+/// Pages of the heaps that are tried: one, a few, all but one of 4 GiB, all, one more, 8 GiB; several heaps.
+const PAGES: [&[u64]; 8] = [
+    &[1],
+    &[5],
+    &[(1 << 20) - 1],
+    &[1 << 20],
+    &[(1 << 20) + 1],
+    &[1 << 21],
+    &[2, 1, 3],
+    &[5, 1 << 20, 1],
+];
 const PACKET_BYTES: usize = 64;
 /// Where the program reads numbers: it copies them out of the packet to its stack first.
 const NUMBERS: u64 = 6;
 
-/// An address near an edge of the heap, of its 4 GiB or of what an offset reaches; sometimes any number.
+/// An address near an edge of a heap, of 4 GiB, of all that bits reach or of what an offset reaches; sometimes any number.
 fn wild(random: &mut Random, bytes: u64) -> u64 {
-    let edge = random.pick(&[0, bytes, bytes / 2, 1 << 32, 1 << 31, 32768, bytes.wrapping_sub(32768), u64::MAX]);
+    let reach = bytes.next_power_of_two();
+    let sizes = [0, bytes, bytes / 2, 1 << 32, 1 << 31, 32768, bytes.wrapping_sub(32768), 20480, reach, u64::MAX];
+    let edge = random.pick(&sizes);
     let near = random.pick(&[0i64, 1, -1, 4, -4, 7, -7, 8, -8, 16, -16, 4096, -4096]);
     let upper = random.pick(&[0, 0, 1, 0x7fff, u64::from(u32::MAX), random.0 >> 40]);
     match random.below(8) {
@@ -98,9 +109,14 @@ fn gadget(random: &mut Random, text: &mut String) {
     let _ = writeln!(text, "{line}");
 }
 
-fn program(random: &mut Random, pages: u64) -> String {
-    let mut text = format!("; map heap arena key 0 value 0 entries {pages} flags 0x400\n; program xdp\n");
-    text.push_str("  r9 = map[heap]\n  r2 = *(u32 *)(r1 + 0)\n  r3 = *(u32 *)(r1 + 4)\n  r4 = r2\n  r4 += 48\n");
+fn program(random: &mut Random, pages: &[u64]) -> String {
+    let heap = |(at, pages)| format!("; map heap{at} arena key 0 value 0 entries {pages} flags 0x400\n");
+    let mut text: String = pages.iter().enumerate().map(heap).collect();
+    text.push_str("; program xdp\n");
+    for at in 0..pages.len() {
+        let _ = writeln!(text, "  r9 = map[heap{at}]");
+    }
+    text.push_str("  r2 = *(u32 *)(r1 + 0)\n  r3 = *(u32 *)(r1 + 4)\n  r4 = r2\n  r4 += 48\n");
     text.push_str("  if r4 > r3 goto out\n");
     for number in 0..NUMBERS {
         let _ = writeln!(text, "  r4 = *(u64 *)(r2 + {})\n  *(u64 *)(r10 - {}) = r4", 8 * number, 8 * (number + 1));
@@ -113,20 +129,25 @@ fn program(random: &mut Random, pages: u64) -> String {
     text
 }
 
-/// What the heap holds where accesses are likely to reach: around its edges.
-fn heap_edges(vm: &Vm, bytes: u64) -> Vec<u64> {
-    let heap = vm.heap(vm.map("heap").expect("the heap")).expect("the heap");
-    let near = |at: u64| (at.saturating_sub(9000) / 8 * 8..(at + 9000).min(bytes)).step_by(8);
-    let offsets = [0, 32768, bytes / 2, 1 << 31, bytes.saturating_sub(32768), bytes].into_iter().flat_map(near);
-    offsets.filter_map(|at| heap.load(at as usize)).collect()
+/// What the heaps hold where accesses are likely to reach: around their edges.
+fn heap_edges(vm: &Vm, pages: &[u64]) -> Vec<u64> {
+    let mut words = Vec::new();
+    for (at, pages) in pages.iter().enumerate() {
+        let heap = vm.heap(vm.map(&format!("heap{at}")).expect("the heap")).expect("the heap");
+        let bytes = pages * 4096;
+        let near = |at: u64| (at.saturating_sub(9000) / 8 * 8..(at + 9000).min(bytes)).step_by(8);
+        let edges = [0, 32768, bytes / 2, 1 << 31, 1 << 32, bytes.saturating_sub(32768), bytes];
+        words.extend(edges.into_iter().flat_map(near).filter_map(|at| heap.load(at as usize)));
+    }
+    words
 }
 
 /// R0 and what the heap holds after a few runs; `None` for a program that the verifier refuses, and for the native tier
 /// without a compiler.
-fn run(text: &str, bytes: u64, packets: &[Vec<u8>], engine: Engine) -> Option<(Vec<u64>, Vec<u64>)> {
+fn run(text: &str, pages: &[u64], packets: &[Vec<u8>], engine: Engine) -> Option<(Vec<u64>, Vec<u64>)> {
     let object = kiln_program::text::parse(text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
     let options = Options {
-        map_bytes: 1 << 32,
+        map_bytes: 1 << 33,
         place: Some(77),
         surroundings: Surroundings { cpus: 1, ..Surroundings::default() },
         // Half of the programs run with hidden constants, which clang's code cannot have.
@@ -146,7 +167,7 @@ fn run(text: &str, bytes: u64, packets: &[Vec<u8>], engine: Engine) -> Option<(V
     };
     let values = packets.iter().map(run).collect();
     assert!(vm.written_outside().is_empty(), "{engine:?}: {:?}:\n{text}", vm.written_outside());
-    Some((values, heap_edges(&vm, bytes)))
+    Some((values, heap_edges(&vm, pages)))
 }
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -164,7 +185,7 @@ fn no_access_leaves_the_arena() {
             random.next();
         }
         let pages = random.pick(&PAGES);
-        let bytes = pages * 4096;
+        let bytes = pages.iter().sum::<u64>() * 4096;
         let text = program(&mut random, pages);
         let packet = |random: &mut Random| -> Vec<u8> {
             let mut packet = vec![0; PACKET_BYTES];
@@ -174,7 +195,7 @@ fn no_access_leaves_the_arena() {
             packet
         };
         let packets: Vec<_> = (0..6).map(|_| packet(&mut random)).collect();
-        let Some(expected) = run(&text, bytes, &packets, Engine::Interpreter) else { continue };
+        let Some(expected) = run(&text, pages, &packets, Engine::Interpreter) else { continue };
         accepted += 1;
         touched += usize::from(expected.1.iter().any(|word| *word != 0));
         if cfg!(any(target_arch = "x86_64")) {
@@ -182,7 +203,7 @@ fn no_access_leaves_the_arena() {
             // A compiler takes longer than everything else.
             let tier = (seed % 16 == 0).then_some(Engine::Native);
             for engine in std::iter::once(Engine::Jit).chain(tier) {
-                let Some(compiled) = run(&text, bytes, &packets, engine) else { continue };
+                let Some(compiled) = run(&text, pages, &packets, engine) else { continue };
                 assert_eq!(compiled.0, expected.0, "{engine:?}, seed {seed}: results:\n{text}");
                 assert!(compiled.1 == expected.1, "{engine:?}, seed {seed}: the heaps differ:\n{text}");
                 in_the_tier += usize::from(engine == Engine::Native);

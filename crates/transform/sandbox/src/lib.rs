@@ -62,36 +62,45 @@ pub struct Rewrite {
     pub evidence: Vec<Evidence>,
 }
 
-/// Pages of the largest heap: 4 GiB.
-const MOST_PAGES: u32 = 1 << 20;
+/// Pages that all heaps of an object may have: 4 GiB on Linux, 1 TiB in the VM.
+const fn most_pages(target: Target) -> u64 {
+    match target {
+        Target::Linux => 1 << 20,
+        Target::Vm => 1 << 28,
+    }
+}
 
-/// The object's heap.
+/// The object's heap: the first one if it has several, for the VM.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for several arenas: the kernel allows a program one; and for one without pages, or with more than
-/// 4 GiB of them.
-pub fn heap(object: &Object) -> Result<Option<MapId>, Error> {
-    let out_of_range =
-        object.maps.iter().find(|map| map.map_type == MapType::Arena && !(1..=MOST_PAGES).contains(&map.max_entries));
-    if let Some(map) = out_of_range {
-        return Err(Error::Unsupported {
-            function: object.name.clone(),
-            insn: None,
-            what: format!(
-                "heap {} has {} pages of 4096 bytes; a heap has 1 to {MOST_PAGES} (4 GiB)",
-                map.name, map.max_entries
-            ),
-        });
+/// [`Error::Unsupported`] for several arenas on Linux, where the kernel allows a program one; and for one without pages, or
+/// more of them than the target allows.
+pub fn heap(object: &Object, target: Target) -> Result<Option<MapId>, Error> {
+    let unsupported = |what: String| Error::Unsupported { function: object.name.clone(), insn: None, what };
+    let most = most_pages(target);
+    let arenas = || object.maps.iter().enumerate().filter(|(_, map)| map.map_type == MapType::Arena);
+    let mut pages = 0;
+    for (_, map) in arenas() {
+        pages += u64::from(map.max_entries);
+        if map.max_entries == 0 || pages > most {
+            let limit = match target {
+                Target::Linux => "(4 GiB) on Linux; --target vm allows more",
+                Target::Vm => "(1 TiB) together with the others",
+            };
+            let (name, own) = (&map.name, map.max_entries);
+            return Err(unsupported(format!(
+                "heap {name} has {own} pages of 4096 bytes; a heap has 1 to {most} {limit}"
+            )));
+        }
     }
-    let mut arenas = object.maps.iter().enumerate().filter(|(_, map)| map.map_type == MapType::Arena);
-    let first = arenas.next();
-    match arenas.next() {
-        Some((_, second)) => Err(Error::Unsupported {
-            function: object.name.clone(),
-            insn: None,
-            what: format!("map {} is a second heap; the kernel allows a program one", second.name),
-        }),
-        None => Ok(first.map(|(at, _)| MapId(at as u32))),
+    let mut found = arenas();
+    let first = found.next();
+    match found.next() {
+        Some((_, second)) if target == Target::Linux => Err(unsupported(format!(
+            "map {} is a second heap; the kernel allows a program one, --target vm several",
+            second.name
+        ))),
+        _ => Ok(first.map(|(at, _)| MapId(at as u32))),
     }
 }
 
@@ -100,6 +109,10 @@ pub fn heap(object: &Object) -> Result<Option<MapId>, Error> {
 /// # Errors
 /// See [`Error`].
 pub fn sandbox(object: &Object, options: &Options) -> Result<Rewrite, Error> {
+    heap(object, options.target)?;
+    let several_arenas = options.target == Target::Vm;
+    let verifier = kiln_verifier::Options { several_arenas, ..options.verifier.clone() };
+    let options = &Options { verifier, ..options.clone() };
     probe::until_it_verifies(object, options, |probe| apply(object, probe, options))
 }
 
@@ -139,7 +152,7 @@ pub fn sandbox_for(
 /// # Errors
 /// [`Error::Unsupported`].
 pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrite, Error> {
-    let heap = heap(object)?;
+    let heap = heap(object, options.target)?;
     let mut new = object.clone();
     let cancellation = cancel::Plan::new(object, probe);
     let mut points_before = 0;
@@ -200,14 +213,35 @@ fn needs_reference(object: &Object, id: FunctionId, heap: MapId) -> bool {
 mod tests {
     use super::*;
 
+    fn refused(text: &str, target: Target) -> Option<String> {
+        let object = kiln_program::text::parse(text).expect("a program");
+        sandbox(&object, &Options { target, ..Options::default() }).err().map(|error| error.to_string())
+    }
+
     #[test]
     fn heaps_out_of_range_are_refused() {
-        for (pages, said) in [(0, Some("has 0 pages")), (1, None), (1 << 20, None), ((1 << 20) + 1, Some("4 GiB"))] {
+        let (linux, vm) = (Target::Linux, Target::Vm);
+        for (target, pages, said) in [
+            (linux, 0, Some("has 0 pages")),
+            (linux, 1, None),
+            (linux, 1 << 20, None),
+            (linux, (1 << 20) + 1, Some("4 GiB")),
+            (vm, 0, Some("has 0 pages")),
+            (vm, 1 << 21, None),
+            (vm, (1 << 28) + 1, Some("1 TiB")),
+        ] {
             let text = format!("; map heap arena entries {pages} flags 1024\n; program xdp\n r0 = 2\n exit\n");
-            let object = kiln_program::text::parse(&text).expect("a program");
-            let refused = sandbox(&object, &Options::default()).err().map(|error| error.to_string());
+            let refused = refused(&text, target);
             assert_eq!(refused.is_some(), said.is_some(), "{pages}: {refused:?}");
             assert!(said.is_none_or(|said| refused.is_some_and(|refused| refused.contains(said))), "{pages}");
         }
+    }
+
+    #[test]
+    fn several_heaps_are_for_the_vm() {
+        let heap = |name: &str| format!("; map {name} arena entries 16 flags 1024\n");
+        let text = heap("one") + &heap("two") + "; program xdp\n r1 = map[one]\n r2 = map[two]\n r0 = 2\n exit\n";
+        assert!(refused(&text, Target::Linux).is_some_and(|why| why.contains("two is a second heap")));
+        assert_eq!(refused(&text, Target::Vm), None);
     }
 }

@@ -138,14 +138,14 @@ impl FunctionWriter<'_, '_> {
         Ok(())
     }
 
-    /// An access to the arena: the base and the lower 32 bits of the register. Outside the heap a load finds zeros, a store
+    /// An access to the arena: the base and the lower bits of the register. Outside the heap a load finds zeros, a store
     /// is dropped, and an atomic operation does not change its registers.
     fn arena_access(&mut self, at: usize, insn: &Insn, operand: Operand) -> Result<(), Error> {
         let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
         let size = accessed(insn);
         let last = arena.bytes.checked_sub(size.bytes().into()).ok_or(Error::Malformed("an arena of a few bytes"))?;
         let register = self.register(operand.base);
-        let low = self.out.value(format_args!("and i64 {register}, 4294967295"));
+        let low = self.out.value(format_args!("and i64 {register}, {}", arena.mask()));
         let offset = self.out.value(format_args!("add i64 {low}, {}", operand.offset));
         if matches!(insn, Insn::Load { .. } | Insn::LoadAcquire { .. }) {
             let place = self.arena_place(at, &offset)?;
@@ -186,10 +186,11 @@ impl FunctionWriter<'_, '_> {
         Ok(self.out.value(format_args!("inttoptr i64 {address} to ptr")))
     }
 
-    /// The lower 32 bits; for user space with the arena's base, and null stays null.
+    /// The lower bits; for user space with the arena's base, and null stays null.
     pub(super) fn cast_address(&mut self, at: usize, dst: Reg, src: Reg, to: u16) -> Result<(), Error> {
+        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
         let value = self.register(src);
-        let low = self.out.value(format_args!("and i64 {value}, 4294967295"));
+        let low = self.out.value(format_args!("and i64 {value}, {}", arena.mask()));
         if to == 0 {
             self.set_register(dst, &low);
             return Ok(());

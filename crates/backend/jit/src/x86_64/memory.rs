@@ -7,7 +7,7 @@ use super::assembler::Label;
 use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{SCRATCH, SCRATCH2, gpr};
-use crate::Error;
+use crate::{Arena, Error};
 
 /// An address as a memory operand.
 pub(super) fn memory(address: Address) -> Memory {
@@ -97,17 +97,27 @@ impl FunctionCompiler<'_, '_> {
         Ok(())
     }
 
-    /// The lower 32 bits; for user space with the arena's base, and null stays null.
+    /// `dst` becomes the offset in the arena: the lower bits of `src`. Uses the second scratch register.
+    fn arena_offset(&mut self, arena: Arena, dst: Gpr, src: Gpr) {
+        if arena.bits == 32 {
+            return self.code().mov(Width::W32, dst, src);
+        }
+        self.copy(Width::W64, dst, src);
+        self.code().constant(SCRATCH2, arena.mask());
+        self.code().arithmetic(Arithmetic::And, Width::W64, dst, SCRATCH2);
+    }
+
+    /// The lower bits; for user space with the arena's base, and null stays null.
     pub(super) fn cast_address(&mut self, at: usize, dst: Reg, src: Reg, to: u16) -> Result<(), Error> {
         let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
         let dst = gpr(dst);
-        self.code().mov(Width::W32, dst, gpr(src));
+        self.arena_offset(arena, dst, gpr(src));
         if to == 0 {
             return Ok(());
         }
         let null = self.code().label();
         self.code().constant_keeping_flags(SCRATCH, arena.base);
-        self.code().test(Width::W32, dst, dst);
+        self.code().test(Width::W64, dst, dst);
         self.code().jump_if(Condition::EQUAL, null);
         self.code().arithmetic(Arithmetic::Or, Width::W64, dst, SCRATCH);
         self.code().bind(null);
@@ -117,19 +127,19 @@ impl FunctionCompiler<'_, '_> {
     /// The arena address that a load accesses. Outside the heap there are zeros.
     ///
     /// ```text
-    ///   mov r10d, reg ; mov r11, base    [r11 + r10 + offset]
+    ///   mov r10d, reg ; mov r11, base    [r11 + r10 + offset]          (a mask for more than 32 bits)
     /// ```
     fn arena_place(&mut self, at: usize, address: Address) -> Result<Memory, Error> {
         let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
         let index = if self.has_just_been_cast(at, address.base) { gpr(address.base) } else { SCRATCH };
         if index == SCRATCH {
-            self.code().mov(Width::W32, SCRATCH, gpr(address.base));
+            self.arena_offset(arena, SCRATCH, gpr(address.base));
         }
         self.code().constant(SCRATCH2, arena.base);
         Ok(Memory { base: SCRATCH2, index: Some((index, 1)), displacement: address.offset.into() })
     }
 
-    /// Whether the instruction before makes the register an offset in the arena, whose upper half is 0.
+    /// Whether the instruction before makes the register an offset in the arena, whose other bits are 0.
     fn has_just_been_cast(&self, at: usize, register: Reg) -> bool {
         let before = at.checked_sub(1).map(|before| self.nodes[before].insn);
         let is_cast = matches!(before, Some(Insn::AddressSpaceCast { dst, to: 0, .. }) if dst == register);
@@ -145,7 +155,7 @@ impl FunctionCompiler<'_, '_> {
         let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
         let last = arena.bytes.checked_sub(size.bytes().into()).ok_or(Error::Malformed("an arena of a few bytes"))?;
         let outside = self.code().label();
-        self.code().mov(Width::W32, SCRATCH, gpr(address.base));
+        self.arena_offset(arena, SCRATCH, gpr(address.base));
         if address.offset != 0 {
             self.code().lea(Width::W64, SCRATCH, Memory::at(SCRATCH, address.offset.into()));
         }

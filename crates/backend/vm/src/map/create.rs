@@ -14,7 +14,7 @@ use super::slots::waiting_room;
 use super::storage::{Map, Storage};
 use super::trie::Trie;
 use super::values::{Layout, Values};
-use crate::arena::{self, Arena};
+use crate::arena::{self, Arena, Heaps};
 use crate::grace::Grace;
 use crate::memory::Places;
 
@@ -71,6 +71,8 @@ pub(crate) struct Making<'m> {
     pub limit: u64,
     /// The runs that may hold pointers into them.
     pub grace: &'m Arc<Grace>,
+    /// The arenas among them.
+    pub heaps: &'m mut Heaps,
 }
 
 impl Map {
@@ -144,7 +146,7 @@ fn create(definition: &Definition, making: &mut Making<'_>) -> io::Result<Option
     use kiln_platform::MapType as Type;
     let &Definition { map_type, key_size, value_size, max_entries, flags, extra, .. } = definition;
     let rules = map_type.rules();
-    let Making { places, cpus, grace, .. } = making;
+    let Making { places, cpus, grace, heaps, .. } = making;
     let cpus = if rules.per_cpu { *cpus } else { 1 };
     let layout = Layout { size: value_size, cpus, access: definition.access(), locks: &definition.locks };
     let numbers = || (0..max_entries).map(|_| AtomicU32::new(0)).collect();
@@ -189,7 +191,7 @@ fn create(definition: &Definition, making: &mut Making<'_>) -> io::Result<Option
         Type::Stack => Storage::Queue(Queue::new(value_size, max_entries, true)),
         Type::BloomFilter => Storage::Bloom(Bloom::new(places, max_entries, extra)?),
         Type::Ringbuf => Storage::Ring(Ring::new(places, max_entries)?),
-        Type::Arena => Storage::Arena(Arena::new(places, max_entries)?),
+        Type::Arena => Storage::Arena(Arena::new(places, heaps, max_entries)?),
         Type::SkStorage
         | Type::InodeStorage
         | Type::TaskStorage
