@@ -5,7 +5,7 @@
  *	#include <kiln/heap.h>
  *
  *	struct elem { int key, value; struct elem *next; };
- *	kiln_heap(1 << 20);                 // bytes; one heap per object
+ *	kiln_heap(1 << 20);                 // bytes; one heap per object on Linux
  *	struct elem *head;
  *
  *	for (struct elem *e = head; e; e = e->next)
@@ -50,16 +50,22 @@ struct kiln_cancellation {
 static volatile struct kiln_cancellation kiln_cancellation
 	__attribute__((section(".bss.kiln"), used, aligned(8)));
 
-/* Declares the object's heap. `bytes` is rounded up to whole pages; at most 4 GiB. */
-#define kiln_heap(bytes)                                                                           \
+/*
+ * Declares another heap, with a name of its own. Linux allows an object one; this is for `kiln sandbox --target vm`, where heaps
+ * may also have more than 4 GiB.
+ */
+#define kiln_another_heap(name, bytes)                                                             \
 	struct {                                                                                   \
 		__uint(type, 33); /* BPF_MAP_TYPE_ARENA, which older headers lack */               \
 		__uint(map_flags, 1u << 10); /* BPF_F_MMAPABLE */                                  \
 		__uint(max_entries, ((bytes) + KILN_PAGE_BYTES - 1ull) / KILN_PAGE_BYTES);         \
-	} kiln_heap_map SEC(".maps")
+	} name SEC(".maps")
+/* Declares the object's heap. `bytes` is rounded up to whole pages; at most 4 GiB on Linux. */
+#define kiln_heap(bytes) kiln_another_heap(kiln_heap_map, bytes)
 #define KILN_IN_HEAP __attribute__((address_space(1)))
 #else
 #define kiln_heap(bytes) struct kiln_heap_declared
+#define kiln_another_heap(name, bytes) struct kiln_heap_declared
 #define KILN_IN_HEAP
 #endif
 

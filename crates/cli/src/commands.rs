@@ -195,6 +195,7 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     stimulus.repeat = arguments.repeat;
     stimulus.insn_budget = arguments.insn_budget;
     stimulus.quantum = arguments.quantum.map(seconds).transpose()?;
+    stimulus.map_bytes = arguments.map_bytes;
     stimulus.blind = arguments.blind;
     stimulus.perf = kiln_driver::vm::PerfFiles { map: arguments.perf_map, dump: arguments.jitdump.clone() };
     let place = match arguments.place {

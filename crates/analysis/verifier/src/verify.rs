@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_program::{Object, Program};
+use kiln_program::{FunctionId, Object, Program};
 
 use crate::check::unprivileged;
 use crate::code::prepared::Prepared;
@@ -27,6 +27,8 @@ pub struct Verified {
     pub reads_uninitialized_stack: bool,
     /// Whether the other [`crate::Assumptions`] may lead to another answer; where not, they need not be tried.
     pub depends_on_load: bool,
+    /// The function that runs when the program throws, if it names one.
+    pub exception_callback: Option<FunctionId>,
     /// Only this module can build the value, so having one proves acceptance.
     _proof: (),
 }
@@ -111,7 +113,8 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     facts.set_arena_accesses(path.findings.arena_accesses(path.code));
     let unwritten = path.findings.noted.unwritten.iter();
     facts.set_unwritten(unwritten.map(|(at, bytes)| (path.code.op(*at).node.id, *bytes)));
-    Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, _proof: () })
+    let exception_callback = code.exception_callback_id();
+    Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, exception_callback, _proof: () })
 }
 
 impl Prepared<'_> {

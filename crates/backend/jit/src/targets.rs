@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::Insn;
+use kiln_isa::{CallTarget, Insn};
 use kiln_program::{InsnId, Node};
 
 use crate::Error;
+
+/// Whether a function may end with an instruction: `bpf_throw` does not come back.
+fn ends(last: &Insn) -> bool {
+    matches!(last, Insn::Exit | Insn::Jump { .. } | Insn::Call(CallTarget::Kfunc { .. }))
+}
 
 /// Where a function's branches lead. Positions count the function's instructions from 0.
 pub(crate) struct Targets {
@@ -24,7 +29,7 @@ impl Targets {
     /// # Errors
     /// Refuses a function that runs past its end, and a branch to an instruction that the function does not have.
     pub fn of(nodes: &[Node]) -> Result<Targets, Error> {
-        if !nodes.last().is_some_and(|last| matches!(last.insn, Insn::Exit | Insn::Jump { .. })) {
+        if !nodes.last().is_some_and(|last| ends(&last.insn)) {
             return Err(Error::Malformed("a function runs past its end"));
         }
         let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();

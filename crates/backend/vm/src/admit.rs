@@ -53,7 +53,8 @@ pub(crate) fn calls(object: &Object, entry: FunctionId, symbols: &Symbols) -> Re
             let lacks = match (node.insn, node.reference) {
                 (Insn::Call(CallTarget::Helper(id)), _) => (!symbols.has_helper(id)).then(|| helper::name(id)),
                 (Insn::Call(CallTarget::Kfunc { .. }), Reference::Extern(symbol)) => {
-                    Some(format!("kfunc {}", symbols.extern_name(symbol)))
+                    let name = symbols.extern_name(symbol);
+                    helper::kfunc::by_name(name).is_none().then(|| format!("kfunc {name}"))
                 }
                 (Insn::Call(CallTarget::Kfunc { id, .. }), _) => Some(format!("kfunc {id}")),
                 (Insn::LoadImm64 { .. }, Reference::Extern(symbol)) => {

@@ -75,6 +75,7 @@ impl Reserved {
         let [seen, start] = [base - GUARD_BYTES, base].map(|start| unsafe { reserved.add((start - first) as usize) });
         let region = Reserved { reserved, reserved_bytes, start, place: Place { base, bytes, bits } };
         show(seen, seen_bytes as usize)?;
+        open(start, bytes as usize)?;
         Ok(region)
     }
 }
@@ -127,9 +128,8 @@ impl Arena {
         }
         // SAFETY: the arena's bytes are among those of the region, as was just checked.
         let start = unsafe { region.start.add(heaps.made as usize) };
-        open(start, bytes as usize)?;
         heaps.made += bytes;
-        // SAFETY: the range was just opened, belongs to this value, and stays mapped until its region is dropped.
+        // SAFETY: the range is open, belongs to this value, and stays mapped until its region is dropped.
         let heap = unsafe { Block::borrowed(start, bytes as usize) };
         Ok(Arena { region, heap })
     }
@@ -137,6 +137,12 @@ impl Arena {
     /// Where the object's heaps are.
     pub(crate) fn place(&self) -> Place {
         self.region.place
+    }
+
+    /// The addresses of all of the object's heaps, of the first of them: an access may be in two of them.
+    pub(crate) fn window(&self) -> Option<Range<u64>> {
+        let Place { base, bytes, .. } = self.place();
+        (self.heap.address() == base).then_some(base..base + bytes)
     }
 
     /// The addresses of the heap.

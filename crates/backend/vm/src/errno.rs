@@ -9,7 +9,7 @@ macro_rules! errnos {
 }
 
 impl Errno {
-    errnos! { E2BIG, EACCES, EAFNOSUPPORT, EAGAIN, EBADF, EBUSY, EEXIST, EFAULT, EINVAL, EMSGSIZE, ENODEV, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP, EPERM, EPROTO, ERANGE }
+    errnos! { E2BIG, EACCES, EAFNOSUPPORT, EAGAIN, EBADF, EBUSY, EDEADLK, EEXIST, EFAULT, EINVAL, EMSGSIZE, ENODEV, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP, EPERM, EPROTO, ERANGE, ETIMEDOUT }
     /// `ENOTSUPP`, which user space never sees but programs do (kernel `include/linux/errno.h`).
     pub const ENOTSUPP: Errno = Errno(524);
 

@@ -114,7 +114,7 @@ impl ProgramHandle<'_> {
     fn run_there(&self, cpu: &mut State, input: &Input<'_>) -> Result<u64, Error> {
         let loaded = &self.vm.programs[self.at];
         loaded.prepare_run(cpu, input)?;
-        let ran = self.vm.execute(cpu, loaded.code()?, input.repeat.max(1))?;
+        let ran = self.vm.execute(cpu, loaded, loaded.code()?, input.repeat.max(1))?;
         let (value, _) = ran.map_err(|trap| Error::Stopped { program: loaded.name.clone(), trap })?;
         Ok(value)
     }

@@ -5,7 +5,7 @@ use kiln_program::interpret::{Environment, Fault, HelperResult, MAX_FRAMES};
 use kiln_program::{ExternId, FunctionId, MapId, Node};
 
 use crate::arena;
-use crate::helper;
+use crate::helper::{self, kfunc};
 use crate::observe::Observed;
 use crate::own;
 use crate::state::{Reply, State};
@@ -104,8 +104,13 @@ impl Environment for View<'_> {
         }
     }
 
-    fn call_kfunc(&mut self, function: ExternId, _: [u64; 5]) -> Result<u64, Fault> {
-        Err(Fault::Unsupported(format!("kfunc {}", self.symbols.extern_name(function))))
+    fn call_kfunc(&mut self, function: ExternId, arguments: [u64; 5]) -> Result<u64, Fault> {
+        let name = self.symbols.extern_name(function);
+        let lacks = || Fault::Unsupported(format!("kfunc {name}"));
+        match kfunc::by_name(name).ok_or_else(lacks)?(self.state, arguments)? {
+            Reply::Value(value) => Ok(value),
+            _ => Err(lacks()),
+        }
     }
 
     fn map_address(&mut self, map: MapId) -> Result<u64, Fault> {

@@ -19,6 +19,8 @@ pub(crate) struct Loaded {
     pub(crate) program_type: ProgramType,
     pub(crate) entry: FunctionId,
     pub(crate) compiled: Result<exec::Program, String>,
+    /// Code of the function that handles its exceptions, if it has one.
+    pub(crate) handler: Option<exec::Program>,
     /// How it is to be compiled.
     pub(crate) code_options: CodeOptions,
     /// What an optimizing compiler made of it, once that is done.
@@ -36,6 +38,8 @@ pub(crate) struct CodeOptions {
     pub(crate) blind: Option<u64>,
     /// What is known of the addresses that instructions access.
     pub(crate) places: HashMap<InsnId, Place>,
+    /// The function that handles the program's exceptions, if it names one.
+    pub(crate) handler: Option<FunctionId>,
 }
 
 impl Loaded {

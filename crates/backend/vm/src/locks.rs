@@ -1,4 +1,4 @@
-//! Where the `bpf_spin_lock`s of a map's values are: their types say so.
+//! Where the `bpf_spin_lock`s and `bpf_res_spin_lock`s of a map's values are: their types say so.
 
 use kiln_platform::SpecialType;
 use kiln_program::Map;
@@ -8,7 +8,9 @@ use kiln_program::btf::{Btf, Kind, TypeId};
 const MAX_DEPTH: u32 = 8;
 /// Members looked at, at most: nested structures multiply.
 const MAX_MEMBERS: u32 = 10_000;
-/// Bytes of a `bpf_spin_lock`.
+/// The types of locks.
+const LOCKS: [SpecialType; 2] = [SpecialType::SpinLock, SpecialType::ResilientLock];
+/// Bytes of each of them.
 const LOCK_BYTES: u32 = 4;
 
 /// The offsets of locks in a value, ascending.
@@ -28,7 +30,7 @@ fn find(types: &Btf, id: TypeId, offset: u32, depth: u32, found: &mut Vec<u32>, 
     let Some(id) = types.resolve(id).filter(|_| depth < MAX_DEPTH && *left > 0) else { return };
     *left -= 1;
     match types.kind(id) {
-        Kind::Composite { .. } if types.name(id) == SpecialType::SpinLock.row().name => {
+        Kind::Composite { .. } if LOCKS.iter().any(|lock| types.name(id) == lock.row().name) => {
             // A lock that is no word of its own is none: the verifier refuses it, too.
             if offset.is_multiple_of(LOCK_BYTES) && found.len() < LOCK_BYTES as usize * 16 {
                 found.push(offset);

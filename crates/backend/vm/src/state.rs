@@ -49,6 +49,10 @@ pub struct State {
     pub(crate) local_storage: Box<[usize]>,
     /// The address of the lock that the program holds; 0 is none. The verifier allows one.
     pub(crate) held_lock: u64,
+    /// The addresses of the resilient locks that the program holds, the last one last.
+    pub(crate) resilient: Vec<u64>,
+    /// What `bpf_throw` was called with.
+    pub(crate) thrown: Option<u64>,
     /// Records of ring buffers that the program has reserved.
     pub(crate) reserved: Vec<u64>,
     /// The embedder's helpers.
@@ -374,6 +378,7 @@ impl State {
         self.tail_calls = 0;
         self.callbacks.clear();
         self.fault = None;
+        self.thrown = None;
         if let Some(grace) = &self.grace {
             grace.begin(self.surroundings.cpu);
         }
@@ -384,6 +389,9 @@ impl State {
     pub(crate) fn end(&mut self) {
         if self.held_lock != 0 {
             self.release_lock();
+        }
+        while !self.resilient.is_empty() {
+            self.release_resilient();
         }
         if !self.reserved.is_empty() {
             self.discard_reserved();
@@ -399,6 +407,24 @@ impl State {
         if let Some(word) = self.memory.shared_word(address) {
             word.store(0, std::sync::atomic::Ordering::Release);
         }
+    }
+
+    /// Releases the resilient lock that was taken last.
+    pub(crate) fn release_resilient(&mut self) {
+        let word = self.resilient.pop().and_then(|address| self.memory.shared_word(address));
+        if let Some(word) = word {
+            word.store(0, std::sync::atomic::Ordering::Release);
+        }
+    }
+
+    /// Goes on after an exception, with what is left of the budget. Returns what was thrown, if something was.
+    #[cold]
+    pub(crate) fn catch(&mut self) -> Option<u64> {
+        let cookie = self.thrown.take()?;
+        self.callbacks.clear();
+        self.fault = None;
+        self.runtime = Runtime::new(self.spending.rest());
+        Some(cookie)
     }
 
     #[cold]

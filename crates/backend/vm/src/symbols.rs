@@ -54,6 +54,9 @@ impl Symbols {
             name: symbol.name.clone(),
             address: match symbol.kind {
                 ExternKind::Kconfig { map, offset } => symbols.value_address(map, offset),
+                ExternKind::Kfunc if trampoline::kfunc_address(&symbol.name).is_some() => {
+                    trampoline::kfunc_address(&symbol.name)
+                }
                 // What a weak symbol that the kernel lacks is.
                 _ if symbol.weak => Some(0),
                 _ => None,

@@ -10,6 +10,7 @@
 use kiln_jit::{HelperEntry, Runtime};
 use kiln_program::interpret::Fault;
 
+use crate::helper::kfunc::{self, kfuncs};
 use crate::helper::{checksum, helpers, kernel, maps, print, redirect, ring, route, socket_buffer, text, tracing, xdp};
 use crate::state::{MAX_OWN_HELPERS, Reply, State};
 
@@ -164,6 +165,28 @@ macro_rules! entries {
         }
     };
 }
+
+macro_rules! kfunc_entries {
+    ($($name:literal, $function:path;)*) => {
+        /// The address of a kernel function's entry point; `None` where the VM lacks it.
+        pub(crate) fn kfunc_address(name: &str) -> Option<u64> {
+            let entry: HelperEntry = match name {
+                $($name => {
+                    extern "C" fn entry(
+                        r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime,
+                    ) -> u64 {
+                        enter($function, [r1, r2, r3, r4, r5], runtime)
+                    }
+                    entry
+                })*
+                _ => return None,
+            };
+            Some(entry as *const () as u64)
+        }
+    };
+}
+
+kfuncs!(kfunc_entries);
 
 #[allow(unreachable_patterns, reason = "tail calls have an entry point of their own")]
 mod addresses {

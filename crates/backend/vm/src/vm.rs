@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::{MapType, ProgramType};
 use kiln_program::btf::Btf;
+use kiln_program::interpret::Outcome;
 use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
 use kiln_verifier::Verified;
 
@@ -147,6 +148,8 @@ impl Vm {
             grace: None,
             local_storage: Box::default(),
             held_lock: 0,
+            resilient: Vec::new(),
+            thrown: None,
             reserved: Vec::new(),
             own_helpers: self.symbols.own_helpers.iter().map(|helper| helper.function.clone()).collect(),
         });
@@ -248,13 +251,16 @@ impl Vm {
         let verified = kiln_verifier::verify(&self.object, &program, &options)
             .map_err(|source| Error::Rejected { program: name.to_owned(), source: Box::new(source) })?;
         let program_type = self.program_type(&program)?;
-        admit::accesses(&self.object, program.entry, program_type, &verified.facts)
-            .map_err(|refusal| unsupported(name, refusal))?;
-        if let Some(place) = self.symbols.arena {
-            arena::narrow(&mut self.object, place, program.entry, &verified.facts);
-            let added = self.symbols.accesses.add(&self.object, program.entry, &verified.facts);
-            let what = "an access to the arena here, to other memory in another program".to_owned();
-            added.map_err(|insn| unsupported(name, (Some(insn), what)))?;
+        let handler = verified.exception_callback;
+        for entry in std::iter::once(program.entry).chain(handler) {
+            admit::accesses(&self.object, entry, program_type, &verified.facts)
+                .map_err(|refusal| unsupported(name, refusal))?;
+            if let Some(place) = self.symbols.arena {
+                arena::narrow(&mut self.object, place, entry, &verified.facts);
+                let added = self.symbols.accesses.add(&self.object, entry, &verified.facts);
+                let what = "an access to the arena here, to other memory in another program".to_owned();
+                added.map_err(|insn| unsupported(name, (Some(insn), what)))?;
+            }
         }
         let cleared_bytes = if verified.reads_uninitialized_stack { verified.statistics.frame_bytes } else { 0 };
         let metered = !bounded::ends_within(
@@ -264,7 +270,7 @@ impl Vm {
             self.options.budget,
         );
         let places = native::places(&self.object, program.entry, &verified.facts);
-        self.prepare(&program, CodeOptions { cleared_bytes, metered, blind: self.new_seed(), places })?;
+        self.prepare(&program, CodeOptions { cleared_bytes, metered, blind: self.new_seed(), places, handler })?;
         Ok(verified)
     }
 
@@ -286,7 +292,7 @@ impl Vm {
         let cleared_bytes = kiln_verifier::facts::STACK_BYTES as u32;
         self.prepare(
             &program,
-            CodeOptions { cleared_bytes, metered: true, blind: self.new_seed(), places: HashMap::new() },
+            CodeOptions { cleared_bytes, metered: true, blind: self.new_seed(), places: HashMap::new(), handler: None },
         )
     }
 
@@ -312,9 +318,17 @@ impl Vm {
             return Ok(());
         }
         let program_type = self.program_type(program)?;
-        admit::calls(&self.object, program.entry, &self.symbols)
-            .map_err(|refusal| unsupported(&program.name, refusal))?;
+        let handler = code_options.handler;
+        for entry in std::iter::once(program.entry).chain(handler) {
+            admit::calls(&self.object, entry, &self.symbols).map_err(|refusal| unsupported(&program.name, refusal))?;
+        }
         let compiled = self.compile(program.entry, &code_options);
+        let handler = handler.map(|entry| self.compile(entry, &code_options));
+        // Without code for what handles its exceptions, the program has none.
+        let (compiled, handler) = match handler.transpose() {
+            Ok(handler) => (compiled, handler),
+            Err(what) => (Err(what), None),
+        };
         let address = compiled.as_ref().map_or(0, exec::Program::address);
         let mut entries = self.shared.entries.to_vec();
         entries[program.entry.index()] = Entry { loaded: true, program_type: Some(program_type), address };
@@ -324,6 +338,7 @@ impl Vm {
             program_type,
             entry: program.entry,
             compiled,
+            handler,
             code_options,
             native: Arc::default(),
         });
@@ -388,8 +403,8 @@ impl Vm {
     pub fn run_on(&self, cpu: u32, name: &str, input: &Input<'_>, engine: Engine) -> Result<RunResult, Error> {
         self.run_watched(cpu, name, input, |state, loaded, repeat| match engine {
             Engine::Interpreter => Ok(self.interpret(state, loaded, repeat, None)),
-            Engine::Jit => self.execute(state, loaded.jit()?, repeat),
-            Engine::Native => self.execute(state, loaded.native()?, repeat),
+            Engine::Jit => self.execute(state, loaded, loaded.jit()?, repeat),
+            Engine::Native => self.execute(state, loaded, loaded.native()?, repeat),
         })
     }
 
@@ -450,7 +465,14 @@ impl Vm {
                 arena_access: None,
                 executed: 0,
             };
-            let outcome = interpreter.run(loaded.entry, context, &mut view, self.options.budget);
+            let mut outcome = interpreter.run(loaded.entry, context, &mut view, self.options.budget);
+            if let Some(cookie) = view.state.catch() {
+                let (used, handler) = (view.executed, loaded.code_options.handler);
+                let left = self.options.budget.saturating_sub(used);
+                let caught = |entry| interpreter.run(entry, cookie, &mut view, left);
+                outcome = handler.map_or(Ok(Outcome { value: cookie, instructions: 0 }), caught);
+                outcome = outcome.map(|outcome| Outcome { instructions: outcome.instructions + used, ..outcome });
+            }
             state.end();
             let outcome = outcome?;
             (value, instructions) = (outcome.value, instructions + outcome.instructions);
@@ -462,6 +484,7 @@ impl Vm {
     pub(crate) fn execute(
         &self,
         state: &mut State,
+        loaded: &Loaded,
         code: &exec::Program,
         repeat: u32,
     ) -> Result<Result<(u64, u64), Trap>, Error> {
@@ -475,6 +498,10 @@ impl Vm {
             // SAFETY: `prepare` or `load_native` compiled a program of `self.object` that the verifier accepted (or whose
             // caller vouches for it), with this VM's symbols; the context is the one of its type, and the state is what helpers take.
             value = unsafe { code.call(context, state) };
+            if let Some(cookie) = state.catch() {
+                // SAFETY: `prepare` compiled the function that the verifier accepted for this; its argument is a number.
+                value = loaded.handler.as_ref().map_or(cookie, |handler| unsafe { handler.call(cookie, state) });
+            }
             state.end();
             if state.runtime.stopped() {
                 trap = Some(self.trap(state));

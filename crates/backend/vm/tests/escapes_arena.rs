@@ -33,16 +33,8 @@ impl Random {
 }
 
 /// Pages of the heaps that are tried: one, a few, all but one of 4 GiB, all, one more, 8 GiB; several heaps.
-const PAGES: [&[u64]; 8] = [
-    &[1],
-    &[5],
-    &[(1 << 20) - 1],
-    &[1 << 20],
-    &[(1 << 20) + 1],
-    &[1 << 21],
-    &[2, 1, 3],
-    &[5, 1 << 20, 1],
-];
+const PAGES: [&[u64]; 8] =
+    [&[1], &[5], &[(1 << 20) - 1], &[1 << 20], &[(1 << 20) + 1], &[1 << 21], &[2, 1, 3], &[5, 1 << 20, 1]];
 const PACKET_BYTES: usize = 64;
 /// Where the program reads numbers: it copies them out of the packet to its stack first.
 const NUMBERS: u64 = 6;

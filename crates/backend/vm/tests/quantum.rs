@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kiln_vm::{Engine, Error, Input, Options, Setting, Toolchain, Vm};
 
-/// Endless but for its `may_goto`. The entry's other registers must come through all questions for more budget.
+/// Endless but for its `may_goto`. The other registers must come through all questions for more budget.
 const ENDLESS: &str = "\
 ; program xdp name p
  r0 = 1
@@ -14,10 +14,8 @@ const ENDLESS: &str = "\
  r3 = 4
  r4 = 5
  r5 = 6
- r6 = 0
 again:
  may_goto out
- r6 += 1
  goto again
 out:
  r0 += r1
@@ -25,9 +23,6 @@ out:
  r0 += r3
  r0 += r4
  r0 += r5
- if r6 != 0 goto ran
- r0 = 0
-ran:
  exit
 ";
 

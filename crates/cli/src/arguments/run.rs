@@ -67,6 +67,9 @@ pub struct RunArguments {
     /// Seconds after which the VM cancels a run in a loop that has a cancellation point (kiln sandbox) or may_goto.
     #[arg(long, value_name = "SECONDS")]
     pub quantum: Option<f64>,
+    /// Bytes that one map or heap may have in the VM. A heap takes memory page by page, when it is touched.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub map_bytes: u64,
     /// How often to run it; the time is the average.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub repeat: u32,

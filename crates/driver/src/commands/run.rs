@@ -45,6 +45,8 @@ pub struct Stimulus {
     pub insn_budget: u64,
     /// The time after which the VM cancels a run at its next `may_goto`.
     pub quantum: Option<Duration>,
+    /// Bytes that one map or heap may have in the VM.
+    pub map_bytes: u64,
     /// Whether the VM hides the constants of programs in their code.
     pub blind: bool,
     /// What the VM writes for `perf`.
@@ -54,8 +56,8 @@ pub struct Stimulus {
 impl Stimulus {
     fn vm_options(&self) -> kiln_vm::Options {
         let perf = self.perf.clone();
-        let (budget, quantum, blind) = (self.insn_budget, self.quantum, self.blind);
-        kiln_vm::Options { budget, quantum, blind, perf, ..Default::default() }
+        let (budget, quantum, map_bytes) = (self.insn_budget, self.quantum, self.map_bytes);
+        kiln_vm::Options { budget, quantum, map_bytes, blind: self.blind, perf, ..Default::default() }
     }
 }
 
@@ -67,6 +69,7 @@ impl Default for Stimulus {
             repeat: 1,
             insn_budget: DEFAULT_BUDGET,
             quantum: None,
+            map_bytes: kiln_vm::Options::default().map_bytes,
             blind: false,
             perf: PerfFiles::default(),
         }

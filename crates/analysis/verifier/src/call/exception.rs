@@ -13,6 +13,7 @@
 
 use kiln_isa::{Insn, Reg};
 use kiln_platform::KfuncMeaning;
+use kiln_program::FunctionId;
 
 use crate::code::parameter::Parameter;
 use crate::code::{Code, ExceptionCallback, Position};
@@ -100,5 +101,13 @@ impl Findings {
 impl<'a> Code<'a> {
     pub(crate) fn is_exception_callback(&self, function: usize) -> bool {
         matches!(self.exception_callback, ExceptionCallback::Function(callback) if callback == function)
+    }
+
+    /// The function that runs when the program throws, if it names one.
+    pub(crate) fn exception_callback_id(&self) -> Option<FunctionId> {
+        match self.exception_callback {
+            ExceptionCallback::Function(at) => self.functions.get(at).map(|function| function.id),
+            _ => None,
+        }
     }
 }

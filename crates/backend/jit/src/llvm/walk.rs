@@ -25,6 +25,9 @@ impl FunctionWriter<'_, '_> {
             self.loop_cost(at)?;
             open = self.instruction(at, node)?;
         }
+        if open {
+            self.out.jump("leave");
+        }
         self.out.begin("leave");
         self.write_back_budget();
         self.out.line("ret i64 0");

@@ -13,6 +13,7 @@
 mod answer;
 pub(crate) mod checksum;
 pub(crate) mod kernel;
+pub mod kfunc;
 pub(crate) mod maps;
 pub(crate) mod print;
 pub(crate) mod redirect;

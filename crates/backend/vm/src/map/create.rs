@@ -41,7 +41,7 @@ pub enum CreateError {
     },
     /// More memory than allowed.
     #[error(
-        "map {name} needs {bytes} bytes; the VM gives a map {limit} at most, the kernel (`--in kernel`) as many as there are"
+        "map {name} needs {bytes} bytes; the VM gives a map {limit} at most (`--map-bytes`), the kernel (`--in kernel`) as many as there are"
     )]
     Limit {
         /// The map.

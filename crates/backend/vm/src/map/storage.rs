@@ -92,7 +92,7 @@ impl Map {
             // What helpers keep there is no program's.
             Storage::MapHash(_) => None,
             Storage::Ring(ring) => Some((ring.addresses(), Access::ReadWrite)),
-            Storage::Arena(arena) => Some((arena.addresses(), Access::ReadWrite)),
+            Storage::Arena(arena) => Some((arena.window()?, Access::ReadWrite)),
             _ => self.values().map(Values::window),
         }
     }

@@ -17,7 +17,7 @@ use kiln_sandbox::{Options, Point, sandbox};
 use crate::world::{Extension, Place, World, compiled, global, word};
 
 const SOURCE: &str = "tests/heaps/held.bpf.c";
-const ENDED: u32 = 7;
+pub const ENDED: u32 = 7;
 const TC_OK: u32 = 0;
 const XDP_PASS: u32 = 2;
 /// How often each point fires: more often than anything that leaks could be leaked.
@@ -52,7 +52,7 @@ impl Shared<'_> {
 }
 
 /// A ring of three nodes, and how far programs walk.
-fn fill(extension: &Extension, world: &World) {
+pub fn fill(extension: &Extension, world: &World) {
     const FIRST: usize = 4096;
     let heap = world.heap();
     heap.populate(FIRST, 4096).expect("pages");

@@ -6,6 +6,7 @@
 mod allocator;
 mod cancellation;
 mod forced;
+mod functions;
 mod generated;
 mod list;
 mod locks;
