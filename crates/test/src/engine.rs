@@ -87,7 +87,8 @@ fn reference(object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, N
 }
 
 fn vm(engine: kiln_vm::Engine, object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRun> {
-    let options = kiln_vm::Options { budget: BUDGET, ..kiln_vm::Options::default() };
+    let kernel_types = kiln_driver::input::running_kernel_types();
+    let options = kiln_vm::Options { budget: BUDGET, kernel_types, ..kiln_vm::Options::default() };
     let mut object = object.clone();
     kiln_idiom::annotate(&mut object, &options.operations);
     let outcome = kiln_vm::Vm::new(&object, options).and_then(|mut vm| {

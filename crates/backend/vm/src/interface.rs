@@ -1,7 +1,9 @@
 //! The VM's interface types: options, inputs, results, errors.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_program::btf::Btf;
 use kiln_program::{InsnId, Trap};
 
 use crate::errno::Errno;
@@ -33,6 +35,8 @@ pub struct Options {
     pub operations: kiln_isa::operation::Registry,
     /// Whether the x86-64 JIT compiles runs of adjacent instructions together ([`kiln_jit::Options::fusions`]).
     pub fusions: bool,
+    /// The kernel's types: programs that call kernel functions with structures are refused without them.
+    pub kernel_types: Option<Arc<Btf>>,
     /// Helpers besides the kernel's, [`crate::MAX_OWN_HELPERS`] at most.
     pub own_helpers: Vec<OwnHelper>,
     /// Hide the constants of programs in compiled code ([`kiln_jit::Options::blind`]), by numbers that differ each time a
@@ -53,6 +57,7 @@ impl Default for Options {
             place: None,
             operations: kiln_isa::operation::Registry::BUILTIN,
             fusions: true,
+            kernel_types: None,
             own_helpers: Vec::new(),
             blind: false,
             perf: PerfFiles::default(),

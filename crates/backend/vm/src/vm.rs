@@ -247,7 +247,8 @@ impl Vm {
     pub fn load(&mut self, name: &str) -> Result<Verified, Error> {
         let program = self.find(name)?;
         let own_helpers = self.options.own_helpers.iter().map(|helper| helper.declaration).collect();
-        let options = kiln_verifier::Options { own_helpers, several_arenas: true, ..Default::default() };
+        let kernel_types = self.options.kernel_types.clone();
+        let options = kiln_verifier::Options { own_helpers, kernel_types, several_arenas: true, ..Default::default() };
         let verified = kiln_verifier::verify(&self.object, &program, &options)
             .map_err(|source| Error::Rejected { program: name.to_owned(), source: Box::new(source) })?;
         let program_type = self.program_type(&program)?;

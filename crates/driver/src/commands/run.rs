@@ -269,7 +269,8 @@ impl<'a> Session<'a> {
         feed.set_globals(&mut object)?;
         let loaded = match place {
             Place::Vm(engine) => {
-                let vm = fed_vm(&object, program, stimulus.vm_options(), feed)?;
+                let options = kiln_vm::Options { kernel_types: input.kernel_types.clone(), ..stimulus.vm_options() };
+                let vm = fed_vm(&object, program, options, feed)?;
                 if engine == Engine::Native {
                     vm.load_native(&program.name, &crate::clang::toolchain()?, Setting::default())?;
                 }

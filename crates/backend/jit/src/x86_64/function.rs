@@ -53,6 +53,8 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     is_entry: bool,
     pub targets: Targets,
     pub labels: Vec<Label>,
+    /// Before each instruction, the registers with offsets in the arena, whose other bits are 0.
+    pub offsets: Vec<RegSet>,
     /// Registers that are live after each instruction.
     live_after: Vec<RegSet>,
     /// The position being compiled.
@@ -73,6 +75,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         let leave = shared.assembler.label();
         let plan = shared.plan.function(id).clone();
         let live_after = live_after(nodes, &targets.positions);
+        let offsets = offsets(nodes, &targets);
         let cold = Vec::new();
         Ok(FunctionCompiler {
             shared,
@@ -83,6 +86,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             is_entry,
             targets,
             labels,
+            offsets,
             live_after,
             current: 0,
             cold,
@@ -306,4 +310,24 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
     pub fn needed(&self, reg: Reg) -> bool {
         self.lives_after(self.current, reg)
     }
+}
+
+/// The registers that hold offsets in the arena before each instruction: those that were cast since control came in from
+/// elsewhere and have not changed.
+fn offsets(nodes: &[Node], targets: &Targets) -> Vec<RegSet> {
+    let mut known = RegSet::EMPTY;
+    let mut before = Vec::with_capacity(nodes.len());
+    for (at, node) in nodes.iter().enumerate() {
+        if targets.is_target(at) {
+            known = RegSet::EMPTY;
+        }
+        before.push(known);
+        match node.insn {
+            Insn::AddressSpaceCast { dst, to: 0, .. } => known.insert(dst),
+            Insn::Call(_) => known = known.difference(RegSet::CALLER_SAVED),
+            Insn::Atomic { src, .. } => [src, Reg::R0].into_iter().for_each(|dst| known.remove(dst)),
+            insn => insn.written().into_iter().for_each(|dst| known.remove(dst)),
+        }
+    }
+    before
 }

@@ -131,19 +131,19 @@ impl FunctionCompiler<'_, '_> {
     /// ```
     fn arena_place(&mut self, at: usize, address: Address) -> Result<Memory, Error> {
         let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
-        let index = if self.has_just_been_cast(at, address.base) { gpr(address.base) } else { SCRATCH };
-        if index == SCRATCH {
-            self.arena_offset(arena, SCRATCH, gpr(address.base));
-        }
+        let index = self.offset_of(at, arena, address.base);
         self.code().constant(SCRATCH2, arena.base);
         Ok(Memory { base: SCRATCH2, index: Some((index, 1)), displacement: address.offset.into() })
     }
 
-    /// Whether the instruction before makes the register an offset in the arena, whose other bits are 0.
-    fn has_just_been_cast(&self, at: usize, register: Reg) -> bool {
-        let before = at.checked_sub(1).map(|before| self.nodes[before].insn);
-        let is_cast = matches!(before, Some(Insn::AddressSpaceCast { dst, to: 0, .. }) if dst == register);
-        is_cast && !self.targets.is_target(at)
+    /// A machine register with the offset in the arena that a register holds: its own if it has been cast, else the first
+    /// scratch register.
+    fn offset_of(&mut self, at: usize, arena: Arena, register: Reg) -> Gpr {
+        if self.offsets[at].contains(register) {
+            return gpr(register);
+        }
+        self.arena_offset(arena, SCRATCH, gpr(register));
+        SCRATCH
     }
 
     /// The arena address that an instruction changes, and the target if it is not completely in the heap.
@@ -155,20 +155,21 @@ impl FunctionCompiler<'_, '_> {
         let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
         let last = arena.bytes.checked_sub(size.bytes().into()).ok_or(Error::Malformed("an arena of a few bytes"))?;
         let outside = self.code().label();
-        self.arena_offset(arena, SCRATCH, gpr(address.base));
+        let mut index = self.offset_of(at, arena, address.base);
         if address.offset != 0 {
-            self.code().lea(Width::W64, SCRATCH, Memory::at(SCRATCH, address.offset.into()));
+            self.code().lea(Width::W64, SCRATCH, Memory::at(index, address.offset.into()));
+            index = SCRATCH;
         }
         // A negative offset is a large number here.
         if let Ok(last) = i32::try_from(last) {
-            self.code().arithmetic_imm(Arithmetic::Cmp, Width::W64, SCRATCH, last);
+            self.code().arithmetic_imm(Arithmetic::Cmp, Width::W64, index, last);
         } else {
             self.code().constant(SCRATCH2, last);
-            self.code().arithmetic(Arithmetic::Cmp, Width::W64, SCRATCH, SCRATCH2);
+            self.code().arithmetic(Arithmetic::Cmp, Width::W64, index, SCRATCH2);
         }
         self.code().jump_if(Condition::ABOVE, outside);
         self.code().constant(SCRATCH2, arena.base);
-        Ok((Memory { base: SCRATCH2, index: Some((SCRATCH, 1)), displacement: 0 }, outside))
+        Ok((Memory { base: SCRATCH2, index: Some((index, 1)), displacement: 0 }, outside))
     }
 
     /// An access to the arena. Outside the heap a load finds zeros, a store is dropped, and an atomic operation does not

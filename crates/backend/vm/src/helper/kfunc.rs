@@ -1,6 +1,6 @@
 //! Kernel functions: those that heaps, locks and loops need.
 //!
-//! A program calls them by name. What one takes, the VM gives back if the run is stopped ([`State::end`]): locks. Sections
+//! A program calls them by name. What one takes, the VM gives back if the run is stopped: locks. Sections
 //! need nothing: a CPU of the VM runs one program at a time, nothing interrupts it, and a map's element lives until the run ends.
 
 use std::time::{Duration, Instant};

@@ -6,15 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 
 use kiln_linux::{RingReader, TestInput};
-use kiln_program::btf::Btf;
 use kiln_sandbox::counted::{POINTS, RUNS, SECTION};
 use kiln_sandbox::supply::Memory;
 use kiln_sandbox::{Options, Point, sandbox};
 
-use crate::world::{Extension, Place, World, compiled, global, word};
+use crate::world::{Extension, Place, World, compiled, global, kernel_types, word};
 
 const SOURCE: &str = "tests/heaps/held.bpf.c";
 pub const ENDED: u32 = 7;
@@ -129,8 +127,7 @@ pub fn points(extension: &[u8], options: &Options) -> (Vec<Reach>, Vec<(String, 
 #[test]
 fn every_point_can_be_cancelled_under_everything() {
     let Some(bytes) = compiled(SOURCE, &["-mcpu=v4"]) else { return };
-    let types = std::fs::read("/sys/kernel/btf/vmlinux").ok().and_then(|bytes| Btf::parse(&bytes).ok()).map(Arc::new);
-    let Some(types) = types else {
+    let Some(types) = kernel_types() else {
         println!("skipped: the kernel's types are not readable");
         return;
     };

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
@@ -20,6 +21,13 @@ pub struct Extension {
     pub bytes: Vec<u8>,
 }
 
+/// The running kernel's types, if they are readable.
+pub fn kernel_types() -> Option<Arc<Btf>> {
+    static TYPES: LazyLock<Option<Arc<Btf>>> =
+        LazyLock::new(|| Some(Arc::new(Btf::parse(&std::fs::read("/sys/kernel/btf/vmlinux").ok()?).ok()?)));
+    TYPES.clone()
+}
+
 /// The repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
@@ -33,7 +41,8 @@ pub fn compile(source: &str, quantum: Duration) -> Option<Extension> {
 /// The same, with more arguments for clang.
 pub fn compile_with(source: &str, quantum: Duration, arguments: &[&str]) -> Option<Extension> {
     let bytes = compiled(source, &[&["-mcpu=v4"], arguments].concat())?;
-    let options = Options { quantum_ns: quantum.as_nanos() as u64, ..Options::default() };
+    let verifier = kiln_verifier::Options { kernel_types: kernel_types(), ..Default::default() };
+    let options = Options { quantum_ns: quantum.as_nanos() as u64, verifier, ..Options::default() };
     Some(Extension::of(&bytes, &options).unwrap_or_else(|error| panic!("{source}: {error}")))
 }
 
@@ -167,7 +176,8 @@ impl World {
     pub fn all(extension: &Extension, programs: &[&str]) -> Vec<(&'static str, World)> {
         let mut worlds = vec![];
         for (name, engine) in [("interpreter", Engine::Interpreter), ("jit", Engine::Jit)] {
-            let mut vm = Vm::new(&extension.object, kiln_vm::Options::default()).expect("the VM has its maps");
+            let options = kiln_vm::Options { kernel_types: kernel_types(), ..Default::default() };
+            let mut vm = Vm::new(&extension.object, options).expect("the VM has its maps");
             for program in programs {
                 vm.load(program).unwrap_or_else(|error| panic!("{program}: {error}"));
             }
