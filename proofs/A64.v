@@ -32,6 +32,8 @@ Inductive insn :=
 | Andi (w : width) (d n : reg) (k : Z)
 | Cmplsl (w : width) (a b : reg) (k : Z)
 | Bcond (w : width) (c : condition)
+| Tst (w : width) (a b : reg)
+| Tsti (w : width) (a : reg) (k : Z)
 | Prfm (w : width) (p : reg)
 | Dsbisb (w : width).
 
@@ -43,6 +45,13 @@ Definition subtracted (w a b : Z) (s : regs) : regs :=
   let s := update s (Flag 1) (Z.b2z (r =? 0)) in
   let s := update s (Flag 2) (Z.b2z (wrap w b <=? wrap w a)) in
   update s (Flag 3) (Z.b2z (negb ((- 2 ^ (w - 1) <=? d) && (d <? 2 ^ (w - 1))))).
+
+(** ANDS with the zero register as destination: C and V are cleared. *)
+Definition tested (w a b : Z) (s : regs) : regs :=
+  let r := Z.land (wrap w a) (wrap w b) in
+  let s := update s (Flag 0) (Z.b2z (Z.testbit r (w - 1))) in
+  let s := update s (Flag 1) (Z.b2z (r =? 0)) in
+  update (update s (Flag 2) 0) (Flag 3) 0.
 
 (** The condition codes EQ, NE, HI, HS, LO, LS, GT, GE, LT, LE. *)
 Definition is_met (c : condition) (s : regs) : bool :=
@@ -107,6 +116,9 @@ Definition step (i : insn) (s : regs) : regs :=
   | Andi w d n k => update s d (Z.land (wrap (bits w) (s n)) (wrap (bits w) k))
   (* CMP (shifted register), LSL. *)
   | Cmplsl w a b k => subtracted (bits w) (s a) (wrap (bits w) (Z.shiftl (s b) k)) s
+  (* TST; with an immediate that it cannot encode, that is in the first scratch register. *)
+  | Tst w a b => tested (bits w) (s a) (s b) s
+  | Tsti w a k => tested (bits w) (s a) (wrap 64 k) s
   (* B.cond out of the region. *)
   | Bcond _ c => update s Left (Z.b2z (is_met c s))
   (* PRFM; DSB NSH and ISB: no register and no byte of memory changes, and no address faults. *)

@@ -1,6 +1,6 @@
 (** The theorems about native code, and what they rest on. `proofs/check` compares what this prints with `assumptions.txt`. *)
 
-From Kiln Require Import Rotate RotateRegister Arithmetic Memory Flag Select Chain Hint.
+From Kiln Require Import Rotate RotateRegister Arithmetic Memory Flag Select Chain BitTest Hint.
 
 Definition theorems := (
   rotate_left_32_x86_agrees,
@@ -77,6 +77,22 @@ Definition theorems := (
   branch_if_none_32_a64_agrees,
   branch_if_none_64_x86_agrees,
   branch_if_none_64_a64_agrees,
+  branch_if_bits_32_x86_agrees,
+  branch_if_bits_32_a64_agrees,
+  branch_if_bits_64_x86_agrees,
+  branch_if_bits_64_a64_agrees,
+  branch_if_bits_constant_32_x86_agrees,
+  branch_if_bits_constant_32_a64_agrees,
+  branch_if_bits_constant_64_x86_agrees,
+  branch_if_bits_constant_64_a64_agrees,
+  branch_if_no_bits_32_x86_agrees,
+  branch_if_no_bits_32_a64_agrees,
+  branch_if_no_bits_64_x86_agrees,
+  branch_if_no_bits_64_a64_agrees,
+  branch_if_no_bits_constant_32_x86_agrees,
+  branch_if_no_bits_constant_32_a64_agrees,
+  branch_if_no_bits_constant_64_x86_agrees,
+  branch_if_no_bits_constant_64_a64_agrees,
   prefetch_x86_agrees,
   prefetch_a64_agrees,
   speculation_barrier_x86_agrees,

@@ -778,6 +778,170 @@ Definition branch_if_none_64_x86 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (
 Definition branch_if_none_64_a64 (a : reg) (k1 : Z) (k2 : Z) (k3 : Z) (k4 : Z) (k5 : Z) (k6 : Z) (k7 : Z) : list (Prop * list A64.insn) :=
   [ (within 64 [k1; k2; k3; k4; k5; k6; k7], [A64.Subi W64 (Scratch 0) a (least [k1; k2; k3; k4; k5; k6; k7]); A64.Movset W64 (Scratch 1) (set_of [k1; k2; k3; k4; k5; k6; k7]); A64.Lsrv W64 (Scratch 1) (Scratch 1) (Scratch 0); A64.Andi W64 (Scratch 1) (Scratch 1) (1); A64.Cmplsl W64 (Scratch 0) (Scratch 1) (6); A64.Bcond W64 IsGe]) ].
 
+(** Leaves if the lower halves of a and b have a common bit. *)
+Definition branch_if_bits_32_allowed (t : reg) (a : reg) (b : reg) : Prop := is_register t /\ is_register a /\ is_register b.
+Definition branch_if_bits_32_forms (t : reg) (a : reg) (b : reg) : list (Prop * list template) :=
+  [ (t <> a /\ t <> b,
+     [TAlu [Mov] [W64; W32] t (Reg a);
+      TAlu [And] [W64; W32] t (Reg b);
+      TLeave [LeaveIf IsNe W32 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W64; W32] t (Reg b);
+      TLeave [LeaveIf IsNe W32 t (Imm (0))]]);
+    (t <> a /\ t <> b,
+     [TAlu [Mov] [W64; W32] t (Reg a);
+      TAlu [And] [W32] t (Reg b);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]);
+    (t <> a /\ t <> b,
+     [TAlu [Mov] [W32] t (Reg a);
+      TAlu [And] [W64] t (Reg b);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W32] t (Reg b);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]) ].
+Definition branch_if_bits_32_x86 (t : reg) (a : reg) (b : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Test W32 a b; X86.Jcc W64 IsNe]) ].
+Definition branch_if_bits_32_a64 (t : reg) (a : reg) (b : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Tst W32 a b; A64.Bcond W64 IsNe]) ].
+
+(** Leaves if a and b have a common bit. *)
+Definition branch_if_bits_64_allowed (t : reg) (a : reg) (b : reg) : Prop := is_register t /\ is_register a /\ is_register b.
+Definition branch_if_bits_64_forms (t : reg) (a : reg) (b : reg) : list (Prop * list template) :=
+  [ (t <> a /\ t <> b,
+     [TAlu [Mov] [W64] t (Reg a);
+      TAlu [And] [W64] t (Reg b);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W64] t (Reg b);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]) ].
+Definition branch_if_bits_64_x86 (t : reg) (a : reg) (b : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Test W64 a b; X86.Jcc W64 IsNe]) ].
+Definition branch_if_bits_64_a64 (t : reg) (a : reg) (b : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Tst W64 a b; A64.Bcond W64 IsNe]) ].
+
+(** Leaves if the lower halves of a and b have no common bit. *)
+Definition branch_if_no_bits_32_allowed (t : reg) (a : reg) (b : reg) : Prop := is_register t /\ is_register a /\ is_register b.
+Definition branch_if_no_bits_32_forms (t : reg) (a : reg) (b : reg) : list (Prop * list template) :=
+  [ (t <> a /\ t <> b,
+     [TAlu [Mov] [W64; W32] t (Reg a);
+      TAlu [And] [W64; W32] t (Reg b);
+      TLeave [LeaveIf IsEq W32 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W64; W32] t (Reg b);
+      TLeave [LeaveIf IsEq W32 t (Imm (0))]]);
+    (t <> a /\ t <> b,
+     [TAlu [Mov] [W64; W32] t (Reg a);
+      TAlu [And] [W32] t (Reg b);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]);
+    (t <> a /\ t <> b,
+     [TAlu [Mov] [W32] t (Reg a);
+      TAlu [And] [W64] t (Reg b);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W32] t (Reg b);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]) ].
+Definition branch_if_no_bits_32_x86 (t : reg) (a : reg) (b : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Test W32 a b; X86.Jcc W64 IsEq]) ].
+Definition branch_if_no_bits_32_a64 (t : reg) (a : reg) (b : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Tst W32 a b; A64.Bcond W64 IsEq]) ].
+
+(** Leaves if a and b have no common bit. *)
+Definition branch_if_no_bits_64_allowed (t : reg) (a : reg) (b : reg) : Prop := is_register t /\ is_register a /\ is_register b.
+Definition branch_if_no_bits_64_forms (t : reg) (a : reg) (b : reg) : list (Prop * list template) :=
+  [ (t <> a /\ t <> b,
+     [TAlu [Mov] [W64] t (Reg a);
+      TAlu [And] [W64] t (Reg b);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W64] t (Reg b);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]) ].
+Definition branch_if_no_bits_64_x86 (t : reg) (a : reg) (b : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Test W64 a b; X86.Jcc W64 IsEq]) ].
+Definition branch_if_no_bits_64_a64 (t : reg) (a : reg) (b : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Tst W64 a b; A64.Bcond W64 IsEq]) ].
+
+(** Leaves if the lower half of a has a bit of a number. *)
+Definition branch_if_bits_constant_32_allowed (t : reg) (a : reg) (k : Z) : Prop := is_register t /\ is_register a /\ -2147483648 <= k <= 2147483647.
+Definition branch_if_bits_constant_32_forms (t : reg) (a : reg) (k : Z) : list (Prop * list template) :=
+  [ (t <> a,
+     [TAlu [Mov] [W64; W32] t (Reg a);
+      TAlu [And] [W64; W32] t (Imm k);
+      TLeave [LeaveIf IsNe W32 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W64; W32] t (Imm k);
+      TLeave [LeaveIf IsNe W32 t (Imm (0))]]);
+    (t <> a,
+     [TAlu [Mov] [W64; W32] t (Reg a);
+      TAlu [And] [W32] t (Imm k);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]);
+    (t <> a,
+     [TAlu [Mov] [W32] t (Reg a);
+      TAlu [And] [W64] t (Imm k);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W32] t (Imm k);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]) ].
+Definition branch_if_bits_constant_32_x86 (t : reg) (a : reg) (k : Z) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Testi W32 a k; X86.Jcc W64 IsNe]) ].
+Definition branch_if_bits_constant_32_a64 (t : reg) (a : reg) (k : Z) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Tsti W32 a k; A64.Bcond W64 IsNe]) ].
+
+(** Leaves if a has a bit of a number. *)
+Definition branch_if_bits_constant_64_allowed (t : reg) (a : reg) (k : Z) : Prop := is_register t /\ is_register a /\ -2147483648 <= k <= 2147483647.
+Definition branch_if_bits_constant_64_forms (t : reg) (a : reg) (k : Z) : list (Prop * list template) :=
+  [ (t <> a,
+     [TAlu [Mov] [W64] t (Reg a);
+      TAlu [And] [W64] t (Imm k);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W64] t (Imm k);
+      TLeave [LeaveIf IsNe W64 t (Imm (0))]]) ].
+Definition branch_if_bits_constant_64_x86 (t : reg) (a : reg) (k : Z) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Testi W64 a k; X86.Jcc W64 IsNe]) ].
+Definition branch_if_bits_constant_64_a64 (t : reg) (a : reg) (k : Z) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Tsti W64 a k; A64.Bcond W64 IsNe]) ].
+
+(** Leaves if the lower half of a has no bit of a number. *)
+Definition branch_if_no_bits_constant_32_allowed (t : reg) (a : reg) (k : Z) : Prop := is_register t /\ is_register a /\ -2147483648 <= k <= 2147483647.
+Definition branch_if_no_bits_constant_32_forms (t : reg) (a : reg) (k : Z) : list (Prop * list template) :=
+  [ (t <> a,
+     [TAlu [Mov] [W64; W32] t (Reg a);
+      TAlu [And] [W64; W32] t (Imm k);
+      TLeave [LeaveIf IsEq W32 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W64; W32] t (Imm k);
+      TLeave [LeaveIf IsEq W32 t (Imm (0))]]);
+    (t <> a,
+     [TAlu [Mov] [W64; W32] t (Reg a);
+      TAlu [And] [W32] t (Imm k);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]);
+    (t <> a,
+     [TAlu [Mov] [W32] t (Reg a);
+      TAlu [And] [W64] t (Imm k);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W32] t (Imm k);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]) ].
+Definition branch_if_no_bits_constant_32_x86 (t : reg) (a : reg) (k : Z) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Testi W32 a k; X86.Jcc W64 IsEq]) ].
+Definition branch_if_no_bits_constant_32_a64 (t : reg) (a : reg) (k : Z) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Tsti W32 a k; A64.Bcond W64 IsEq]) ].
+
+(** Leaves if a has no bit of a number. *)
+Definition branch_if_no_bits_constant_64_allowed (t : reg) (a : reg) (k : Z) : Prop := is_register t /\ is_register a /\ -2147483648 <= k <= 2147483647.
+Definition branch_if_no_bits_constant_64_forms (t : reg) (a : reg) (k : Z) : list (Prop * list template) :=
+  [ (t <> a,
+     [TAlu [Mov] [W64] t (Reg a);
+      TAlu [And] [W64] t (Imm k);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]);
+    (t = a,
+     [TAlu [And] [W64] t (Imm k);
+      TLeave [LeaveIf IsEq W64 t (Imm (0))]]) ].
+Definition branch_if_no_bits_constant_64_x86 (t : reg) (a : reg) (k : Z) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Testi W64 a k; X86.Jcc W64 IsEq]) ].
+Definition branch_if_no_bits_constant_64_a64 (t : reg) (a : reg) (k : Z) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Tsti W64 a k; A64.Bcond W64 IsEq]) ].
+
 (** Asks for the cache line at the address p; p keeps its value, and no address faults. *)
 Definition prefetch_allowed (p : reg) : Prop := True.
 Definition prefetch_forms (p : reg) : list (Prop * list template) :=

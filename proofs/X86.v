@@ -46,6 +46,8 @@ Inductive insn :=
 | Sbb (w : width) (d : reg)
 | Andi (w : width) (d : reg) (k : Z)
 | Jcc (w : width) (c : condition)
+| Test (w : width) (a b : reg)
+| Testi (w : width) (a : reg) (k : Z)
 | Prefetch (w : width) (p : reg)
 | Lfence (w : width).
 
@@ -55,6 +57,11 @@ Definition subtracted (w a b : Z) : flags :=
   let d := signed w a - signed w b in
   {| cf := wrap w a <? wrap w b; zf := r =? 0; sf := Z.testbit r (w - 1);
      overflow := negb ((- 2 ^ (w - 1) <=? d) && (d <? 2 ^ (w - 1))) |}.
+
+(** TEST: a conjunction that keeps the flags alone. *)
+Definition tested (w a b : Z) : flags :=
+  let r := Z.land (wrap w a) (wrap w b) in
+  {| cf := false; zf := r =? 0; sf := Z.testbit r (w - 1); overflow := false |}.
 
 (** The condition codes E, NE, A, AE, B, BE, G, GE, L, LE. *)
 Definition is_met (c : condition) (f : flags) : bool :=
@@ -152,6 +159,8 @@ Definition step (i : insn) (s : state) : state :=
                end in
       {| gprs := update (gprs s) d v; compared := None |}
   | Andi w d k => {| gprs := update (gprs s) d (Z.land (wrap (bits w) (gprs s d)) (wrap (bits w) k)); compared := None |}
+  | Test w a b => {| gprs := gprs s; compared := Some (inl (tested (bits w) (gprs s a) (gprs s b))) |}
+  | Testi w a k => {| gprs := gprs s; compared := Some (inl (tested (bits w) (gprs s a) (wrap 64 k))) |}
   (* Jcc out of the region. Where it goes by unknown flags is not known. *)
   | Jcc _ c =>
       let v := match compared s with Some (inl f) => Z.b2z (is_met c f) | _ => 2 ^ 64 end in

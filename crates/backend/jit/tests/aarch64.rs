@@ -185,3 +185,34 @@ fn chains_are_one_branch() {
         assert_eq!(lines, expected, "{bpf}");
     }
 }
+
+#[test]
+fn tests_of_bits_are_tst() {
+    for (bpf, operation, operands, expected) in [
+        (
+            "r2 = r1; r2 &= 4; if r2 == 0 goto +1; r0 = 1",
+            "branch_if_no_bits_constant_64",
+            [2, 1, 4],
+            "tst x0, #0x4 | b.eq #8 | mov x7, #1",
+        ),
+        (
+            "w2 = w1; w2 &= 5; if w2 != 0 goto +1; r0 = 1",
+            "branch_if_bits_constant_32",
+            [2, 1, 5],
+            "mov x9, #5 | tst w0, w9 | b.ne #8 | mov x7, #1",
+        ),
+        (
+            "w3 = w1; w3 &= w2; if w3 != 0 goto +1; r0 = 1",
+            "branch_if_bits_32",
+            [3, 1, 2],
+            "tst w0, w1 | b.ne #8 | mov x7, #1",
+        ),
+    ] {
+        let mut object = object(bpf, Some((operation, 0, &operands)));
+        object.operations[0].members.truncate(3);
+        let code = aarch64::compile(&object, ENTRY, &Nothing, &Options::default()).expect("it compiles").bytes;
+        let Some(lines) = disassembled(&code) else { return };
+        let expected: Vec<&str> = expected.split(" | ").chain(END).collect();
+        assert_eq!(lines, expected, "{bpf}");
+    }
+}

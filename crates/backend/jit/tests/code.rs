@@ -200,3 +200,31 @@ fn chains_compile_to_one_branch() {
     let sequence = code(any, "branch_if_any_64", [6, 17, 58], &Options { operations, ..blind });
     assert_eq!(code(any, "branch_if_any_64", [6, 17, 58], &blind), sequence);
 }
+
+#[test]
+fn tests_of_bits_compile_to_one_instruction_and_a_branch() {
+    for (bpf, operation, form, operands, expected) in [
+        // test dil, 4; je +5; mov eax, 1; ret
+        (
+            "r2 = r1; r2 &= 4; if r2 == 0 goto +1; r0 = 1",
+            "branch_if_no_bits_constant_64",
+            0,
+            [2, 1, 4],
+            "40 f6 c7 04 74 05 b8 01 00 00 00 c3",
+        ),
+        // test edi, esi; jne +5; mov eax, 1; ret
+        (
+            "w3 = w1; w3 &= w2; if w3 != 0 goto +1; r0 = 1",
+            "branch_if_bits_32",
+            0,
+            [3, 1, 2],
+            "85 f7 75 05 b8 01 00 00 00 c3",
+        ),
+    ] {
+        let mut object = object(bpf, Some((operation, form, &operands)));
+        object.operations[0].members.truncate(3);
+        let code = compile(&object, ENTRY, &Nothing, &Options::default()).expect("it compiles");
+        let code: Vec<String> = code.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(code.join(" "), expected, "{bpf}");
+    }
+}

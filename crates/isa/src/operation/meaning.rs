@@ -39,6 +39,8 @@ pub enum Expr {
     Flag(Index, &'static Expr, &'static Expr),
     /// The third value if a comparison holds of the first two, the fourth if not.
     Select(Index, &'static Expr, &'static Expr, &'static Expr, &'static Expr),
+    /// One if a value is zero, zero if not; 64 bits.
+    IsZero(&'static Expr),
     /// One if a value is one of several immediate operands, zero if not; 64 bits.
     Among(&'static Expr, &'static [Index]),
     /// Left shift by the amount modulo the width, a power of two.
@@ -82,6 +84,7 @@ impl Expr {
                 let holds = operands.comparison(*comparison).unwrap_or(JumpOp::Eq).holds(&value(left), &value(right));
                 B::ite(&holds, &value(then), &value(otherwise))
             }
+            Expr::IsZero(of) => B::ite(&value(of).is_zero(), &constant(1), &constant(0)),
             Expr::Among(of, numbers) => {
                 let one_of = |found: B, index: &Index| {
                     let number = constant(operands.imm(Imm::Operand(*index)) as u64).truncate(value(of).bits());

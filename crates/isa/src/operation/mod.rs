@@ -14,7 +14,7 @@
 //! recognizer, the check of a mark, both JITs, the listing of `kiln ops` and the proofs. Another crate can declare an
 //! [`Operation`] as a constant and add it to a [`Registry`].
 //!
-//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic`, `memory`, `flag`, `select`, `chain` and `hint` have
+//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic`, `memory`, `flag`, `select`, `chain`, `bits` and `hint` have
 //!   some of them, `parts` what they are made of);
 //! - [`rocq`]: the rows as definitions in Rocq, for the proofs;
 //! - [`pattern`]: matching instructions with a proof sequence; [`meaning`]: evaluating [`Expr`] over a [`BitVec`].
@@ -22,6 +22,7 @@
 //! [`BitVec`]: crate::semantics::BitVec
 
 mod arithmetic;
+mod bits;
 mod chain;
 mod flag;
 mod hint;

@@ -275,3 +275,29 @@ fn chains_of_comparisons_are_found() {
         assert_eq!(found(text), [], "{text}");
     }
 }
+
+#[test]
+fn tests_of_bits_are_found() {
+    for (text, operation, operands) in [
+        ("r2 = r1; r2 &= 4; if r2 == 0 goto +1; r0 = 1; r0 += 1", "branch_if_no_bits_constant_64", vec![2, 1, 4]),
+        ("r1 &= -256; if r1 != 0 goto +1; r0 = 1; r0 += 1", "branch_if_bits_constant_64", vec![1, 1, -256]),
+        ("w2 = w1; r5 = 7; w2 &= w3; if w2 != 0 goto +1; r0 = r5", "branch_if_bits_32", vec![2, 1, 3]),
+        ("r2 = r1; w2 &= 64; if r2 == 0 goto +1; r0 = 1; r0 += 1", "branch_if_no_bits_constant_32", vec![2, 1, 64]),
+        ("w2 = w1; r2 &= r3; if r2 == 0 goto +1; r0 = 1; r0 += 1", "branch_if_no_bits_32", vec![2, 1, 3]),
+        ("r2 &= r3; if r2 != 0 goto +1; r0 = 1; r0 += 1", "branch_if_bits_64", vec![2, 2, 3]),
+    ] {
+        let (found, values, _) = one(text);
+        assert_eq!((found.as_str(), values), (operation, operands), "{text}");
+    }
+    for text in [
+        // What is tested is needed afterwards: at the branch's target, and after it.
+        "r2 = r1; r2 &= 4; if r2 == 0 goto +1; r0 = 1; r0 += r2",
+        "r2 = r1; r2 &= 4; if r2 == 0 goto +1; r0 = r2; r0 += 1",
+        // More than the lower half is tested; another number; another comparison.
+        "r2 = r1; r2 &= 4; if w2 s< 0 goto +1; r0 = 1; r0 += 1",
+        "r2 = r1; r2 &= 4; if r2 == 4 goto +1; r0 = 1; r0 += 1",
+        "r2 = r1; r2 |= 4; if r2 == 0 goto +1; r0 = 1; r0 += 1",
+    ] {
+        assert_eq!(found(text), [], "{text}");
+    }
+}

@@ -38,6 +38,15 @@ pub(super) fn compare_imm(code: &mut Assembler, width: Width, first: Gpr, imm: i
     }
 }
 
+/// Sets the flags by a conjunction with a number.
+pub(super) fn test_imm(code: &mut Assembler, width: Width, first: Gpr, imm: i32) {
+    let mask = extended(width, imm);
+    if !code.logical_imm(Op::Ands, width, Gpr::ZERO, first, mask) {
+        code.constant(SCRATCH[0], mask);
+        code.op(Op::Ands, width, Gpr::ZERO, first, SCRATCH[0]);
+    }
+}
+
 impl FunctionCompiler<'_, '_> {
     pub(super) fn branch(&mut self, at: usize, op: JumpOp, width: Width, dst: Reg, src: Source) -> Result<(), Error> {
         let target = self.target(at)?;
@@ -55,13 +64,7 @@ impl FunctionCompiler<'_, '_> {
                 let machine = if op == JumpOp::Set { Op::Ands } else { Op::Subs };
                 self.code().op(machine, width, Gpr::ZERO, first, SCRATCH[0]);
             }
-            (JumpOp::Set, Source::Imm(imm)) => {
-                let mask = extended(width, imm);
-                if !self.code().logical_imm(Op::Ands, width, Gpr::ZERO, first, mask) {
-                    self.code().constant(SCRATCH[0], mask);
-                    self.code().op(Op::Ands, width, Gpr::ZERO, first, SCRATCH[0]);
-                }
-            }
+            (JumpOp::Set, Source::Imm(imm)) => test_imm(self.code(), width, first, imm),
             (JumpOp::Set, Source::Reg(src)) => self.code().op(Op::Ands, width, Gpr::ZERO, first, gpr(src)),
             (_, Source::Reg(src)) => self.code().op(Op::Subs, width, Gpr::ZERO, first, gpr(src)),
             (_, Source::Imm(imm)) => compare_imm(self.code(), width, first, imm),

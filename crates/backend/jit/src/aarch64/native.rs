@@ -5,7 +5,7 @@ use kiln_isa::{JumpOp, Size, Width};
 use kiln_program::operation::Region;
 
 use super::assembler::{Assembler, Gpr, Label, Op};
-use super::control::{compare_imm, condition};
+use super::control::{compare_imm, condition, test_imm};
 use super::function::FunctionCompiler;
 use super::registers::{SCRATCH, gpr};
 use crate::immediate::extended;
@@ -94,6 +94,10 @@ const TABLE: &[Row] = &[
     row("cmplsl64", &[Access::Read, Access::Read, Access::Imm(63)], |code, regs, imm| {
         code.compare_shifted(Width::W64, regs[0], regs[1], imm.into());
     }),
+    row("tst32", COMPARE, |code, regs, _| code.op(Op::Ands, Width::W32, Gpr::ZERO, regs[0], regs[1])),
+    row("tst64", COMPARE, |code, regs, _| code.op(Op::Ands, Width::W64, Gpr::ZERO, regs[0], regs[1])),
+    number("tsti32", COMPARE_NUMBER, |code, regs, imm| test_imm(code, Width::W32, regs[0], imm)),
+    number("tsti64", COMPARE_NUMBER, |code, regs, imm| test_imm(code, Width::W64, regs[0], imm)),
     branch("bcond64", |code, _, op, out| code.jump_if(condition(op), out)),
     row("prfm64", &[Access::Read], |code, regs, _| code.prefetch(regs[0])),
     row("dsbisb64", &[], |code, _, _| code.speculation_barrier()),

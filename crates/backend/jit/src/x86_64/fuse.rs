@@ -7,7 +7,6 @@
 //! ```text
 //!   r3 = r1 ; r3 += r2 ; r3 = *(u8 *)(r3 + 4)            movzx edx, byte [rdi + rsi + 4]
 //!   r2 <<= 32 ; r2 s>>= 32                               movsxd rsi, esi
-//!   r3 = r2 ; r3 &= 8 ; if r3 == 0 goto out              test  sil, 8 ; je out              (r3 dead)
 //!   r9 += -1 ; if r9 != 0 goto back                      add   r15, -1 ; jne back
 //!   r1 = array ll ; call bpf_map_lookup_elem             a check and an addition, as the kernel inlines it
 //! ```
@@ -94,10 +93,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
         if self.inverted_branch(at)? {
             return Ok(2);
         }
-        match self.masked_branch(at, run)? {
-            0 => self.counted_branch(at, run),
-            length => Ok(length),
-        }
+        self.counted_branch(at, run)
     }
 
     /// Whether a branch leads here or a region with native code begins here.
@@ -301,40 +297,6 @@ impl<'a> FunctionCompiler<'_, 'a> {
             _ => return None,
         }
         Some(2)
-    }
-
-    /// A branch on some bits of a register: `test`, where the masked copy is not needed afterwards.
-    fn masked_branch(&mut self, at: usize, run: &[Node]) -> Result<usize, Error> {
-        let moved = copy(run.first());
-        let skip = usize::from(moved.is_some());
-        let Some((AluOp::And, mut width, dst, mask)) = alu(run.get(skip)) else { return Ok(0) };
-        let Some(Insn::Branch { op, width: compared, dst: tested, src: Source::Imm(0), .. }) =
-            run.get(skip + 1).map(|node| node.insn)
-        else {
-            return Ok(0);
-        };
-        let branch = at + skip + 1;
-        let from = moved.map_or(dst, |(_, _, from)| from);
-        let fits = matches!(op, JumpOp::Eq | JumpOp::Ne)
-            && tested == dst
-            && moved.is_none_or(|(_, to, _)| to == dst)
-            && (moved.is_none() || mask != Source::Reg(dst))
-            && !self.lives_after(branch, dst)
-            && !self.falls_through(branch);
-        if !fits {
-            return Ok(0);
-        }
-        // An operation that reads only 32 bits makes the run a 32-bit one.
-        if compared == Width::W32 || moved.is_some_and(|(copied, _, _)| copied == Width::W32) {
-            width = Width::W32;
-        }
-        let target = self.target(branch)?;
-        match mask {
-            Source::Imm(mask) => self.code().test_imm(width, gpr(from), mask),
-            Source::Reg(mask) => self.code().test(width, gpr(from), gpr(mask)),
-        }
-        self.code().jump_if(condition(op), target);
-        Ok(skip + 2)
     }
 
     /// An operation and a branch on whether its result is zero: the flags know.

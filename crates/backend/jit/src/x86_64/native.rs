@@ -137,6 +137,10 @@ const TABLE: &[Row] = &[
     row("andi32", &[Access::Both, Access::Imm(127)], |code, regs, imm| {
         code.arithmetic_imm(Arithmetic::And, Width::W32, regs[0], imm.into());
     }),
+    row("test32", COMPARE, |code, regs, _| code.test(Width::W32, regs[0], regs[1])),
+    row("test64", COMPARE, |code, regs, _| code.test(Width::W64, regs[0], regs[1])),
+    number("testi32", COMPARE_NUMBER, |code, regs, imm| code.test_imm(Width::W32, regs[0], imm)),
+    number("testi64", COMPARE_NUMBER, |code, regs, imm| code.test_imm(Width::W64, regs[0], imm)),
     branch("jcc64", |code, _, op, out| code.jump_if(condition(op), out)),
     row("prefetch64", &[Access::Read], |code, regs, _| code.prefetch(Memory::at(regs[0], 0))),
     row("lfence64", &[], |code, _, _| code.load_fence()),
