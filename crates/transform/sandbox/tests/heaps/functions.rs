@@ -1,11 +1,14 @@
 //! What the VM alone has, and kernel functions, which do there what they do in the kernel.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use kiln_sandbox::counted::{POINTS, SECTION};
 use kiln_sandbox::{Options, Target};
 use kiln_vm::{Engine, Input, Setting, Toolchain, UpdateFlag, Vm};
 
 use crate::world::{Extension, World, compile, compile_plain, compiled, global, kernel_types, word};
+
+const QUANTUM: Duration = Duration::from_millis(20);
 
 /// A list leads from one end of 8 GiB to the other and through a second heap, in all engines; Linux has neither.
 #[test]
@@ -18,7 +21,8 @@ fn lists_go_through_large_and_several_heaps() {
     let small = Vm::new(&extension.object, kiln_vm::Options::default()).err().expect("more than the VM gives");
     assert!(small.to_string().contains("8589934592 bytes"), "{small}");
     for engine in [Engine::Interpreter, Engine::Jit, Engine::Native] {
-        let options = kiln_vm::Options { map_bytes: 8 << 30, ..kiln_vm::Options::default() };
+        let quantum = Some(QUANTUM);
+        let options = kiln_vm::Options { map_bytes: 8 << 30, quantum, ..kiln_vm::Options::default() };
         let mut vm = Vm::new(&extension.object, options).expect("a VM");
         vm.load("walk").expect("it is accepted");
         if engine == Engine::Native {
@@ -46,6 +50,13 @@ fn lists_go_through_large_and_several_heaps() {
         assert_eq!(word(&variables, global(&extension.object, "sum")), 15, "{engine:?}");
         let values = places.map(|(heap, offset)| heap.load(offset + 8).expect("in the heap"));
         assert_eq!(values, [0, 1, 2, 3, 4], "{engine:?}");
+        // A list without end: its loop is cancelled, and counted.
+        places[4].0.store(places[4].1, places[0].0.address() + places[0].1 as u64).expect("in the heap");
+        let begin = Instant::now();
+        assert_eq!(vm.run("walk", &Input::packet(&[0; 64]), engine).expect("cancelled").value, 2, "{engine:?}");
+        assert!((QUANTUM..Duration::from_secs(20)).contains(&begin.elapsed()), "{engine:?}: {:?}", begin.elapsed());
+        let counts = vm.look_up(vm.map(SECTION).expect("the counters"), &key).expect("reads").expect("is there");
+        assert_eq!(word(&counts, POINTS as usize), 1, "{engine:?}");
     }
 }
 
