@@ -208,6 +208,21 @@ fn shared_memory_is_used_as_before() {
         assert!(!verdict.is_equal(), "{before} => {after}: {verdict:?}");
     }
     equal(&facts, "2", "r2 = *(u8 *)(r1 + 0); r3 = *(u8 *)(r1 + 1); r3 <<= 8; r2 |= r3", "r2 = *(u16 *)(r1 + 0)");
+    // Bytes that are loaded twice may be joined each time, in the same order.
+    let pair = |reg: &str| format!("{reg} = *(u8 *)(r1 + 0); r3 = *(u8 *)(r1 + 1); r3 <<= 8; {reg} |= r3");
+    let other = "r4 = *(u8 *)(r1 + 8)";
+    let twice = format!("{}; {other}; {}", pair("r2"), pair("r5"));
+    equal(&facts, "2 4 5", &twice, &format!("r2 = *(u16 *)(r1 + 0); {other}; r5 = *(u16 *)(r1 + 0)"));
+    for moved in [
+        format!("r2 = *(u16 *)(r1 + 0); r5 = *(u16 *)(r1 + 0); {other}"),
+        format!("r2 = *(u16 *)(r1 + 0); {other}; r5 = r2"),
+    ] {
+        let verdict = ask(&facts, "2 4 5", &twice, &moved);
+        assert!(!verdict.is_equal(), "{moved}: {verdict:?}");
+    }
+    let whole = "r2 = *(u16 *)(r1 + 0); r5 = *(u16 *)(r1 + 0)";
+    let verdict = ask(&facts, "2 5", whole, &format!("{}; {}", pair("r2"), pair("r5")));
+    assert!(!verdict.is_equal(), "torn twice: {verdict:?}");
     equal(&facts, "2", "r2 = *(u32 *)(r1 + 0)", "r2 = *(u32 *)(r1 + 0)");
     equal(&facts, "", "r2 = *(u32 *)(r1 + 0)", "");
     equal(&facts, "3", "r3 += 1; lock *(u64 *)(r1 + 0) += r2; r3 += 1", "r3 += 2; lock *(u64 *)(r1 + 0) += r2");

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Bytecode does not say which accesses the source called volatile, and compilers have joined most of the others. So
-//! repeated and ordered accesses count as intended. A new window may join adjacent accesses that were made once each,
-//! omit dead loads and overwritten stores, and load after a store what the processor (x86, in total store order) may
-//! load before it.
+//! repeated and ordered accesses count as intended. A new window may join adjacent accesses that were made equally
+//! often, omit dead loads and overwritten stores, and load after a store what the processor (x86, in total store order)
+//! may load before it.
 
 use crate::window::state::Access;
 
@@ -60,7 +60,13 @@ fn untorn(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
             let from = other.offset.wrapping_sub(access.offset);
             from >= 0 && from + i64::from(other.bytes) <= access.bytes.into()
         });
-        let alone = replaced.iter().all(|other| fresh.iter().filter(|rival| overlaps(rival, other)).count() == 1);
+        // Loads that are repeated may be joined each time, as often as they were made.
+        let times = |other: &Access| match access.writes || !whole {
+            true => 1,
+            false => left.iter().filter(|same| overlaps(same, other)).count(),
+        };
+        let rivals = |other: &Access| fresh.iter().filter(|rival| overlaps(rival, other)).count();
+        let alone = replaced.iter().all(|other| rivals(other) <= times(other));
         // A narrower load in place of a wider one is fine when it is the only one.
         let narrowed = !access.writes && replaced.len() == 1;
         if replaced.is_empty() || !(whole || narrowed) || !alone {
@@ -100,11 +106,12 @@ fn repeated_loads(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
 fn ordered(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
     let successor = |at: usize| {
         let access = &old[at];
-        // The n-th of several equal accesses corresponds to the n-th.
+        // The n-th of several equal accesses, or of several to the same bytes, corresponds to the n-th.
         let rank = old[..at].iter().filter(|other| *other == access).count();
-        let same = new.iter().enumerate().filter(|(_, other)| *other == access).map(|(at, _)| at);
+        let mut same = new.iter().enumerate().filter(|(_, other)| *other == access).map(|(at, _)| at);
         let overlapping = new.iter().enumerate().filter(|(_, other)| overlaps(access, other)).map(|(at, _)| at);
-        same.clone().nth(rank).or_else(|| overlapping.clone().next())
+        let times = old[..at].iter().filter(|other| overlaps(access, other)).count();
+        same.nth(rank).or_else(|| overlapping.clone().nth(times).or_else(|| overlapping.clone().next()))
     };
     let successors: Vec<_> = (0..old.len()).map(successor).collect();
     for (later, place) in successors.iter().enumerate() {
