@@ -238,9 +238,13 @@ impl<'a> Tails<'a> {
         tails
     }
 
+    /// What an end must have in common with another one; `None` if sharing it would save nothing.
     fn key(&self, index: usize) -> Option<(Option<InsnId>, Insn, Reference)> {
         let end = &self.ends[index];
         let last = self.nodes[end.body.clone()].last()?;
+        if end.continues.is_none() {
+            end.saved(self.nodes, end.body.len())?;
+        }
         Some((end.continues, last.insn, last.reference))
     }
 

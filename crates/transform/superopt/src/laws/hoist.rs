@@ -212,6 +212,8 @@ pub fn hoist_arms(context: Context<'_>) -> Vec<Change> {
             .for_each(|node| demand.step_back(node, calls));
         demand
     };
+    let exits = function.nodes.iter().filter(|node| node.insn == Insn::Exit).map(|node| node.id);
+    let exits: Vec<InsnId> = exits.take(2).collect();
     for fork in forks(function, &cfg) {
         let branch = &function.nodes[fork.branch];
         let Insn::Branch { op, width, dst, src, offset } = branch.insn else { continue };
@@ -223,20 +225,21 @@ pub fn hoist_arms(context: Context<'_>) -> Vec<Change> {
             let block = &cfg.blocks[arm.index()];
             let nodes = &function.nodes[block.range.clone()];
             let (last, body) = nodes.split_last()?;
+            let simple = (1..=LONGEST_ARM).contains(&body.len()) && body.iter().all(is_simple);
+            if !simple || block.predecessors.len() != 1 {
+                return None;
+            }
             let goes = match last.insn {
                 Insn::Jump { .. } => last.target()?,
                 // Any other exit will do.
-                Insn::Exit => {
-                    let exits = function.nodes.iter().filter(|node| node.insn == Insn::Exit && node.id != last.id);
-                    exits.map(|node| node.id).next()?
-                }
+                Insn::Exit => exits.iter().copied().find(|id| *id != last.id)?,
                 _ => return None,
             };
             let written: RegSet = body.iter().filter_map(|node| node.insn.written()).collect();
-            let dead = written.iter().all(|reg| begin(other).of(reg) == 0 && !read.contains(reg) && reg != Reg::R10);
-            let simple = body.iter().all(is_simple) && !body.is_empty() && body.len() <= LONGEST_ARM;
+            let demand = begin(other);
+            let dead = written.iter().all(|reg| demand.of(reg) == 0 && !read.contains(reg) && reg != Reg::R10);
             let inside = nodes.iter().any(|node| node.id == goes);
-            (block.predecessors.len() == 1 && dead && simple && !inside).then(|| (body.to_vec(), goes))
+            (dead && !inside).then(|| (body.to_vec(), goes))
         };
         // The arm that is jumped to goes whole: it has one predecessor, so nothing falls into it.
         if let Some((body, goes)) = hoistable(fork.jumps, fork.falls) {

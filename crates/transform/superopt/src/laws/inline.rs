@@ -22,17 +22,17 @@
 //!
 //! Global functions are verified by themselves, may be replaced at run time, and stay.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 use kiln_isa::{Address, AluOp, Insn, Reg, Source, Width};
 use kiln_platform::Helper;
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_program::{Cfg, Function, FunctionId, InsnId, Linkage, Node, Object, Reference};
+use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
 use crate::edit;
-use crate::flow::calls::Calls;
-use crate::flow::demand;
+use crate::flow::demand::{self, Demand};
 use crate::laws::context::{Change, Context};
 
 /// Bytes of a stack frame.
@@ -47,38 +47,32 @@ pub const NAME: &str = "inlined-call";
 pub fn inline_calls(context: Context<'_>) -> Vec<Change> {
     let facts = context.known();
     let Context { object, id, function, calls, banned, most, .. } = context;
-    // Whether a call is the only one is asked of the object, so callees are put there, one after another.
-    let original = object.function(id).clone();
-    let changes = inline_into(object, id, calls, facts, most, banned);
-    *function = std::mem::replace(&mut object.functions[id.index()], original);
-    changes
-}
-
-fn inline_into(
-    object: &mut Object,
-    id: FunctionId,
-    calls: &Calls,
-    facts: &Facts,
-    fuel: usize,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
-    let mut changes = Vec::new();
-    let sites: Vec<InsnId> =
-        object.function(id).nodes.iter().filter(|node| node.callee().is_some()).map(|node| node.id).collect();
-    if sites.is_empty() || keeps_frame(object.function(id)) {
-        return changes;
+    let sites: Vec<usize> = (0..function.nodes.len()).filter(|at| function.nodes[*at].callee().is_some()).collect();
+    if sites.is_empty() || keeps_frame(function) {
+        return Vec::new();
     }
-    let Some(own) = lowest_byte(object, id, facts) else { return changes };
-    for site in sites {
-        if changes.len() >= fuel {
+    let Some(own) = lowest_byte(object, id, facts) else { return Vec::new() };
+    let only = only_called(object, id);
+    let cfg = Cfg::new(function);
+    let ends = demand::at_block_ends(function, &cfg, calls);
+    let in_block =
+        |(block, end): (&Block, &Demand)| demand::after_each(&function.nodes[block.range.clone()], *end, calls);
+    let after: Vec<Demand> = cfg.blocks.iter().zip(&ends).flat_map(in_block).collect();
+    let caller = Caller { id, function, after, own, only, facts };
+    let mut inlined: Vec<(Range<usize>, Vec<Node>)> = Vec::new();
+    for at in sites.into_iter().filter(|at| !banned(function.nodes[*at].id)) {
+        if inlined.len() >= most {
             break;
         }
-        if !banned(site)
-            && let Some(change) = inline(object, id, site, own, calls, facts)
-        {
-            changes.push(change);
-        }
+        inlined.extend(caller.body(object, at).map(|body| (at..at + 1, body)));
     }
+    let change = |(range, body): &(Range<usize>, Vec<Node>)| {
+        let call = &function.nodes[range.start];
+        Change::at(call.id, vec![call.clone()], body.clone())
+    };
+    let changes = inlined.iter().map(change).collect();
+    inlined.reverse();
+    edit::replace_all(function, inlined);
     changes
 }
 
@@ -91,49 +85,61 @@ fn keeps_frame(function: &Function) -> bool {
     })
 }
 
-/// Whether this is the only call of a function in every program that runs the caller, and nothing has its address.
-fn is_only_call(object: &Object, caller: FunctionId, callee: FunctionId) -> bool {
-    object.programs.iter().all(|program| {
+/// Functions that are called once in every program that runs a caller, and whose address nothing has. Putting one of them
+/// in place of its call does not change this for the others.
+fn only_called(object: &Object, caller: FunctionId) -> BTreeSet<FunctionId> {
+    let mut only: BTreeSet<FunctionId> = (0..object.functions.len() as u32).map(FunctionId).collect();
+    for program in &object.programs {
         let reached = object.reachable_functions(program.entry);
         if !reached.contains(&caller) {
-            return true;
+            continue;
         }
-        let nodes = reached.iter().flat_map(|id| &object.function(*id).nodes);
-        let mut uses = nodes.filter(|node| node.reference == Reference::Function(callee));
-        program.entry != callee && uses.next().is_some_and(|node| node.callee().is_some()) && uses.next().is_none()
-    })
+        let mut uses: BTreeMap<FunctionId, (usize, bool)> = BTreeMap::new();
+        for node in reached.iter().flat_map(|id| &object.function(*id).nodes) {
+            if let Reference::Function(callee) = node.reference {
+                let (number, are_calls) = uses.entry(callee).or_insert((0, true));
+                (*number, *are_calls) = (*number + 1, *are_calls && node.callee().is_some());
+            }
+        }
+        only.retain(|id| *id != program.entry && uses.get(id) == Some(&(1, true)));
+    }
+    only
 }
 
-fn inline(
-    object: &mut Object,
-    caller: FunctionId,
-    site: InsnId,
+/// A function whose calls are looked at.
+struct Caller<'a> {
+    id: FunctionId,
+    function: &'a Function,
+    /// What is read after each instruction.
+    after: Vec<Demand>,
+    /// The lowest byte of its frame.
     own: i32,
-    calls: &Calls,
-    facts: &Facts,
-) -> Option<Change> {
-    let function = object.function(caller).clone();
-    let at = function.position(site)?;
-    let callee = function.nodes[at].callee()?;
-    let body = object.function(callee).clone();
-    let fits = body.linkage == Linkage::Static && callee != caller && !keeps_frame(&body);
-    if !fits || !is_only_call(object, caller, callee) || reads_fresh_frame(&body, facts) {
-        return None;
+    /// Functions that no other call needs.
+    only: BTreeSet<FunctionId>,
+    facts: &'a Facts,
+}
+
+impl Caller<'_> {
+    /// The callee's instructions as they stand in place of a call, if they may.
+    fn body(&self, object: &mut Object, at: usize) -> Option<Vec<Node>> {
+        let callee = self.function.nodes[at].callee()?;
+        if callee == self.id || !self.only.contains(&callee) {
+            return None;
+        }
+        let body = object.function(callee).clone();
+        if body.linkage != Linkage::Static || keeps_frame(&body) || reads_fresh_frame(&body, self.facts) {
+            return None;
+        }
+        let depth = lowest_byte(object, callee, self.facts)?;
+        // Frames begin at multiples of eight bytes.
+        let shift = self.own & !7;
+        if shift + depth < -FRAME_BYTES {
+            return None;
+        }
+        let registers = registers(&body, &self.after[at])?;
+        let next = self.function.nodes.get(at + 1).map(|node| node.id)?;
+        moved(object, &body, shift, &registers, next)
     }
-    let depth = lowest_byte(object, callee, facts)?;
-    // Frames begin at multiples of eight bytes.
-    let shift = own & !7;
-    if shift + depth < -FRAME_BYTES {
-        return None;
-    }
-    let registers = registers(&function, &body, at, calls)?;
-    let next = function.nodes.get(at + 1).map(|node| node.id)?;
-    let moved = moved(object, &body, shift, &registers, next)?;
-    let mut inlined = function.clone();
-    let (before, after) = (vec![inlined.nodes[at].clone()], moved.clone());
-    edit::replace(&mut inlined, at..at + 1, moved);
-    object.functions[caller.index()] = inlined;
-    Some(Change::at(site, before, after))
 }
 
 /// Whether a function may read bytes of its frame that it has not written: a frame of its own holds other bytes there.
@@ -151,13 +157,8 @@ fn reads_fresh_frame(body: &Function, facts: &Facts) -> bool {
     !live.is_empty()
 }
 
-/// Where the callee's R6 to R9 are kept.
-fn registers(function: &Function, body: &Function, at: usize, calls: &Calls) -> Option<HashMap<Reg, Reg>> {
-    let cfg = Cfg::new(function);
-    let block = cfg.block_of[at].index();
-    let range = cfg.blocks[block].range.clone();
-    let end = demand::at_block_ends(function, &cfg, calls)[block];
-    let after = demand::after_each(&function.nodes[range.clone()], end, calls)[at - range.start];
+/// Where the callee's R6 to R9 are kept, given what is read after the call.
+fn registers(body: &Function, after: &Demand) -> Option<HashMap<Reg, Reg>> {
     let used =
         |reg: Reg| body.nodes.iter().any(|node| node.insn.written() == Some(reg) || node.insn.read().contains(reg));
     let is_free = |reg: &Reg| after.of(*reg) == 0;

@@ -11,7 +11,7 @@
 //! if layout finds no better order, so the result is compared with the original.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
-use kiln_program::{Cfg, Function, Ids, InsnId, Node, Object, Reference};
+use kiln_program::{ById, Cfg, Function, Ids, InsnId, Node, Object, Reference};
 
 use crate::edit;
 use crate::flow::calls::Calls;
@@ -45,7 +45,7 @@ pub fn use_jset(context: Context<'_>) -> Vec<Change> {
     }
     for turn in turns {
         let (mut candidate, at) = (original.clone(), original.nodes[turn.at].id);
-        make(object, &mut candidate, &turn);
+        edit::replace(&mut candidate, turn.at..turn.at + 1, turned(object, &original, &turn).into());
         edit::delete(&mut candidate, &[turn.mask].into_iter().collect());
         if let Some((candidate, change)) = trial.gain(object, at, candidate) {
             *function = candidate;
@@ -64,15 +64,18 @@ fn turn_all(
     mut turns: Vec<Turn>,
     most: usize,
 ) -> Vec<Change> {
-    let mut turned = |turns: &[Turn]| {
+    let mut turn_around = |turns: &[Turn]| {
         let mut candidate = original.clone();
-        // From the last to the first, so that positions stay.
-        let jumps: Vec<InsnId> = turns.iter().rev().map(|turn| make(object, &mut candidate, turn)).collect();
+        // From the last to the first.
+        let turned = turns.iter().rev().map(|turn| (turn.at..turn.at + 1, turned(object, original, turn)));
+        let turned: Vec<_> = turned.collect();
+        let jumps: Vec<InsnId> = turned.iter().map(|(_, [_, jump])| jump.id).collect();
+        edit::replace_all(&mut candidate, turned.into_iter().map(|(at, nodes)| (at, nodes.into())).collect());
         edit::delete(&mut candidate, &turns.iter().map(|turn| turn.mask).collect());
         tidy(object, calls, &mut candidate);
         (candidate, jumps)
     };
-    let (candidate, jumps) = turned(&turns);
+    let (candidate, jumps) = turn_around(&turns);
     let left: Ids = candidate.nodes.iter().map(|node| node.id).collect();
     let mut saved = jumps.iter().rev().map(|jump| !left.contains(jump));
     turns.retain(|_| saved.next() == Some(true));
@@ -80,7 +83,7 @@ fn turn_all(
     if turns.is_empty() {
         return Vec::new();
     }
-    let (candidate, _) = turned(&turns);
+    let (candidate, _) = turn_around(&turns);
     if Size::of(&candidate) >= trial.size() {
         return Vec::new();
     }
@@ -91,37 +94,26 @@ fn turn_all(
 
 /// A change as one for each branch; the last has what is of none.
 fn shared_out(whole: Change, turns: &[Turn], original: &Function) -> Vec<Change> {
-    let (mut before, mut after) = (whole.before, whole.after);
-    let mut take = |ids: [InsnId; 2]| {
-        let own = |nodes: &mut Vec<Node>| {
-            let (own, others) = nodes.drain(..).partition(|node| ids.contains(&node.id));
-            *nodes = others;
-            own
-        };
-        (own(&mut before), own(&mut after))
+    let ids = |turn: &Turn| [original.nodes[turn.at].id, turn.mask];
+    let mut changes: Vec<Change> = turns.iter().map(|turn| Change::at(ids(turn)[0], Vec::new(), Vec::new())).collect();
+    let owners: ById<usize> =
+        turns.iter().enumerate().flat_map(|(index, turn)| ids(turn).map(|id| (id, index))).collect();
+    let mut share = |nodes: Vec<Node>, of: fn(&mut Change) -> &mut Vec<Node>| {
+        let (own, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| owners.contains_key(&node.id));
+        own.into_iter().for_each(|node| of(&mut changes[owners[&node.id]]).push(node));
+        changes.last_mut().into_iter().for_each(|last| of(last).extend(others.iter().cloned()));
     };
-    let mut changes: Vec<Change> = Vec::new();
-    for turn in turns {
-        let at = original.nodes[turn.at].id;
-        let (old, new) = take([at, turn.mask]);
-        changes.push(Change::at(at, old, new));
-    }
-    if let Some(last) = changes.last_mut() {
-        last.before.extend(before);
-        last.after.extend(after);
-    }
+    share(whole.before, |change| &mut change.before);
+    share(whole.after, |change| &mut change.after);
     changes
 }
 
-/// Turns one branch around, its mask aside. Returns the jump that it then needs.
-fn make(object: &mut Object, function: &mut Function, turn: &Turn) -> InsnId {
-    let line = function.nodes[turn.at].line;
-    function.nodes[turn.at].insn = turn.test;
-    function.nodes[turn.at].reference = Reference::Branch(turn.next);
+/// A branch that is turned around, its mask aside, and the jump that it then needs.
+fn turned(object: &mut Object, original: &Function, turn: &Turn) -> [Node; 2] {
+    let branch = original.nodes[turn.at].clone();
     let jump = object.new_node(Insn::Jump { offset: 0, long: false }, Reference::Branch(turn.target));
-    let id = jump.id;
-    function.nodes.insert(turn.at + 1, Node { line, ..jump });
-    id
+    let jump = Node { line: branch.line, ..jump };
+    [Node { insn: turn.test, reference: Reference::Branch(turn.next), ..branch }, jump]
 }
 
 /// Branches that may be turned around.

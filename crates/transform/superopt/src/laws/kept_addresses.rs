@@ -224,7 +224,7 @@ impl Keeper<'_> {
         let first = inside.map(|index| places[*index].positions[0]).min();
         let before_end = if function.nodes[range.end - 1].insn.is_control() { range.end - 1 } else { range.end };
         let at = first.unwrap_or(before_end);
-        let spans = spans(cfg, places, chosen, home, at);
+        let spans = spans(cfg, dominators, places, chosen, home, at);
         let after = demand::after_each(&function.nodes[range.clone()], ends[home], calls);
         let dead = |reg: Reg| {
             let mut demand = match at.checked_sub(range.start + 1) {
@@ -258,27 +258,27 @@ impl Keeper<'_> {
 }
 
 /// The runs of instructions during which the register is kept.
-fn spans(cfg: &Cfg, places: &[Place], chosen: &[usize], home: usize, at: usize) -> Vec<std::ops::Range<usize>> {
+fn spans(
+    cfg: &Cfg,
+    dominators: &Dominators,
+    places: &[Place],
+    chosen: &[usize],
+    home: usize,
+    at: usize,
+) -> Vec<std::ops::Range<usize>> {
     let last_use = |block: usize| {
         let own = chosen.iter().map(|index| &places[*index]).filter(|place| place.block == block);
         own.map(|place| place.uses.iter().chain(&place.positions).max().map_or(0, |last| last + 1)).max()
     };
-    let walk = |from: Vec<usize>, next: &dyn Fn(usize) -> Vec<usize>| {
-        let mut seen: BTreeSet<usize> = BTreeSet::new();
-        let mut pending = from;
-        while let Some(block) = pending.pop() {
-            if seen.insert(block) {
-                pending.extend(next(block));
-            }
-        }
-        seen
-    };
     let ids = |blocks: &[kiln_program::BlockId]| blocks.iter().map(|block| block.index()).collect::<Vec<_>>();
-    let forward = walk(vec![home], &|block| ids(&cfg.blocks[block].successors));
-    // Back from the uses to where it is made, and no further.
-    let targets = chosen.iter().map(|index| places[*index].block).collect();
-    let back = walk(targets, &|block| if block == home { Vec::new() } else { ids(&cfg.blocks[block].predecessors) });
-    let kept: BTreeSet<usize> = forward.intersection(&back).copied().collect();
+    // Back from the uses to where it is made, and no further: every way to them passes there.
+    let mut kept: BTreeSet<usize> = BTreeSet::new();
+    let mut pending: Vec<usize> = chosen.iter().map(|index| places[*index].block).collect();
+    while let Some(block) = pending.pop() {
+        if dominators.is_reached(block) && kept.insert(block) && block != home {
+            pending.extend(ids(&cfg.blocks[block].predecessors));
+        }
+    }
     let span = |block: &usize| {
         let range = cfg.blocks[*block].range.clone();
         let start = if *block == home { at } else { range.start };
@@ -435,7 +435,8 @@ impl Dominators {
         while changed {
             changed = false;
             for block in order.iter().skip(1) {
-                let previous = cfg.blocks[block.index()].predecessors.iter().map(|block| block.index());
+                // The last one first: it is the farthest from the entry, and the others are often on the way up from it.
+                let previous = cfg.blocks[block.index()].predecessors.iter().rev().map(|block| block.index());
                 let known = previous.filter(|previous| found.parent[*previous].is_some());
                 let common = known.reduce(|a, b| found.meet(a, b));
                 if common.is_some() && found.parent[block.index()] != common {
@@ -453,6 +454,11 @@ impl Dominators {
             *later = self.parent[*later].unwrap_or(0);
         }
         a
+    }
+
+    /// Whether some way leads to a block.
+    fn is_reached(&self, block: usize) -> bool {
+        self.parent[block].is_some()
     }
 
     /// The closest block that every way to either passes, if both are reached.

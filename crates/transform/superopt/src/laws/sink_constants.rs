@@ -19,10 +19,11 @@
 //! end; the writes before are then dead, and the register is often free for something else. Where the block is no more
 //! than a copy and an exit, each such way has one of its own.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
-use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
+use kiln_program::{Cfg, Function, Ids, InsnId, Node, Object, Reference};
 
 use crate::flow::calls::Calls;
 use crate::flow::demand;
@@ -36,9 +37,6 @@ use crate::rules::one_slot_move;
 const LONGEST: usize = 20_000;
 /// The same where each trial shares registers as well, and where every place is tried.
 const LONGEST_SHARED: usize = 150;
-
-/// Where each register is set to each number, by the number's lower half.
-type Sets = HashMap<(Reg, u32), Vec<usize>>;
 
 /// A way into a block.
 struct Way {
@@ -90,7 +88,7 @@ fn sink_in_block(
     let states = jump_threading::at_block_ends(function, &cfg);
     let ends = demand::at_block_ends(function, &cfg, calls);
     let held = available_values::before_each(object, function, &cfg);
-    let sets = sets_of(function);
+    let sets = Sets::of(function, &cfg, calls);
     let least = begins_at.and_then(|id| cfg.position.get(&id)).copied().unwrap_or(0);
     let is_short = function.nodes.len() <= LONGEST_SHARED;
     let mut trial = None;
@@ -117,7 +115,7 @@ fn sink_in_block(
             for chosen in together.into_iter().chain(alone) {
                 let covered: usize = chosen.iter().map(|late| late.ways.len()).sum();
                 let ends = covered == ways.len() && is_end(&function.nodes[block.clone()]);
-                if !is_short && !ends && !sets_in_vain(function, &cfg, calls, &sets, chosen) {
+                if !is_short && !ends && !sets.in_vain(chosen) {
                     continue;
                 }
                 let mut candidate = function.clone();
@@ -142,29 +140,66 @@ fn sink_in_block(
     Some((change, block))
 }
 
-fn sets_of(function: &Function) -> Sets {
-    let mut sets = Sets::new();
-    for (at, (reg, value)) in function.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, set(node)?))) {
-        sets.entry((reg, value as u32)).or_default().push(at);
-    }
-    sets
+/// Where each register is set to each number.
+struct Sets<'f> {
+    function: &'f Function,
+    cfg: &'f Cfg,
+    calls: &'f Calls,
+    /// By the number's lower half.
+    positions: HashMap<(Reg, u32), Vec<usize>>,
+    /// Those of `positions` of which nothing reads what they set.
+    unread: RefCell<HashMap<(Reg, u32), Vec<usize>>>,
 }
 
-/// Whether some instruction sets the register for nothing if these ways set it anew.
-fn sets_in_vain(function: &Function, cfg: &Cfg, calls: &Calls, sets: &Sets, chosen: &[Late<'_>]) -> bool {
-    let is_way = |from: InsnId| chosen.iter().any(|late| late.ways.iter().any(|way| way.from == from));
-    let Some(Late { reg, block, .. }) = chosen.first() else { return false };
-    let is_read = |from: usize| {
+impl<'f> Sets<'f> {
+    fn of(function: &'f Function, cfg: &'f Cfg, calls: &'f Calls) -> Sets<'f> {
+        let mut positions: HashMap<_, Vec<usize>> = HashMap::new();
+        for (at, (reg, value)) in function.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, set(node)?))) {
+            positions.entry((reg, value as u32)).or_default().push(at);
+        }
+        Sets { function, cfg, calls, positions, unread: RefCell::default() }
+    }
+
+    /// Whether some instruction sets the register for nothing if these ways set it anew.
+    fn in_vain(&self, chosen: &[Late<'_>]) -> bool {
+        let ways: Ids = chosen.iter().flat_map(|late| &late.ways).map(|way| way.from).collect();
+        let is_way = |from: InsnId| ways.contains(&from);
+        let Some(Late { reg, block, .. }) = chosen.first() else { return false };
+        let is_cut = |leaves: InsnId, start: usize| start == block.start && is_way(leaves);
+        // A set from which only such a way goes on would come back on that way.
+        let is_on_way = |at: usize| {
+            let own = &self.cfg.blocks[self.cfg.block_of[at].index()];
+            own.successors.len() == 1 && is_way(self.function.nodes[own.range.end - 1].id)
+        };
+        let is_vain = |at: &usize| !is_on_way(*at) && !self.is_read(*reg, *at, &is_cut);
+        let keys = || chosen.iter().map(|late| (*reg, late.value as u32));
+        let most = keys().filter_map(|key| self.positions.get(&key)).map(Vec::len).sum();
+        match self.reaching(*reg, chosen, most) {
+            // Others are read as if there were no such ways.
+            Some(reaching) => {
+                let is_one = |at: &usize| {
+                    set(&self.function.nodes[*at])
+                        .is_some_and(|(reg, value)| keys().any(|key| key == (reg, value as u32)))
+                };
+                reaching.iter().filter(|at| is_one(at)).any(is_vain)
+                    || keys().any(|key| self.has_unread(key, &is_on_way))
+            }
+            None => keys().filter_map(|key| self.positions.get(&key)).flatten().any(is_vain),
+        }
+    }
+
+    /// Whether something may read what an instruction sets a register to, where some ways are cut.
+    fn is_read(&self, reg: Reg, from: usize, is_cut: &dyn Fn(InsnId, usize) -> bool) -> bool {
+        let Sets { function, cfg, calls, .. } = *self;
         let (mut seen, mut pending) = (HashSet::new(), vec![(cfg.block_of[from].index(), from + 1)]);
         while let Some((own, begin)) = pending.pop() {
             let range = cfg.blocks[own].range.clone();
             let mut is_kept = true;
             for node in &function.nodes[begin..range.end] {
-                if demand::reads(node, *reg, calls) {
+                if demand::reads(node, reg, calls) {
                     return true;
                 }
-                let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
-                if node.insn.written() == Some(*reg) || clobbers && RegSet::CALLER_SAVED.contains(*reg) {
+                if overwrites(node, reg) {
                     is_kept = false;
                     break;
                 }
@@ -172,20 +207,51 @@ fn sets_in_vain(function: &Function, cfg: &Cfg, calls: &Calls, sets: &Sets, chos
             let leaves = function.nodes[range.end - 1].id;
             for next in cfg.blocks[own].successors.iter().filter(|_| is_kept) {
                 let start = cfg.blocks[next.index()].range.start;
-                if !(start == block.start && is_way(leaves)) && seen.insert(next.index()) {
+                if !is_cut(leaves, start) && seen.insert(next.index()) {
                     pending.push((next.index(), start));
                 }
             }
         }
         false
-    };
-    // A set from which only such a way goes on would come back on that way.
-    let is_on_way = |at: usize| {
-        let own = &cfg.blocks[cfg.block_of[at].index()];
-        own.successors.len() == 1 && is_way(function.nodes[own.range.end - 1].id)
-    };
-    let own = chosen.iter().filter_map(|late| sets.get(&(*reg, late.value as u32))).flatten();
-    own.into_iter().any(|at| !is_on_way(*at) && !is_read(*at))
+    }
+
+    /// Instructions whose result the register may hold where these ways begin; `None` if that takes more than so many
+    /// blocks.
+    fn reaching(&self, reg: Reg, chosen: &[Late<'_>], most: usize) -> Option<Vec<usize>> {
+        let ways = chosen.iter().flat_map(|late| &late.ways);
+        let mut pending: Vec<usize> = ways.map(|way| self.cfg.block_of[self.cfg.position[&way.from]].index()).collect();
+        let mut seen: HashSet<usize> = pending.iter().copied().collect();
+        let mut found = Vec::new();
+        while let Some(block) = pending.pop() {
+            if seen.len() > most {
+                return None;
+            }
+            let own = &self.cfg.blocks[block];
+            match own.range.clone().rev().find(|at| overwrites(&self.function.nodes[*at], reg)) {
+                Some(at) => found.push(at),
+                None => {
+                    pending.extend(own.predecessors.iter().map(|from| from.index()).filter(|from| seen.insert(*from)))
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// Whether nothing reads what one of the instructions with a key sets, some of them left out.
+    fn has_unread(&self, key: (Reg, u32), is_left_out: &dyn Fn(usize) -> bool) -> bool {
+        let mut known = self.unread.borrow_mut();
+        let unread = known.entry(key).or_insert_with(|| {
+            let all = self.positions.get(&key).into_iter().flatten().copied();
+            all.filter(|at| !self.is_read(key.0, *at, &|_, _| false)).collect()
+        });
+        unread.iter().any(|at| !is_left_out(*at))
+    }
+}
+
+/// Whether an instruction makes a register hold something else.
+fn overwrites(node: &Node, reg: Reg) -> bool {
+    let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
+    node.insn.written() == Some(reg) || clobbers && RegSet::CALLER_SAVED.contains(reg)
 }
 
 /// The ways into a block; `None` where one cannot be led elsewhere.
@@ -226,7 +292,7 @@ fn ways(
 }
 
 /// The numbers that a register holds on the ways into a block, where some instruction says so.
-fn groups<'a>(sets: &Sets, block: std::ops::Range<usize>, ways: &'a [Way], reg: Reg, bits: u32) -> Vec<Late<'a>> {
+fn groups<'a>(sets: &Sets<'_>, block: std::ops::Range<usize>, ways: &'a [Way], reg: Reg, bits: u32) -> Vec<Late<'a>> {
     let mut groups: Vec<Late<'a>> = Vec::new();
     for way in ways {
         let Some(known) = way.known[reg.index()].filter(|known| known.width == Width::W64 || bits <= 32) else {
@@ -238,7 +304,9 @@ fn groups<'a>(sets: &Sets, block: std::ops::Range<usize>, ways: &'a [Way], reg: 
             None => groups.push(Late { reg, block: block.clone(), value, ways: vec![way] }),
         }
     }
-    groups.retain(|late| one_slot_move(reg, late.value).is_some() && sets.contains_key(&(reg, late.value as u32)));
+    groups.retain(|late| {
+        one_slot_move(reg, late.value).is_some() && sets.positions.contains_key(&(reg, late.value as u32))
+    });
     groups
 }
 
@@ -281,8 +349,8 @@ fn place(object: &mut Object, function: &mut Function, late: &Late<'_>, first: I
         pad.push(object.new_node(Insn::Jump { offset: 0, long: false }, Reference::Branch(first)));
     }
     let head = pad[0].id;
-    let jumps = |node: &Node| late.ways.iter().any(|way| way.jumps && way.from == node.id);
-    for node in function.nodes.iter_mut().filter(|node| jumps(node)) {
+    let jumps: Ids = late.ways.iter().filter(|way| way.jumps).map(|way| way.from).collect();
+    for node in function.nodes.iter_mut().filter(|node| jumps.contains(&node.id)) {
         node.reference = Reference::Branch(head);
     }
     let place = if open { at } else { function.nodes.len() };
