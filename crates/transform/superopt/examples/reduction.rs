@@ -2,7 +2,8 @@
 //!
 //! Prints each program's slots before and after, what each rule and law contributed, and where the time went. `-v` prints
 //! each rewrite, `-l` both listings, `--efforts=N` searches with so many efforts (0: not at all), `-u` rewrites what our
-//! verifier does not support too. Programs are verified against the running kernel's types, where they can be read.
+//! verifier does not support too, `--program=NAME` looks at one program alone, `--type=TYPE` is the type of programs whose
+//! section does not tell it, and `--threads=N` uses so many threads. Programs are verified against the running kernel's types, where they can be read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +20,18 @@ fn main() {
     let mut totals = Totals::default();
     for path in &files {
         let bytes = std::fs::read(path).expect("a readable file");
-        let object = match kiln_elf::read(path, &bytes) {
+        let mut object = match kiln_elf::read(path, &bytes) {
             Ok(elf) => elf.object,
             Err(error) => {
                 println!("{path}: {error}");
                 continue;
             }
         };
+        let text = |name: &str| flags.iter().find_map(|flag| flag.strip_prefix(name));
+        object.programs.retain(|program| text("--program=").is_none_or(|only| program.name == only));
+        for program in object.programs.iter_mut().filter(|program| program.program_type.is_none()) {
+            program.program_type = text("--type=").and_then(kiln_platform::ProgramType::from_name);
+        }
         let rewrite = optimize(&object, &options, &mut ());
         totals.add_programs(path, &object, &rewrite);
         for one in &rewrite.evidence {
@@ -50,6 +56,7 @@ fn options(flags: &[String]) -> Options {
     Options {
         kernel_types: types.map(Arc::new),
         budget: Duration::from_secs(number("--budget=").unwrap_or(10)),
+        threads: number("--threads=").map_or(Options::default().threads, |threads| threads as usize),
         search: number("--efforts=").map_or(Options::default().search, |efforts| efforts as usize),
         unverified: if flags.iter().any(|flag| flag == "-u") { Unverified::All } else { Unverified::None },
         without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),
