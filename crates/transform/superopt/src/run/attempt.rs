@@ -287,7 +287,13 @@ impl Run<'_> {
 
     /// Finds the first step of a refused attempt that is to blame, keeps those before it, and bans it.
     fn blame(&mut self, pass: &Pass, function: FunctionId, evidence: &[Evidence], mut reason: String) -> bool {
-        *self.refusals.entry((pass.index, function)).or_default() += 1;
+        let refusals = self.refusals.entry((pass.index, function)).or_default();
+        *refusals += 1;
+        // From now on the pass is skipped, so it cannot be run for a part of its steps either.
+        if *refusals >= MAX_REFUSALS {
+            self.refused.push((pass.name, self.object.function(function).name.clone(), reason));
+            return false;
+        }
         // Numbers of steps, and the fuel that they take: one unit may be worth several steps.
         let (mut good, mut bad) = (0, evidence.len());
         let (mut least, mut most) = (0, evidence.len());
