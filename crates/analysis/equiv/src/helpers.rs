@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Instructions of a function from which on a helper is worth its thread.
 pub const WORTH_A_HELPER: usize = 256;
-/// Items that are left from which on a helper is worth its thread.
-const LEAST_ITEMS: usize = 4;
+/// Small items that are left from which on a helper is worth its thread.
+pub const LEAST_ITEMS: usize = 4;
 
 /// How many threads have nothing to do.
 #[derive(Default, Debug)]
@@ -45,11 +45,13 @@ impl Helpers {
 
     /// Does the work for each item until a result ends it. Returns the results in order; one that ends it is the last.
     /// Threads that have nothing to do help, also those that become idle meanwhile, so `work` must not depend on who does
-    /// what. `instructions` is how large the function is that it is about.
+    /// what. `instructions` is how large the function is that it is about, `least` how many items must be left for a helper
+    /// to be worth its thread.
     pub fn each<T: Sync, R: Send>(
         &self,
         items: &[T],
         instructions: usize,
+        least: usize,
         work: impl Fn(&T) -> R + Sync,
         ends: impl Fn(&R) -> bool + Sync,
     ) -> Vec<R> {
@@ -69,7 +71,7 @@ impl Helpers {
             results.lock().unwrap_or_else(PoisonError::into_inner).insert(at, result);
             true
         };
-        let is_worth = || next.load(Ordering::SeqCst) + LEAST_ITEMS <= items.len();
+        let is_worth = || next.load(Ordering::SeqCst) + least <= items.len();
         std::thread::scope(|scope| {
             loop {
                 if let Some(helper) = is_worth().then(|| self.take(instructions)).flatten() {
@@ -106,7 +108,7 @@ pub fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 
 #[cfg(test)]
 mod tests {
-    use super::Helpers;
+    use super::{Helpers, LEAST_ITEMS};
 
     #[test]
     fn results_are_in_order_and_end_with_the_first_that_ends() {
@@ -114,7 +116,7 @@ mod tests {
             let helpers = Helpers::default();
             helpers.set(idle);
             let items: Vec<u32> = (0..1000).collect();
-            let done = helpers.each(&items, 1000, |item| *item, |result| *result % 700 == 699);
+            let done = helpers.each(&items, 1000, LEAST_ITEMS, |item| *item, |result| *result % 700 == 699);
             assert_eq!(done, (0..700).collect::<Vec<u32>>(), "with {idle} idle threads");
             assert_eq!(helpers.take(1000).is_some(), idle > 0, "helpers are given back");
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::Insn;
 
+use crate::helpers::LEAST_ITEMS;
 use crate::simulation::arrival::Arrival;
 use crate::simulation::events::is_event;
 use crate::simulation::explorer::{Edge, Explorer, Pair, Tally, To, Way};
@@ -13,6 +14,9 @@ use crate::simulation::unproved::Unproved;
 
 /// Pairs that are visited ahead if threads are idle.
 const MAX_AHEAD: usize = 31;
+
+/// Segments that are left to be run from which on a helper is worth its thread.
+pub(super) const LEAST_EDGES: usize = 2;
 
 /// The segments from a pair, and what they bring to which pairs.
 type Visited<'f> = (Vec<Edge<'f>>, Vec<(Pair, Arrival)>);
@@ -115,6 +119,7 @@ impl<'f> Explorer<'_, 'f> {
             ahead.extend(pairs.iter().copied().zip(self.question.helpers.each(
                 &pairs,
                 self.instructions(),
+                LEAST_ITEMS,
                 work,
                 is_end,
             )));
@@ -134,11 +139,10 @@ impl<'f> Explorer<'_, 'f> {
                 return Ok(None);
             }
             let edges = self.explore(pair, &mut tally)?;
-            let mut arrivals = Vec::new();
-            for edge in &edges {
-                arrivals.extend(self.arrivals(pair, edge)?);
-            }
-            Ok(Some((edges, arrivals)))
+            let arrive = |edge: &Edge<'f>| self.arrivals(pair, edge);
+            let found = self.question.helpers.each(&edges, self.instructions(), LEAST_EDGES, arrive, Result::is_err);
+            let arrivals: Vec<_> = found.into_iter().collect::<Result<_, _>>()?;
+            Ok(Some((edges, arrivals.into_iter().flatten().collect())))
         };
         let found = follow();
         let spent = Tally { effort: begun.effort - tally.effort, asked: tally.asked - begun.asked };

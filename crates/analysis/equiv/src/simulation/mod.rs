@@ -66,6 +66,9 @@ use crate::simulation::places::{Indexed, Places, alike_for};
 /// Instructions of a function from which on a quick proof is looked for near the changes only.
 const LARGE: usize = 1000;
 
+/// Attempts that are left from which on a helper is worth its thread.
+const LEAST_ATTEMPTS: usize = 2;
+
 /// Proves that `after` does what `before` does.
 ///
 /// # Errors
@@ -95,12 +98,22 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, Unproved> {
     let attempts = attempts.chain(others).take(enough);
     let (old, new) = (Indexed::new(question.before), Indexed::new(question.after));
     let alike = alike_for(question, &old, &new);
-    for (places, near, asks) in attempts {
-        let explorer = Explorer::new(question, (&old, &new), &alike, places, near);
-        match (Explorer { asks, ..explorer }).simulate() {
+    let attempts: Vec<_> = attempts.collect();
+    let attempt = |(places, near, asks): &(Places, bool, bool)| {
+        let explorer = Explorer::new(question, (&old, &new), &alike, *places, *near);
+        (Explorer { asks: *asks, ..explorer }).simulate()
+    };
+    let is_last = |result: &Result<Simulation, Unproved>| match result {
+        Ok(simulation) => !question.keep_segments || !simulation.segments.is_empty(),
+        Err(_) => (question.stop)(),
+    };
+    let nodes = question.before.nodes.len();
+    let results = question.helpers.each(&attempts, nodes, LEAST_ATTEMPTS, attempt, is_last);
+    for ((_, near, _), result) in attempts.iter().zip(results) {
+        match result {
             // If only unreachable instructions were removed, evidence shows the segments that remain, if they can be
             // proved.
-            Ok(simulation) if near && question.keep_segments && simulation.segments.is_empty() => {
+            Ok(simulation) if *near && question.keep_segments && simulation.segments.is_empty() => {
                 proved = Some(simulation);
             }
             Ok(simulation) => return Ok(simulation),

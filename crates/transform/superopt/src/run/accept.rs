@@ -49,8 +49,12 @@ impl Run<'_> {
         let prove = || timed(|| this.proofs(before, &changed, evidence, quick));
         let verify = || timed(|| this.verify_changed(&changed, Some(&stop)));
         let (proved, verified) = match shared.helpers.take(nodes) {
-            Some(_helper) => std::thread::scope(|scope| {
-                let verifying = scope.spawn(verify);
+            Some(helper) => std::thread::scope(|scope| {
+                let verifying = scope.spawn(|| {
+                    // The proof may use the thread once this is done.
+                    let _until_done = helper;
+                    verify()
+                });
                 let proved = prove();
                 stop.store(proved.0.is_err(), Ordering::Relaxed);
                 (proved, Some(joined(verifying)))

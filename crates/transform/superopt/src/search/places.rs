@@ -21,6 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kiln_equiv::helpers::LEAST_ITEMS;
 use kiln_equiv::{Answers, Limits, Tester, Window};
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Cfg, Function, FunctionId, Node, Object, Reference};
@@ -230,7 +231,7 @@ fn search_all(
         searched.answers = answers.and_then(Arc::into_inner);
         searched
     };
-    budget.helpers.each(windows, function.nodes.len(), search, |searched| searched.found.is_some())
+    budget.helpers.each(windows, function.nodes.len(), LEAST_ITEMS, search, |searched| searched.found.is_some())
 }
 
 /// Remembers what searches did, in order. Returns what was found and where.
