@@ -36,10 +36,15 @@ pub fn line(points: &[(f64, f64)]) -> (f64, f64) {
     (xy / xx, if yy > 0.0 { xy * xy / (xx * yy) } else { 1.0 })
 }
 
+/// Whether a point was done in time, and its programs were verified: what the kernel does not allow is left as it is.
+pub fn counts(point: &Value) -> bool {
+    point["cut_short"] == json!(false) && point["accepted"] == point["programs"]
+}
+
 /// The slopes of all phases in all families, and of memory.
 pub fn slopes(points: &[Value]) -> Vec<Slope> {
     let mut series: BTreeMap<(String, String), Vec<(f64, f64)>> = BTreeMap::new();
-    for point in points.iter().filter(|point| point["cut_short"] == json!(false)) {
+    for point in points.iter().filter(|point| counts(point)) {
         let family = point["name"].as_str().unwrap_or_default();
         let slots = point["slots"].as_f64().unwrap_or_default();
         for (phase, seconds) in point["phases"].as_object().into_iter().flatten() {

@@ -1,15 +1,15 @@
 //! The plot: time against size of each family, and slots saved against seconds of each object.
 
 use kiln_bench::plot::{Line, Panel};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::fit::Slope;
+use crate::fit::{Slope, counts};
 
 /// The plot as an SVG document.
 pub fn svg(points: &[Value], slopes: &[Slope], curves: &[Value]) -> String {
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     let mut families: Vec<Line> = Vec::new();
-    for point in points.iter().filter(|point| point["cut_short"] == json!(false)) {
+    for point in points.iter().filter(|point| counts(point)) {
         let name = point["name"].as_str().unwrap_or_default();
         let at = (number(&point["slots"]), number(&point["phases"]["total"]).max(0.001));
         match families.iter_mut().find(|line| line.name == name) {
