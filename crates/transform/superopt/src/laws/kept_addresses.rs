@@ -218,7 +218,9 @@ impl Keeper<'_> {
     /// Where an address for these places would be made, and in which register.
     fn room(&self, chosen: &[usize], base: i64) -> Option<(usize, Reg)> {
         let Keeper { function, cfg, ends, calls, dominators, places } = self;
-        let home = chosen.iter().map(|index| places[*index].block).reduce(|a, b| dominators.common(a, b))?;
+        // The last one first: each is then near the one before.
+        let blocks = chosen.iter().rev().map(|index| places[*index].block);
+        let home = blocks.reduce(|a, b| dominators.common(a, b))?;
         let range = cfg.blocks[home].range.clone();
         let inside = chosen.iter().filter(|index| places[**index].block == home);
         let first = inside.map(|index| places[*index].positions[0]).min();
