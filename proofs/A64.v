@@ -20,6 +20,9 @@ Inductive insn :=
 | Ldrh (w : width) (d b : reg) (o : Z)
 | Str (w : width) (b : reg) (o : Z) (r : reg)
 | Strh (w : width) (b : reg) (o : Z) (r : reg)
+| Ldp (w : width) (d e b : reg) (o : Z)
+| Stp (w : width) (b : reg) (o : Z) (r q : reg)
+| Stpzr (w : width) (b : reg) (o : Z)
 | Rev (w : width) (d n : reg)
 | Reverse16 (w : width) (d n : reg)
 | Cmp (w : width) (a b : reg)
@@ -98,6 +101,14 @@ Definition step (i : insn) (s : regs) : regs :=
   | Ldrh _ d b o => update s d (load 2 (s b + o) s)
   | Str w b o r => store (bytes w) (s b + o) (s r) s
   | Strh _ b o r => store 2 (s b + o) (s r) s
+  (* LDP, STP: the second register's bytes follow the first one's. STPZR is STP of the zero register, twice. *)
+  | Ldp w d e b o =>
+      let a := s b + o in
+      update (update s d (load (bytes w) a s)) e (load (bytes w) (a + Z.of_nat (bytes w)) s)
+  | Stp w b o r q =>
+      let a := s b + o in store (bytes w) (a + Z.of_nat (bytes w)) (s q) (store (bytes w) a (s r) s)
+  | Stpzr w b o =>
+      let a := s b + o in store (bytes w) (a + Z.of_nat (bytes w)) 0 (store (bytes w) a 0 s)
   (* REV: the bytes of the width in reverse order. REV16: the bytes of each half of 32 bits. *)
   | Rev w d n => update s d (swap (bytes w) (s n))
   (* CMP with an immediate that it cannot encode has it in the first scratch register. *)

@@ -1,6 +1,6 @@
 (** The theorems about native code, and what they rest on. `proofs/check` compares what this prints with `assumptions.txt`. *)
 
-From Kiln Require Import Rotate RotateRegister Arithmetic Memory Flag Select Chain BitTest Hint.
+From Kiln Require Import Rotate RotateRegister Arithmetic Memory Flag Select Chain BitTest Hint Pair.
 
 Definition theorems := (
   rotate_left_32_x86_agrees,
@@ -93,6 +93,10 @@ Definition theorems := (
   branch_if_no_bits_constant_32_a64_agrees,
   branch_if_no_bits_constant_64_x86_agrees,
   branch_if_no_bits_constant_64_a64_agrees,
+  clear_pair_x86_agrees,
+  clear_pair_a64_agrees,
+  load_pair_a64_agrees,
+  store_pair_a64_agrees,
   prefetch_x86_agrees,
   prefetch_a64_agrees,
   speculation_barrier_x86_agrees,

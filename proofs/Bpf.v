@@ -86,7 +86,7 @@ Inductive insn :=
 | Alu (op : alu) (w : width) (d : reg) (s : operand)
 | Neg (w : width) (d : reg)
 | Load (n : nat) (d b : reg) (o : Z)
-| Store (n : nat) (b : reg) (o : Z) (r : reg)
+| Store (n : nat) (b : reg) (o : Z) (v : operand)
 | Swap (n : nat) (d : reg)
 | Unless (c : condition) (w : width) (a : reg) (o : operand) (i : insn)
 | Leave (bs : list branch).
@@ -121,7 +121,7 @@ Fixpoint step (i : insn) (s : regs) : regs :=
   | Alu op w d o => update s d (apply op (bits w) (s d) (value s o))
   | Neg w d => update s d (wrap (bits w) (- wrap (bits w) (s d)))
   | Load n d b o => update s d (load n (s b + o) s)
-  | Store n b o r => store n (s b + o) (s r) s
+  | Store n b o v => store n (s b + o) (value s v) s
   | Swap n d => update s d (swap n (s d))
   | Unless c w a o i => if holds c (bits w) (s a) (value s o) then s else step i s
   | Leave bs => update s Left (Z.b2z (leaves bs s))
@@ -134,7 +134,7 @@ Inductive template :=
 | TAlu (ops : list alu) (ws : list width) (d : reg) (s : operand)
 | TNeg (ws : list width) (d : reg)
 | TLoad (n : nat) (d b : reg) (o : Z)
-| TStore (n : nat) (b : reg) (o : Z) (r : reg)
+| TStore (n : nat) (b : reg) (o : Z) (v : operand)
 | TSwap (n : nat) (d : reg)
 | TUnless (c : condition) (w : width) (a : reg) (o : operand) (t : template)
 | TLeave (bs : list branch).
@@ -143,7 +143,7 @@ Inductive instance : template -> insn -> Prop :=
 | instance_alu ops ws d s op w : In op ops -> In w ws -> instance (TAlu ops ws d s) (Alu op w d s)
 | instance_neg ws d w : In w ws -> instance (TNeg ws d) (Neg w d)
 | instance_load n d b o : instance (TLoad n d b o) (Load n d b o)
-| instance_store n b o r : instance (TStore n b o r) (Store n b o r)
+| instance_store n b o v : instance (TStore n b o v) (Store n b o v)
 | instance_swap n d : instance (TSwap n d) (Swap n d)
 | instance_unless c w a o t i : instance t i -> instance (TUnless c w a o t) (Unless c w a o i)
 | instance_leave bs : instance (TLeave bs) (Leave bs).

@@ -347,10 +347,10 @@ Definition store_swapped_16_forms (b : reg) (o : Z) (s : reg) (t : reg) : list (
   [ (s <> t /\ b <> t,
      [TAlu [Mov] [W64; W32] t (Reg s);
       TSwap 2%nat t;
-      TStore 2%nat b o t]);
+      TStore 2%nat b o (Reg t)]);
     (s = t /\ b <> t,
      [TSwap 2%nat t;
-      TStore 2%nat b o t]) ].
+      TStore 2%nat b o (Reg t)]) ].
 Definition store_swapped_16_x86 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list X86.insn) :=
   [ (True, [X86.Movbestorew W32 b o s]) ].
 Definition store_swapped_16_a64 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list A64.insn) :=
@@ -362,10 +362,10 @@ Definition store_swapped_32_forms (b : reg) (o : Z) (s : reg) (t : reg) : list (
   [ (s <> t /\ b <> t,
      [TAlu [Mov] [W64; W32] t (Reg s);
       TSwap 4%nat t;
-      TStore 4%nat b o t]);
+      TStore 4%nat b o (Reg t)]);
     (s = t /\ b <> t,
      [TSwap 4%nat t;
-      TStore 4%nat b o t]) ].
+      TStore 4%nat b o (Reg t)]) ].
 Definition store_swapped_32_x86 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list X86.insn) :=
   [ (True, [X86.Movbestore W32 b o s]) ].
 Definition store_swapped_32_a64 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list A64.insn) :=
@@ -377,10 +377,10 @@ Definition store_swapped_64_forms (b : reg) (o : Z) (s : reg) (t : reg) : list (
   [ (s <> t /\ b <> t,
      [TAlu [Mov] [W64] t (Reg s);
       TSwap 8%nat t;
-      TStore 8%nat b o t]);
+      TStore 8%nat b o (Reg t)]);
     (s = t /\ b <> t,
      [TSwap 8%nat t;
-      TStore 8%nat b o t]) ].
+      TStore 8%nat b o (Reg t)]) ].
 Definition store_swapped_64_x86 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list X86.insn) :=
   [ (True, [X86.Movbestore W64 b o s]) ].
 Definition store_swapped_64_a64 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list A64.insn) :=
@@ -941,6 +941,48 @@ Definition branch_if_no_bits_constant_64_x86 (t : reg) (a : reg) (k : Z) : list 
   [ (True, [X86.Testi W64 a k; X86.Jcc W64 IsEq]) ].
 Definition branch_if_no_bits_constant_64_a64 (t : reg) (a : reg) (k : Z) : list (Prop * list A64.insn) :=
   [ (True, [A64.Tsti W64 a k; A64.Bcond W64 IsEq]) ].
+
+(** Stores zero in 16 bytes of memory. *)
+Definition clear_pair_allowed (b : reg) (o : Z) : Prop := is_register b /\ -32768 <= o <= 32759.
+Definition clear_pair_forms (b : reg) (o : Z) : list (Prop * list template) :=
+  [ (True,
+     [TStore 8%nat b o (Imm (0));
+      TStore 8%nat b (o + 8) (Imm (0))]);
+    (True,
+     [TStore 8%nat b (o + 8) (Imm (0));
+      TStore 8%nat b o (Imm (0))]) ].
+Definition clear_pair_x86 (b : reg) (o : Z) : list (Prop * list X86.insn) :=
+  [ (b = Bpf 10, [X86.Xorps W32 ; X86.Movups W32 b o]) ].
+Definition clear_pair_a64 (b : reg) (o : Z) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Stpzr W64 b o]) ].
+
+(** Loads 16 bytes into two registers. *)
+Definition load_pair_allowed (b : reg) (o : Z) (d : reg) (e : reg) : Prop := is_register b /\ -32768 <= o <= 32759 /\ is_register d /\ is_register e.
+Definition load_pair_forms (b : reg) (o : Z) (d : reg) (e : reg) : list (Prop * list template) :=
+  [ (b <> d /\ d <> e,
+     [TLoad 8%nat d b o;
+      TLoad 8%nat e b (o + 8)]);
+    (b <> e /\ d <> e,
+     [TLoad 8%nat e b (o + 8);
+      TLoad 8%nat d b o]) ].
+Definition load_pair_x86 (b : reg) (o : Z) (d : reg) (e : reg) : list (Prop * list X86.insn) :=
+  [  ].
+Definition load_pair_a64 (b : reg) (o : Z) (d : reg) (e : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Ldp W64 d e b o]) ].
+
+(** Stores two registers in 16 bytes of memory. *)
+Definition store_pair_allowed (b : reg) (o : Z) (s : reg) (u : reg) : Prop := is_register b /\ -32768 <= o <= 32759 /\ is_register s /\ is_register u.
+Definition store_pair_forms (b : reg) (o : Z) (s : reg) (u : reg) : list (Prop * list template) :=
+  [ (True,
+     [TStore 8%nat b o (Reg s);
+      TStore 8%nat b (o + 8) (Reg u)]);
+    (True,
+     [TStore 8%nat b (o + 8) (Reg u);
+      TStore 8%nat b o (Reg s)]) ].
+Definition store_pair_x86 (b : reg) (o : Z) (s : reg) (u : reg) : list (Prop * list X86.insn) :=
+  [  ].
+Definition store_pair_a64 (b : reg) (o : Z) (s : reg) (u : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Stp W64 b o s u]) ].
 
 (** Asks for the cache line at the address p; p keeps its value, and no address faults. *)
 Definition prefetch_allowed (p : reg) : Prop := True.

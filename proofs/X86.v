@@ -13,6 +13,9 @@ Record flags := { cf : bool; zf : bool; sf : bool; overflow : bool }.
 (** All of them after a comparison, CF alone after a bit test. *)
 Record state := { gprs : regs; compared : option (flags + bool) }.
 
+(** XMM0, a number of 128 bits. *)
+Definition vector : reg := Scratch 2.
+
 Inductive insn :=
 | Mov (w : width) (d s : reg)
 | Neg (w : width) (d : reg)
@@ -48,6 +51,8 @@ Inductive insn :=
 | Jcc (w : width) (c : condition)
 | Test (w : width) (a b : reg)
 | Testi (w : width) (a : reg) (k : Z)
+| Xorps (w : width)
+| Movups (w : width) (b : reg) (o : Z)
 | Prefetch (w : width) (p : reg)
 | Lfence (w : width).
 
@@ -165,6 +170,9 @@ Definition step (i : insn) (s : state) : state :=
   | Jcc _ c =>
       let v := match compared s with Some (inl f) => Z.b2z (is_met c f) | _ => 2 ^ 64 end in
       {| gprs := update (gprs s) Left v; compared := compared s |}
+  (* XORPS of the vector register that the JIT keeps free, with itself; MOVUPS: its 16 bytes. *)
+  | Xorps _ => {| gprs := update (gprs s) vector 0; compared := compared s |}
+  | Movups _ b o => {| gprs := store 16 (gprs s b + o) (gprs s vector) (gprs s); compared := compared s |}
   (* PREFETCHT0 and LFENCE: no register and no byte of memory changes, and no address faults. *)
   | Prefetch _ _ => s
   | Lfence _ => s

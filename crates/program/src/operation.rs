@@ -29,7 +29,7 @@
 use std::collections::HashMap;
 
 use kiln_isa::operation::{Binding, Exit, Form, MAX_OPERANDS, Operands, Operation, Registry, Template};
-use kiln_isa::{Insn, RegSet};
+use kiln_isa::{AluOp, Insn, RegSet, Source};
 
 use crate::liveness::{live_after, read, written};
 use crate::object::{FunctionId, InsnId, Node, Object, Reference};
@@ -127,7 +127,7 @@ pub struct Schedule {
 /// Returns the first mark that is refused.
 pub fn schedule(object: &Object, function: FunctionId, registry: &Registry) -> Result<Schedule, Refused> {
     let nodes = object.functions.get(function.index()).map_or(&[][..], |function| &function.nodes);
-    if object.operations.is_empty() || registry.operations().is_empty() {
+    if object.operations.is_empty() || registry.operations().next().is_none() {
         return Ok(Schedule { nodes: nodes.to_vec(), regions: HashMap::new() });
     }
     let mut checker = Checker::new(nodes);
@@ -176,6 +176,8 @@ pub struct Checker<'a> {
     /// The place of each position in `order`.
     place: Vec<usize>,
     taken: Vec<bool>,
+    /// The registers that are known to hold zero before each instruction.
+    zeros: Vec<RegSet>,
     /// Regions by the position of their last instruction, which no later mark moves.
     regions: Vec<(usize, Region)>,
 }
@@ -191,11 +193,12 @@ impl<'a> Checker<'a> {
         let live_after = live_after(nodes, &positions);
         let order: Vec<usize> = (0..nodes.len()).collect();
         let (place, taken) = (order.clone(), vec![false; nodes.len()]);
-        Checker { nodes, positions, is_target, live_after, order, place, taken, regions: Vec::new() }
+        let zeros = zeros(nodes, &is_target);
+        Checker { nodes, positions, is_target, live_after, order, place, taken, zeros, regions: Vec::new() }
     }
 
     /// The position of a mark's last instruction; `None` if the mark is not of this function.
-    fn last_member(&self, mark: &Mark) -> Option<usize> {
+    pub fn last_member(&self, mark: &Mark) -> Option<usize> {
         self.positions.get(mark.members.last()?).copied()
     }
 
@@ -207,6 +210,22 @@ impl<'a> Checker<'a> {
     /// Whether an instruction already belongs to a mark.
     pub fn is_taken(&self, at: usize) -> bool {
         self.taken[at]
+    }
+
+    /// Whether an instruction is an instance of a template; binds operands as [`Binding::matches`] does. A store of a
+    /// register that holds zero is a store of zero, too.
+    pub fn matches(&self, binding: &mut Binding, template: &Template, at: usize) -> bool {
+        let (insn, before) = (&self.nodes[at].insn, *binding);
+        if binding.matches(template, insn) {
+            return true;
+        }
+        *binding = before;
+        match *insn {
+            Insn::Store { size, address, src: Source::Reg(src) } if self.zeros[at].contains(src) => {
+                binding.matches(template, &Insn::Store { size, address, src: Source::Imm(0) })
+            }
+            _ => false,
+        }
     }
 
     /// Checks a mark, and moves its instructions before its last one.
@@ -280,7 +299,7 @@ impl<'a> Checker<'a> {
             let fits = |at: &&usize| {
                 let mut binding = Binding::of(operands.values());
                 !chosen.contains(at)
-                    && binding.matches(template, &self.nodes[**at].insn)
+                    && self.matches(&mut binding, template, **at)
                     && self.leads_as(template, **at, members)
             };
             chosen.push(*members.iter().find(fits).ok_or(Refusal::Sequence)?);
@@ -350,6 +369,26 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// The registers that are known to hold zero before each instruction, from what its block did before it.
+fn zeros(nodes: &[Node], is_target: &[bool]) -> Vec<RegSet> {
+    let mut known = RegSet::EMPTY;
+    let mut before = Vec::with_capacity(nodes.len());
+    for (node, is_target) in nodes.iter().zip(is_target) {
+        if *is_target {
+            known = RegSet::EMPTY;
+        }
+        before.push(known);
+        known = known.difference(written(&node.insn));
+        if let Insn::Alu { op: AluOp::Mov, dst, src: Source::Imm(0), .. } = node.insn
+            && node.reference == Reference::None
+            && node.core.is_none()
+        {
+            known.insert(dst);
+        }
+    }
+    before
+}
+
 /// Whether two instructions must keep their order.
 fn depends(left: &Insn, right: &Insn) -> bool {
     let conflict = |a: &Insn, b: &Insn| !written(a).intersection(read(b).union(written(b))).is_empty();
@@ -358,6 +397,6 @@ fn depends(left: &Insn, right: &Insn) -> bool {
 }
 
 /// Whether an instruction may access memory.
-fn accesses_memory(insn: &Insn) -> bool {
+pub fn accesses_memory(insn: &Insn) -> bool {
     insn.address().is_some() || matches!(insn, Insn::Call(_) | Insn::LoadPacket { .. })
 }

@@ -15,8 +15,8 @@
 #![forbid(unsafe_code)]
 
 use kiln_isa::operation::{
-    Arch, Condition, Expr, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operand, OperandKind, Operation,
-    Registry, Template, table,
+    Arch, Condition, Effect, Expr, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operand, OperandKind,
+    Operation, Registry, Template, table,
 };
 use kiln_isa::{AluOp, Width};
 
@@ -56,11 +56,13 @@ pub const ELEMENT_OF_8: Operation = Operation {
             step(&[AluOp::Add], D, From::Reg(T)),
         ],
     }],
-    meaning: Expr::Add(
-        &Expr::Reg(B),
-        &Expr::Shl(&Expr::SignExtend(&Expr::Truncate(32, &Expr::Reg(I))), &Expr::Imm(Imm::Constant(3))),
-    ),
-    stores: None,
+    effects: &[Effect::Register(
+        D,
+        Expr::Add(
+            &Expr::Reg(B),
+            &Expr::Shl(&Expr::SignExtend(&Expr::Truncate(32, &Expr::Reg(I))), &Expr::Imm(Imm::Constant(3))),
+        ),
+    )],
     native: &[
         Native {
             arch: Arch::X86_64,

@@ -1,7 +1,7 @@
 //! The operation from its row to its result.
 
 use kiln_equiv::operation::prove;
-use kiln_isa::operation::{Expr, Operation, Registry};
+use kiln_isa::operation::{Effect, Expr, Operation, Registry};
 use kiln_own_operation::{ELEMENT_OF_8, REGISTRY};
 use kiln_program::{Object, operation, text};
 use kiln_vm::{Engine, Input, Options, Vm};
@@ -42,7 +42,7 @@ fn the_proof_sequence_has_the_meaning() {
 
 #[test]
 fn a_wrong_meaning_is_disproved() {
-    static WRONG: Operation = Operation { meaning: Expr::Reg(1), ..ELEMENT_OF_8 };
+    static WRONG: Operation = Operation { effects: &[Effect::Register(0, Expr::Reg(1))], ..ELEMENT_OF_8 };
     assert!(prove(&WRONG).expect_err("it is wrong").counterexample.is_some());
 }
 

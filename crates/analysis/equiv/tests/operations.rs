@@ -1,7 +1,7 @@
 //! The rows of the operation table: each proof sequence has its operation's meaning, and a wrong row is found.
 
 use kiln_equiv::operation::prove;
-use kiln_isa::operation::{Exit, Expr, Form, From, Imm, Operation, Place, Registry, Template, Test};
+use kiln_isa::operation::{Effect, Exit, Expr, Form, From, Imm, Operation, Place, Registry, Template, Test};
 use kiln_isa::{AluOp, Size, Width};
 
 #[test]
@@ -55,21 +55,63 @@ fn wrong_rows_with_memory_are_disproved() {
     let row = |name| *Registry::BUILTIN.by_name(name).expect("a row");
     let load = row("load_swapped_32");
     let store = row("store_swapped_32");
-    let place = store.stores.expect("it stores");
+    let [Effect::Memory(place, stored)] = *store.effects else { panic!("it stores") };
+    let loads = |expr| -> &[Effect] { Box::leak(Box::new([Effect::Register(0, expr)])) };
+    let stores = |place, expr| -> &[Effect] { Box::leak(Box::new([Effect::Memory(place, expr)])) };
+    let (clear, pair, both) = (row("clear_pair"), row("load_pair"), row("store_pair"));
+    let &[low, high] = both.effects else { panic!("it stores twice") };
+    let &[first, _] = pair.effects else { panic!("it loads twice") };
+    let twice = |one, other| -> &[Effect] { Box::leak(Box::new([one, other])) };
+    let form = |index: usize| both.forms[0].code[index];
+    let overlapping = Template::Store { size: Size::B8, base: 0, offset: Imm::Sum(4, 1), src: From::Reg(3) };
+    let with_code = |code: Vec<Template>| -> &[Form] {
+        Box::leak(Box::new([Form { name: "wrong", when: &[], code: Box::leak(code.into_boxed_slice()) }]))
+    };
     for wrong in [
-        Operation { meaning: row("load_swapped_64").meaning, ..load },
-        Operation { meaning: row("load_swapped_16").meaning, ..load },
-        Operation { meaning: row("add_memory_32").meaning, ..row("add_memory_64") },
-        Operation { meaning: Expr::Load(Size::B4, 1, Imm::Operand(2)), ..load },
-        Operation { meaning: Expr::Load(Size::B4, 1, Imm::Constant(0)), ..load },
-        Operation { meaning: Expr::Reg(2), ..store },
-        Operation { stores: None, ..store },
-        Operation { stores: Some(Place { size: Size::B2, ..place }), ..store },
-        Operation { stores: Some(Place { offset: Imm::Constant(0), ..place }), ..store },
-        Operation { stores: Some(Place { base: 2, ..place }), ..store },
+        Operation { effects: row("load_swapped_64").effects, ..load },
+        Operation { effects: row("load_swapped_16").effects, ..load },
+        Operation { effects: row("add_memory_32").effects, ..row("add_memory_64") },
+        Operation { effects: loads(Expr::Load(Size::B4, 1, Imm::Operand(2))), ..load },
+        Operation { effects: loads(Expr::Load(Size::B4, 1, Imm::Constant(0))), ..load },
+        Operation { effects: loads(Expr::Imm(Imm::Constant(0))), ..load },
+        Operation { effects: &[], ..load },
+        Operation { effects: stores(place, Expr::Reg(2)), ..store },
+        Operation { effects: &[], ..store },
+        Operation { effects: stores(Place { size: Size::B2, ..place }, stored), ..store },
+        Operation { effects: stores(Place { offset: Imm::Constant(0), ..place }, stored), ..store },
+        Operation { effects: stores(Place { base: 2, ..place }, stored), ..store },
+        // Half of it, twice a half, the halves exchanged, a stored value that is not the one.
+        Operation { effects: &clear.effects[..1], ..clear },
+        Operation { effects: twice(clear.effects[0], clear.effects[0]), ..clear },
+        Operation { effects: both.effects, ..clear },
+        Operation { effects: clear.effects, ..both },
+        Operation { effects: twice(low, low), ..both },
+        Operation { effects: twice(first, first), ..pair },
+        Operation { effects: &pair.effects[..1], ..pair },
+        Operation { effects: twice(first, Effect::Register(2, Expr::Reg(2))), ..pair },
+        Operation { forms: row("store_pair").forms, effects: pair.effects, ..pair },
+        // Places that overlap, and a load after a store.
+        Operation { forms: with_code(vec![form(0), overlapping]), effects: twice(low, high), ..both },
+        Operation {
+            forms: with_code(vec![form(0), overlapping]),
+            effects: twice(
+                low,
+                Effect::Memory(Place { size: Size::B8, base: 0, offset: Imm::Sum(4, 1) }, Expr::Reg(3)),
+            ),
+            ..both
+        },
+        Operation {
+            forms: with_code(vec![
+                form(0),
+                Template::Load { size: Size::B8, dst: 3, base: 2, offset: Imm::Operand(1) },
+            ]),
+            effects: twice(low, Effect::Register(3, Expr::Load(Size::B8, 2, Imm::Operand(1)))),
+            operands: Box::leak(Box::new([both.operands[0], both.operands[1], both.operands[2], pair.operands[3]])),
+            ..both
+        },
     ] {
         let wrong: &'static Operation = Box::leak(Box::new(wrong));
-        assert!(prove(wrong).is_err(), "{}: {:?} {:?}", wrong.name, wrong.meaning, wrong.stores);
+        assert!(prove(wrong).is_err(), "{}: {:?} {:?}", wrong.name, wrong.effects, wrong.forms);
     }
 }
 
@@ -96,7 +138,7 @@ fn wrong_chains_are_disproved() {
         }
     });
     let same_number = changed(|code| code[1] = code[0]);
-    for wrong in [Operation { meaning: other.meaning, ..right }, led_out, wide, same_number] {
+    for wrong in [Operation { effects: other.effects, ..right }, led_out, wide, same_number] {
         assert!(prove(Box::leak(Box::new(wrong))).is_err());
     }
 }

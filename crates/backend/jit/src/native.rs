@@ -177,14 +177,14 @@ pub(crate) fn prepare<A: Assembly, R: Copy, M: Copy>(
         }
         ready.push(prepared);
     }
-    // A fault of one is a fault of the other.
+    // Native code has one access where the proof sequence has some.
     let accesses = ready.iter().filter(|insn| insn.accesses_memory()).count();
-    let expected = region.form.code.iter().filter(|template| template.accesses_memory()).count();
+    let expected = region.form.code.iter().any(|template| template.accesses_memory());
     let leaves = ready.last().is_some_and(|insn| insn.out.is_some());
-    (accesses == expected && leaves == region.form.leaves()).then_some(ready)
+    (accesses == usize::from(expected) && leaves == region.form.leaves()).then_some(ready)
 }
 
-/// The instruction of a region that accesses memory, if the region's code does not begin with it.
+/// The first instruction of a region that accesses memory, if the region's code does not begin with it.
 pub(crate) fn later_access(nodes: &[Node], mut members: std::ops::Range<usize>) -> Option<usize> {
     members.find(|at| nodes[*at].insn.address().is_some())
 }

@@ -104,6 +104,42 @@ fn frames_hold_what_must_be_given_back() {
     assert_eq!(lines, expected.into_iter().chain(END).collect::<Vec<_>>());
 }
 
+/// Pairs that one instruction reaches, and pairs whose address takes a register.
+#[test]
+fn pairs_are_one_access() {
+    for (bpf, mark, expected) in [
+        ("*(u64 *)(r1 + 0) = 0; *(u64 *)(r1 + 8) = 0", ("clear_pair", 0, &[1, 0][..]), "stp xzr, xzr, [x0]"),
+        ("*(u64 *)(r1 + 504) = 0; *(u64 *)(r1 + 496) = 0", ("clear_pair", 1, &[1, 496]), "stp xzr, xzr, [x0, #496]"),
+        ("*(u64 *)(r1 + 504) = 0; *(u64 *)(r1 + 512) = 0", ("clear_pair", 0, &[1, 504]), "stp xzr, xzr, [x0, #504]"),
+        (
+            "*(u64 *)(r1 + 512) = 0; *(u64 *)(r1 + 520) = 0",
+            ("clear_pair", 0, &[1, 512]),
+            "mov x9, #512 | add x9, x0, x9 | stp xzr, xzr, [x9]",
+        ),
+        (
+            "*(u64 *)(r1 - 512) = r2; *(u64 *)(r1 - 504) = r3",
+            ("store_pair", 0, &[1, -512, 2, 3]),
+            "stp x1, x2, [x0, #-512]",
+        ),
+        (
+            "*(u64 *)(r1 - 512) = r2; *(u64 *)(r1 - 520) = r3",
+            ("store_pair", 1, &[1, -520, 3, 2]),
+            "mov x9, #-520 | add x9, x0, x9 | stp x2, x1, [x9]",
+        ),
+        ("*(u64 *)(r1 + 8) = r1; *(u64 *)(r1 + 0) = r1", ("store_pair", 1, &[1, 0, 1, 1]), "stp x0, x0, [x0]"),
+        ("r0 = *(u64 *)(r1 + 16); r1 = *(u64 *)(r1 + 24)", ("load_pair", 0, &[1, 16, 0, 1]), "ldp x7, x0, [x0, #16]"),
+        ("r0 = *(u64 *)(r1 - 8); r1 = *(u64 *)(r1 - 16)", ("load_pair", 1, &[1, -16, 1, 0]), "ldp x0, x7, [x0, #-16]"),
+        (
+            "r0 = *(u64 *)(r1 + 3); r2 = *(u64 *)(r1 + 11)",
+            ("load_pair", 0, &[1, 3, 0, 2]),
+            "mov x9, #3 | add x9, x0, x9 | ldp x7, x1, [x9]",
+        ),
+    ] {
+        let Some(lines) = disassembled(&code(bpf, Some(mark))) else { return };
+        assert_eq!(lines, expected.split(" | ").chain(END).collect::<Vec<_>>(), "{bpf}");
+    }
+}
+
 /// Every constant and register pair of the rows' instructions, one by one.
 #[test]
 fn rotations_are_extr() {

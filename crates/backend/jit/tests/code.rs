@@ -130,6 +130,33 @@ fn operations_compile_to_one_instruction() {
     assert_eq!(marked(sequence, "and_not_32", 0, &[0, 4, 3, 0], masked), plain);
 }
 
+/// A pair is cleared at once on the stack alone: others can see in which order a program stores elsewhere.
+#[test]
+fn pairs_are_cleared_on_the_stack() {
+    let all = Options::default();
+    let marked = |bpf: &str, form, operands: &[i32]| marked(bpf, "clear_pair", form, operands, all);
+    // push rbp; mov rbp, rsp; ...; pop rbp; ret
+    let framed = |code: &str| format!("55 48 89 e5 {code} 5d c3");
+    let down = "*(u64 *)(r10 - 8) = 0; *(u64 *)(r10 - 16) = 0";
+    // xorps xmm0, xmm0; movups xmmword ptr [rbp - 16], xmm0
+    assert_eq!(marked(down, 1, &[10, -16]), framed("0f 57 c0 0f 11 45 f0"));
+    let up = "*(u64 *)(r10 - 128) = 0; *(u64 *)(r10 - 120) = 0";
+    assert_eq!(marked(up, 0, &[10, -128]), framed("0f 57 c0 0f 11 45 80"));
+    // xorps xmm0, xmm0; movups xmmword ptr [rbp - 512], xmm0
+    let far = "*(u64 *)(r10 - 504) = 0; *(u64 *)(r10 - 512) = 0";
+    let code = marked(far, 1, &[10, -512]);
+    assert!(code.contains("0f 57 c0 0f 11 85 00 fe ff ff"), "{code}");
+    // mov qword ptr [rdi + 8], 0; mov qword ptr [rdi], 0; ret
+    let elsewhere = "*(u64 *)(r1 + 8) = 0; *(u64 *)(r1 + 0) = 0";
+    assert_eq!(marked(elsewhere, 1, &[1, 0]), code_with(elsewhere, None, all));
+    assert_eq!(marked(elsewhere, 1, &[1, 0]), "48 c7 47 08 00 00 00 00 48 c7 07 00 00 00 00 c3");
+    // x86-64 has no instruction for these: the JIT leaves the instructions where they are.
+    let loads = "r2 = *(u64 *)(r1 + 0); r0 = *(u64 *)(r1 + 8)";
+    assert_eq!(code_with(loads, Some(("load_pair", 0, &[1, 0, 2, 0])), all), code_with(loads, None, all));
+    let stores = "*(u64 *)(r1 + 0) = r2; *(u64 *)(r1 + 8) = r3";
+    assert_eq!(code_with(stores, Some(("store_pair", 0, &[1, 0, 2, 3])), all), code_with(stores, None, all));
+}
+
 /// Each native access is the code of the BPF access that it stands for: a fault there is that instruction's.
 #[test]
 fn accesses_of_regions_have_places_of_their_own() {

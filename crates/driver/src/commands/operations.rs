@@ -59,7 +59,7 @@ pub struct Found {
 
 /// The rows of the operation table.
 pub fn rows() -> Vec<Row> {
-    Registry::BUILTIN.operations().iter().map(|operation| row(operation)).collect()
+    Registry::BUILTIN.operations().map(row).collect()
 }
 
 fn row(operation: &Operation) -> Row {
@@ -90,6 +90,7 @@ fn imm_text(operation: &Operation, imm: Imm) -> String {
     match imm {
         Imm::Operand(index) => name(operation, index).to_owned(),
         Imm::Complement(of, index) => format!("{of}-{}", name(operation, index)),
+        Imm::Sum(more, index) => format!("{}+{more}", name(operation, index)),
         Imm::Constant(value) => value.to_string(),
         Imm::Least(of) => format!("least({})", numbers(operation, of)),
     }
@@ -111,7 +112,7 @@ fn template_text(operation: &Operation, template: &Template) -> String {
             format!("{} = {}", name(operation, dst), place_text(operation, size, base, offset))
         }
         Template::Store { size, base, offset, src } => {
-            format!("{} = {}", place_text(operation, size, base, offset), name(operation, src))
+            format!("{} = {}", place_text(operation, size, base, offset), source_text(operation, src))
         }
         Template::Branch { test, dst, src, to, .. } => {
             let (not, comparison) = match test {

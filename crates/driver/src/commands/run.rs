@@ -484,7 +484,8 @@ pub fn with_sized_maps(object: &Object) -> Object {
 /// # Errors
 /// As [`run`], also for a program that a prog array holds; [`Error::Rejected`] where it is of another type.
 pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> Result<Vm, Error> {
-    let object = marked(with_sized_maps(object), &options.operations);
+    let here = kiln_vm::HERE.map_or(options.operations, |here| options.operations.on(here));
+    let object = marked(with_sized_maps(object), &here);
     let mut vm = Vm::new(&object, options)?;
     for needed in kernel::needed_programs(&object, program) {
         if needed.program_type != program.program_type {

@@ -3,7 +3,9 @@
 
 use super::meaning::Expr;
 use super::parts::{AND, ANY, LEFT, MOVE, RIGHT, W32, W64, alu, immediate, result, source, temporary};
-use super::row::{Arch, Condition, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation};
+use super::row::{
+    Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation,
+};
 use crate::table::AluOp;
 
 const ADD: &[AluOp] = &[AluOp::Add];
@@ -48,8 +50,7 @@ pub const ADDRESS_SCALED: Operation = Operation {
             code: &[alu(LEFT, W64, 0, From::Imm(SCALE)), alu(ADD, W64, 0, From::Reg(1))],
         },
     ],
-    meaning: Expr::Add(&Expr::Reg(1), &Expr::Shl(&Expr::Reg(2), &Expr::Imm(SCALE))),
-    stores: None,
+    effects: &[Effect::Register(0, Expr::Add(&Expr::Reg(1), &Expr::Shl(&Expr::Reg(2), &Expr::Imm(SCALE))))],
     native: &[
         Native { arch: Arch::X86_64, needs: &[], when: &[], code: &[NativeInsn { name: "lea64", operands: ADDRESS }] },
         Native {
@@ -103,8 +104,7 @@ macro_rules! and_not {
                     code: &[alu(XOR, $widths, 3, From::Imm(Imm::Constant(-1))), alu(AND, $widths, 0, From::Reg(3))],
                 },
             ],
-            meaning: $meaning,
-            stores: None,
+            effects: &[Effect::Register(0, $meaning)],
             native: &[
                 Native {
                     arch: Arch::X86_64,
@@ -186,8 +186,7 @@ macro_rules! extension {
                     ],
                 },
             ],
-            meaning: $meaning,
-            stores: None,
+            effects: &[Effect::Register(0, $meaning)],
             native: &[
                 Native {
                     arch: Arch::X86_64,

@@ -3,7 +3,7 @@
 use super::meaning::Expr;
 use super::parts::{AND, ANY, ANY_NUMBER, MOVE, W32, W64, alu, source, temporary};
 use super::row::{
-    Arch, Condition, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
+    Arch, Condition, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
 };
 use crate::insn::Width;
 use crate::table::JumpOp;
@@ -24,8 +24,7 @@ macro_rules! bits {
             doc: $doc,
             operands: &[temporary("t"), source("a"), $second],
             forms: &[$($form),*],
-            meaning: $meaning,
-            stores: None,
+            effects: &[Effect::Leave($meaning)],
             native: &[
                 Native {
                     arch: Arch::X86_64,

@@ -19,7 +19,8 @@
 use super::meaning::Expr;
 use super::parts::{immediate, source};
 use super::row::{
-    Arch, Condition, Exit, Form, From, Imm, Index, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
+    Arch, Condition, Effect, Exit, Form, From, Imm, Index, Native, NativeInsn, NativeOperand, Notes, Operation,
+    Template, Test,
 };
 use crate::insn::Width;
 use crate::table::JumpOp;
@@ -70,8 +71,7 @@ macro_rules! chain {
                 chain!(form "four numbers", $width, $to, $last, [1, 2, 3], 4, [5, 6, 7]),
                 chain!(form "three numbers", $width, $to, $last, [1, 2], 3, [4, 5, 6, 7]),
             ],
-            meaning: $meaning,
-            stores: None,
+            effects: &[Effect::Leave($meaning)],
             native: &[
                 Native {
                     arch: Arch::X86_64,

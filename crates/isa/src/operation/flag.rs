@@ -5,7 +5,7 @@
 use super::meaning::Expr;
 use super::parts::{ANY, ANY_NUMBER, COMPARISON, MOVE, alu, result, source};
 use super::row::{
-    Arch, Condition, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
+    Arch, Condition, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
 };
 use crate::insn::Width;
 
@@ -53,8 +53,7 @@ macro_rules! flag {
                     ],
                 },
             ],
-            meaning: Expr::Flag(3, &$left, &$right),
-            stores: None,
+            effects: &[Effect::Register(0, Expr::Flag(3, &$left, &$right))],
             native: &[
                 Native {
                     arch: Arch::X86_64,

@@ -5,7 +5,7 @@
 
 use super::meaning::Expr;
 use super::parts::{AND, MOVE, W64, alu, result};
-use super::row::{Arch, Form, From, Native, NativeInsn, NativeOperand, Notes, Operation, Template};
+use super::row::{Arch, Effect, Form, From, Native, NativeInsn, NativeOperand, Notes, Operation, Template};
 
 const REGISTER: NativeOperand = NativeOperand::Reg(0);
 
@@ -23,8 +23,7 @@ pub const PREFETCH: Operation = Operation {
     doc: "Asks for the cache line at the address p; p keeps its value, and no address faults.",
     operands: &[result("p")],
     forms: &[twice(&[alu(MOVE, W64, 0, From::Reg(0)), alu(MOVE, W64, 0, From::Reg(0))])],
-    meaning: Expr::Reg(0),
-    stores: None,
+    effects: &[Effect::Register(0, Expr::Reg(0))],
     native: &[
         native(Arch::X86_64, &[NativeInsn { name: "prefetch64", operands: &[REGISTER] }]),
         native(Arch::Aarch64, &[NativeInsn { name: "prfm64", operands: &[REGISTER] }]),
@@ -41,8 +40,7 @@ pub const SPECULATION_BARRIER: Operation = Operation {
     doc: "Later instructions wait until all earlier ones, branches among them, are done; r keeps its value.",
     operands: &[result("r")],
     forms: &[twice(&[alu(AND, W64, 0, From::Reg(0)), alu(AND, W64, 0, From::Reg(0))])],
-    meaning: Expr::Reg(0),
-    stores: None,
+    effects: &[Effect::Register(0, Expr::Reg(0))],
     native: &[
         native(Arch::X86_64, &[NativeInsn { name: "lfence64", operands: &[] }]),
         native(Arch::Aarch64, &[NativeInsn { name: "dsbisb64", operands: &[] }]),

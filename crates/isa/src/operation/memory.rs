@@ -6,7 +6,8 @@
 use super::meaning::Expr;
 use super::parts::{ANY, MOVE, W32, W64, alu, immediate, result, source, temporary};
 use super::row::{
-    Arch, Condition, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Place, Template,
+    Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Place,
+    Template,
 };
 use crate::insn::Size;
 use crate::table::AluOp;
@@ -45,8 +46,10 @@ macro_rules! load_swapped {
                     Template::Swap { size: Size::$size, dst: 0 },
                 ],
             }],
-            meaning: Expr::ZeroExtend(&Expr::SwapBytes(&low!($bits, Expr::Load(Size::$size, 1, Imm::Operand(2))))),
-            stores: None,
+            effects: &[Effect::Register(
+                0,
+                Expr::ZeroExtend(&Expr::SwapBytes(&low!($bits, Expr::Load(Size::$size, 1, Imm::Operand(2))))),
+            )],
             native: &[
                 native(Arch::X86_64, $needs, $x86),
                 native(Arch::Aarch64, &[], &[insn($load, &[D, LOADED]), insn($reverse, &[D, D])]),
@@ -115,7 +118,7 @@ macro_rules! store_swapped {
                     code: &[
                         alu(MOVE, $copies, 3, From::Reg(2)),
                         Template::Swap { size: Size::$size, dst: 3 },
-                        Template::Store { size: Size::$size, base: 0, offset: Imm::Operand(1), src: 3 },
+                        Template::Store { size: Size::$size, base: 0, offset: Imm::Operand(1), src: From::Reg(3) },
                     ],
                 },
                 Form {
@@ -123,12 +126,14 @@ macro_rules! store_swapped {
                     when: &[Condition::Same(2, 3), Condition::Differ(0, 3)],
                     code: &[
                         Template::Swap { size: Size::$size, dst: 3 },
-                        Template::Store { size: Size::$size, base: 0, offset: Imm::Operand(1), src: 3 },
+                        Template::Store { size: Size::$size, base: 0, offset: Imm::Operand(1), src: From::Reg(3) },
                     ],
                 },
             ],
-            meaning: Expr::ZeroExtend(&Expr::SwapBytes(&low!($bits, Expr::Reg(2)))),
-            stores: Some(Place { size: Size::$size, base: 0, offset: Imm::Operand(1) }),
+            effects: &[Effect::Memory(
+                Place { size: Size::$size, base: 0, offset: Imm::Operand(1) },
+                Expr::SwapBytes(&low!($bits, Expr::Reg(2))),
+            )],
             native: &[
                 native(Arch::X86_64, &[Feature::Movbe], &[insn($movbe, &[STORED, S])]),
                 native(Arch::Aarch64, &[], &[insn($reverse, &[REVERSED, S]), insn($store, &[STORED, REVERSED])]),
@@ -192,8 +197,7 @@ macro_rules! with_memory {
                     alu(&[AluOp::$op], $widths, 0, From::Reg(3)),
                 ],
             }],
-            meaning: $meaning,
-            stores: None,
+            effects: &[Effect::Register(0, $meaning)],
             native: &[native(Arch::X86_64, &[], &[insn($insn, &[D, LOADED])])],
             notes: Notes {
                 pays: "sums, hashes and tables: one instruction and one register saved",

@@ -14,8 +14,8 @@
 //! recognizer, the check of a mark, both JITs, the listing of `kiln ops` and the proofs. Another crate can declare an
 //! [`Operation`] as a constant and add it to a [`Registry`].
 //!
-//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic`, `memory`, `flag`, `select`, `chain`, `bits` and `hint` have
-//!   some of them, `parts` what they are made of);
+//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic`, `memory`, `pair`, `flag`, `select`,
+//!   `chain`, `bits` and `hint` have some of them, `parts` what they are made of);
 //! - [`rocq`]: the rows as definitions in Rocq, for the proofs;
 //! - [`pattern`]: matching instructions with a proof sequence; [`meaning`]: evaluating [`Expr`] over a [`BitVec`].
 //!
@@ -28,6 +28,7 @@ mod flag;
 mod hint;
 pub mod meaning;
 mod memory;
+mod pair;
 mod parts;
 pub mod pattern;
 pub mod rocq;
@@ -38,35 +39,51 @@ pub mod table;
 pub use meaning::Expr;
 pub use pattern::{Binding, Operands};
 pub use row::{
-    Arch, Condition, Exit, Feature, Form, From, Imm, Index, MAX_OPERANDS, Native, NativeInsn, NativeOperand, Notes,
-    Operand, OperandKind, Operation, Place, Template, Test,
+    Arch, Condition, Effect, Exit, Feature, Form, From, Imm, Index, MAX_OPERANDS, Native, NativeInsn, NativeOperand,
+    Notes, Operand, OperandKind, Operation, Place, Template, Test,
 };
 
 /// The operations that marks can name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Registry {
     operations: &'static [&'static Operation],
+    /// The only machine that code is made for, if that is known.
+    machine: Option<Arch>,
 }
 
 impl Registry {
     /// No operation: every proof sequence runs as it is.
-    pub const EMPTY: Registry = Registry { operations: &[] };
+    pub const EMPTY: Registry = Registry::new(&[]);
     /// Kiln's own.
-    pub const BUILTIN: Registry = Registry { operations: table::OPERATIONS };
+    pub const BUILTIN: Registry = Registry::new(table::OPERATIONS);
 
     /// A registry of these operations. If two have the same name, the first counts.
     pub const fn new(operations: &'static [&'static Operation]) -> Registry {
-        Registry { operations }
+        Registry { operations, machine: None }
+    }
+
+    /// Those of them that have native code on one machine. The others run as their proof sequences there, so what names
+    /// them changes nothing.
+    pub const fn on(self, machine: Arch) -> Registry {
+        Registry { machine: Some(machine), ..self }
+    }
+
+    /// The machines that code may be made for.
+    pub fn machines(&self) -> impl Iterator<Item = Arch> {
+        let own = self.machine;
+        Arch::ALL.into_iter().filter(move |arch| own.is_none_or(|own| own == *arch))
     }
 
     /// All of them.
-    pub const fn operations(&self) -> &'static [&'static Operation] {
-        self.operations
+    pub fn operations(&self) -> impl Iterator<Item = &'static Operation> + use<> {
+        let machine = self.machine;
+        let is_native = move |operation: &&Operation| machine.is_none_or(|machine| operation.is_native_on(machine));
+        self.operations.iter().copied().filter(is_native)
     }
 
     /// The operation of this name.
     pub fn by_name(&self, name: &str) -> Option<&'static Operation> {
-        self.operations.iter().copied().find(|operation| operation.name == name)
+        self.operations().find(|operation| operation.name == name)
     }
 }
 

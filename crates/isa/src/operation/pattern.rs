@@ -47,6 +47,7 @@ impl Binding {
         match imm {
             Imm::Operand(index) => self.bind(index, value),
             Imm::Complement(of, index) => of.checked_sub(value).is_some_and(|value| self.bind(index, value)),
+            Imm::Sum(more, index) => value.checked_sub(more).is_some_and(|value| self.bind(index, value)),
             Imm::Constant(constant) => constant == value,
             Imm::Least(_) => false,
         }
@@ -91,10 +92,9 @@ impl Binding {
                 Template::Load { size: bytes, dst: to, base, offset },
                 Insn::Load { size, signed: false, dst, address },
             ) => bytes == size && self.bind_reg(to, dst) && self.bind_address(base, offset, address),
-            (
-                Template::Store { size: bytes, base, offset, src: from },
-                Insn::Store { size, address, src: Source::Reg(src) },
-            ) => bytes == size && self.bind_reg(from, src) && self.bind_address(base, offset, address),
+            (Template::Store { size: bytes, base, offset, src: from }, Insn::Store { size, address, src }) => {
+                bytes == size && self.bind_source(from, src) && self.bind_address(base, offset, address)
+            }
             (Template::Swap { size: bytes, dst: to }, Insn::Endian { order, size, dst }) => {
                 order != ByteOrder::Little && bytes == size && self.bind_reg(to, dst)
             }
@@ -153,6 +153,7 @@ impl Operands {
         match imm {
             Imm::Operand(index) => self.value(index).into(),
             Imm::Complement(of, index) => i64::from(of) - i64::from(self.value(index)),
+            Imm::Sum(more, index) => i64::from(more) + i64::from(self.value(index)),
             Imm::Constant(value) => value.into(),
             Imm::Least(of) => of.iter().map(|index| i64::from(self.value(*index))).min().unwrap_or(0),
         }
@@ -193,8 +194,7 @@ impl Operands {
             && form.when.iter().all(|condition| self.satisfies(*condition))
     }
 
-    /// The registers bound to temporaries that the form writes. They must be dead after it; the result is not among
-    /// them.
+    /// The registers bound to temporaries that the form writes. They must be dead after it; results are not among them.
     pub fn temporaries(&self, operation: &Operation, form: &Form) -> RegSet {
         let mut written = RegSet::EMPTY;
         for template in form.code {
@@ -202,7 +202,7 @@ impl Operands {
                 written.insert(self.reg(dst));
             }
         }
-        if let Some(result) = operation.result() {
+        for result in operation.results() {
             written.remove(self.reg(result));
         }
         written
@@ -228,7 +228,7 @@ impl Operands {
                 Insn::Load { size, signed: false, dst: self.reg(dst), address: self.address(base, offset)? }
             }
             Template::Store { size, base, offset, src } => {
-                Insn::Store { size, address: self.address(base, offset)?, src: Source::Reg(self.reg(src)) }
+                Insn::Store { size, address: self.address(base, offset)?, src: self.source(src)? }
             }
             Template::Branch { test, width, dst, src, .. } => Insn::Branch {
                 op: match test {

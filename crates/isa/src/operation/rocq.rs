@@ -76,6 +76,7 @@ fn imm(operation: &Operation, imm: Imm) -> String {
     match imm {
         Imm::Operand(index) => name(operation, index).to_owned(),
         Imm::Complement(of, index) => format!("({of} - {})", name(operation, index)),
+        Imm::Sum(more, index) => format!("({} + {more})", name(operation, index)),
         Imm::Constant(value) => format!("({value})"),
         Imm::Least(of) => format!("(least {})", numbers(operation, of)),
     }
@@ -148,7 +149,7 @@ fn template_text(operation: &Operation, form: &Form, template: &Template) -> Str
                 size.bytes(),
                 name(operation, base),
                 imm(operation, offset),
-                name(operation, src)
+                source_text(operation, src)
             )
         }
         Template::Branch { test, width, dst, src, to } => {

@@ -47,6 +47,8 @@ pub enum Imm {
     Operand(Index),
     /// This number less an immediate operand.
     Complement(i32, Index),
+    /// This number and an immediate operand.
+    Sum(i32, Index),
     /// A constant.
     Constant(i32),
     /// The least of several immediate operands; in native code only.
@@ -103,8 +105,8 @@ pub enum Template {
         base: Index,
         /// What is added to it.
         offset: Imm,
-        /// The register.
-        src: Index,
+        /// What is stored. A register that holds zero is a zero, too.
+        src: From,
     },
     /// The lowest bytes of a register in reverse order, zero-extended: `be` on a little-endian machine, or `bswap`.
     Swap {
@@ -269,20 +271,27 @@ pub struct Operation {
     pub name: &'static str,
     /// One sentence.
     pub doc: &'static str,
-    /// Its operands. Exactly one is the result, or none if the operation stores or leaves.
+    /// Its operands.
     pub operands: &'static [Operand],
     /// Its proof sequences. Marks refer to them by position, so new ones go to the end.
     pub forms: &'static [Form],
-    /// The 64 bits that the result register holds afterwards, from what the operands held before; the value stored, of
-    /// which the lowest bytes count, if the operation stores; 1 where control leaves and 0 where not, if a branch of it
-    /// leads out.
-    pub meaning: Expr,
-    /// Where the operation stores its value, instead of in a result register.
-    pub stores: Option<Place>,
+    /// Its meaning: all that it changes, from what the operands and memory held before.
+    pub effects: &'static [Effect],
     /// The native implementations, best first. If none applies, the proof sequence is compiled.
     pub native: &'static [Native],
     /// Its use and its proof, for `kiln ops`.
     pub notes: Notes,
+}
+
+/// What an operation changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// A result register holds these 64 bits afterwards.
+    Register(Index, Expr),
+    /// Memory holds the lowest bytes of this value afterwards. Places of several effects are disjoint.
+    Memory(Place, Expr),
+    /// Control leaves to the place outside if this is 1, and not if it is 0.
+    Leave(Expr),
 }
 
 /// Bytes of memory that an operation writes.
@@ -328,9 +337,20 @@ impl Operation {
         })
     }
 
-    /// The position of the result among the operands.
-    pub fn result(&self) -> Option<Index> {
-        let position = self.operands.iter().position(|operand| operand.kind == OperandKind::Result)?;
-        u8::try_from(position).ok()
+    /// Whether it has native code for a machine.
+    pub fn is_native_on(&self, arch: Arch) -> bool {
+        self.native.iter().any(|native| native.arch == arch)
+    }
+
+    /// The positions of the results among the operands.
+    pub fn results(&self) -> impl Iterator<Item = Index> {
+        let results = self.operands.iter().zip(0..).filter(|(operand, _)| operand.kind == OperandKind::Result);
+        results.map(|(_, index)| index)
+    }
+
+    /// Whether a proof sequence accesses memory more than once.
+    pub fn has_several_accesses(&self) -> bool {
+        let accesses = |form: &Form| form.code.iter().filter(|template| template.accesses_memory()).count();
+        self.forms.iter().any(|form| accesses(form) > 1)
     }
 }

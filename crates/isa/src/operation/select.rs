@@ -6,7 +6,9 @@
 
 use super::meaning::Expr;
 use super::parts::{ANY_NUMBER, COMPARISON, MOVE, W64, alu, result, source};
-use super::row::{Arch, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test};
+use super::row::{
+    Arch, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
+};
 use crate::insn::Width;
 
 const D: NativeOperand = NativeOperand::Reg(0);
@@ -53,8 +55,7 @@ macro_rules! select {
                     ],
                 },
             ],
-            meaning: Expr::Select(4, &$left, &$right, &Expr::Reg(0), &Expr::Reg(1)),
-            stores: None,
+            effects: &[Effect::Register(0, Expr::Select(4, &$left, &$right, &Expr::Reg(0), &Expr::Reg(1)))],
             native: &[
                 Native {
                     arch: Arch::X86_64,

@@ -17,9 +17,10 @@ use super::memory::{
     MUL_MEMORY_32, MUL_MEMORY_64, OR_MEMORY_32, OR_MEMORY_64, STORE_SWAPPED_16, STORE_SWAPPED_32, STORE_SWAPPED_64,
     SUB_MEMORY_32, SUB_MEMORY_64, XOR_MEMORY_32, XOR_MEMORY_64,
 };
+use super::pair::{CLEAR_PAIR, LOAD_PAIR, STORE_PAIR};
 use super::parts::{AND, ANY, JOIN, LEFT, MOVE, OR, RIGHT, W32, W64, alu, immediate, result, source, temporary};
 use super::row::{
-    Arch, Condition, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template,
+    Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template,
 };
 use super::select::{SELECT_32, SELECT_64, SELECT_CONSTANT_32, SELECT_CONSTANT_64};
 use crate::table::AluOp;
@@ -77,6 +78,9 @@ pub const OPERATIONS: &[&Operation] = &[
     &BRANCH_IF_BITS_CONSTANT_64,
     &BRANCH_IF_NO_BITS_CONSTANT_32,
     &BRANCH_IF_NO_BITS_CONSTANT_64,
+    &CLEAR_PAIR,
+    &LOAD_PAIR,
+    &STORE_PAIR,
     &PREFETCH,
     &SPECULATION_BARRIER,
 ];
@@ -153,8 +157,7 @@ macro_rules! rotate {
                     ],
                 },
             ],
-            meaning: $meaning,
-            stores: None,
+            effects: &[Effect::Register(0, $meaning)],
             native: &[
                 Native {
                     arch: Arch::X86_64,
@@ -274,8 +277,7 @@ macro_rules! rotate_register {
                     alu(AND, ANY, 4, From::Imm(Imm::Constant($bits - 1))),
                 ]),
             ],
-            meaning: $meaning,
-            stores: None,
+            effects: &[Effect::Register(0, $meaning)],
             native: &[
                 Native {
                     arch: Arch::X86_64,

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use kiln_isa::operation::{Arch, Binding, Form, From, Operation, Registry, Template};
 use kiln_isa::{AluOp, Insn};
-use kiln_program::operation::{Checker, MAX_SPAN, Mark};
+use kiln_program::operation::{Checker, MAX_SPAN, Mark, accesses_memory};
 use kiln_program::{InsnId, Node, Object, liveness};
 
 /// Candidates that the search for one instance looks at, at most: a bound on hostile input.
@@ -32,8 +32,8 @@ pub fn recognize(object: &Object, registry: &Registry) -> Vec<Mark> {
 /// Finds operations of the registry in all functions, given which branches are hard to predict. Without its branch, a
 /// sequence has to wait for what was compared, so it pays nowhere else, unless the program asks for it.
 pub fn recognize_where(object: &Object, registry: &Registry, is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
-    let endings = Endings::new(registry);
-    object.functions.iter().flat_map(|function| recognize_in(&function.nodes, &endings, is_hard)).collect()
+    let passes = [false, true].map(|several| Pass::new(registry, several));
+    object.functions.iter().flat_map(|function| recognize_in(&function.nodes, &passes, is_hard)).collect()
 }
 
 /// Replaces the marks of an object by those that [`recognize`] finds; returns how many there are now.
@@ -43,20 +43,29 @@ pub fn annotate(object: &mut Object, registry: &Registry) -> usize {
 }
 
 /// Finds operations in one function.
-fn recognize_in(nodes: &[Node], endings: &Endings, is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
+fn recognize_in(nodes: &[Node], passes: &[Pass; 2], is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
     let mut checker = Checker::new(nodes);
-    let mut marks = Vec::new();
-    for root in roots(nodes) {
-        let forms = endings.of(&nodes[root].insn);
-        let pays = |form: &Form| !loses_branch(form) || is_requested(form) || root > 0 && is_hard(nodes[root - 1].id);
-        marks.extend(
-            forms
-                .iter()
-                .filter(|(operation, form)| pays(&operation.forms[*form]))
-                .find_map(|(operation, form)| find(nodes, &mut checker, operation, *form, root)),
-        );
+    let [mut marks, more] = passes.each_ref().map(|pass| {
+        let mut marks = Vec::new();
+        for root in roots(nodes) {
+            let forms = pass.ending_with(&nodes[root].insn);
+            let pays =
+                |form: &Form| !loses_branch(form) || is_requested(form) || root > 0 && is_hard(nodes[root - 1].id);
+            let mut paying = forms.iter().filter(|(operation, form)| pays(&operation.forms[*form]));
+            marks
+                .extend(paying.find_map(|(operation, form)| find(nodes, &mut checker, pass, (operation, *form), root)));
+        }
+        marks
+    });
+    if more.is_empty() {
+        return marks.into_iter().map(|(_, mark)| mark).collect();
     }
-    marks
+    // Whoever loads the object checks its marks in this order, in which some of them may be in the way of others.
+    marks.extend(more);
+    marks.sort_by_key(|(_, mark)| checker.last_member(mark));
+    let mut checker = Checker::new(nodes);
+    marks.retain(|(operation, mark)| checker.add(operation, mark).is_ok());
+    marks.into_iter().map(|(_, mark)| mark).collect()
 }
 
 /// The instructions in the order in which sequences are looked for that end at them: as they are, but branches side by
@@ -78,8 +87,16 @@ fn is_requested(form: &Form) -> bool {
     matches!(form.code, [Template::Alu { ops: [AluOp::Mov], dst, src: From::Reg(src), .. }, ..] if dst == src)
 }
 
-/// The proof sequences of a registry, by the kind of their last instruction: few of them can end at a given one.
-struct Endings(HashMap<Ending, Vec<(&'static Operation, usize)>>);
+/// A proof sequence.
+type Sequence = (&'static Operation, usize);
+
+/// Proof sequences that are searched for together, by the kind of their last instruction: few of them can end at a given
+/// one. Those with several accesses to memory come after all others and take what these leave: an access that becomes
+/// part of arithmetic is gone, one of a pair is only shared.
+struct Pass {
+    machines: Vec<Arch>,
+    endings: HashMap<Ending, Vec<Sequence>>,
+}
 
 /// A kind of instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,21 +109,21 @@ enum Ending {
     Branch,
 }
 
-impl Endings {
-    fn new(registry: &Registry) -> Endings {
+impl Pass {
+    fn new(registry: &Registry, several: bool) -> Pass {
         let mut endings: HashMap<_, Vec<_>> = HashMap::new();
-        for operation in registry.operations() {
+        for operation in registry.operations().filter(|operation| operation.has_several_accesses() == several) {
             for (number, form) in operation.forms.iter().enumerate() {
                 for ending in form.code.last().map(kinds).unwrap_or_default() {
-                    endings.entry(ending).or_default().push((*operation, number));
+                    endings.entry(ending).or_default().push((operation, number));
                 }
             }
         }
-        Endings(endings)
+        Pass { machines: registry.machines().collect(), endings }
     }
 
     /// Those that an instruction may end, in the registry's order.
-    fn of(&self, insn: &Insn) -> &[(&'static Operation, usize)] {
+    fn ending_with(&self, insn: &Insn) -> &[Sequence] {
         let ending = match insn {
             Insn::Alu { op, .. } => Ending::Alu(op.row().code),
             Insn::Neg { .. } => Ending::Neg,
@@ -116,7 +133,7 @@ impl Endings {
             Insn::Branch { .. } => Ending::Branch,
             _ => return &[],
         };
-        self.0.get(&ending).map_or(&[], Vec::as_slice)
+        self.endings.get(&ending).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -136,14 +153,14 @@ fn kinds(template: &Template) -> Vec<Ending> {
 fn find(
     nodes: &[Node],
     checker: &mut Checker<'_>,
-    operation: &'static Operation,
-    number: usize,
+    pass: &Pass,
+    (operation, number): Sequence,
     root: usize,
-) -> Option<Mark> {
+) -> Option<(&'static Operation, Mark)> {
     let form = &operation.forms[number];
     let last = form.code.last()?;
     let mut binding = Binding::default();
-    if checker.is_taken(root) || !binding.matches(last, &nodes[root].insn) {
+    if checker.is_taken(root) || !checker.matches(&mut binding, last, root) {
         return None;
     }
     // From the first branch on, members are side by side.
@@ -152,8 +169,8 @@ fn find(
         return None;
     }
     let first = block_begin(nodes, checker, branch);
-    let mut search = Search { nodes, operation, form, number, first, members: vec![root], candidates: 0 };
-    search.extend(checker, form.code.len() - 1, binding)
+    let mut search = Search { nodes, pass, operation, form, number, first, members: vec![root], candidates: 0 };
+    search.extend(checker, form.code.len() - 1, binding).map(|mark| (operation, mark))
 }
 
 /// The first instruction that may stand in a region with the one at `root`.
@@ -168,6 +185,7 @@ fn block_begin(nodes: &[Node], checker: &Checker<'_>, root: usize) -> usize {
 /// The search for the instructions of one form.
 struct Search<'a> {
     nodes: &'a [Node],
+    pass: &'a Pass,
     operation: &'static Operation,
     form: &'static Form,
     number: usize,
@@ -196,15 +214,18 @@ impl Search<'_> {
                 continue;
             }
             let (insn, mut more) = (&self.nodes[at].insn, binding);
-            if more.matches(template, insn) {
+            if checker.matches(&mut more, template, at) {
                 self.members.push(at);
                 if let Some(mark) = self.extend(checker, next, more) {
                     return Some(mark);
                 }
                 self.members.pop();
             }
-            // What stays between an instruction and those that use its result must not touch it.
-            if written.is_some_and(|reg| liveness::read(insn).union(liveness::written(insn)).contains(reg)) {
+            // What stays between an instruction and those that use its result must not touch it, and what stays between an
+            // access and the last instruction must not access memory.
+            if written.is_some_and(|reg| liveness::read(insn).union(liveness::written(insn)).contains(reg))
+                || template.accesses_memory() && accesses_memory(insn)
+            {
                 return None;
             }
         }
@@ -216,9 +237,9 @@ impl Search<'_> {
         let pays = |arch| {
             let native = self.operation.native(arch, |_| true, &operands);
             let cost: usize = self.form.code.iter().map(Template::cost).sum();
-            native.is_some_and(|native| native.code.len() < cost)
+            native.is_some_and(|native| native.code.len() < cost || self.operation.has_several_accesses())
         };
-        if !Arch::ALL.into_iter().any(pays) {
+        if !self.pass.machines.iter().copied().any(pays) {
             return None;
         }
         let mut members = self.members.clone();

@@ -2,7 +2,7 @@
 
 use kiln_idiom::annotate;
 use kiln_isa::Insn;
-use kiln_isa::operation::Registry;
+use kiln_isa::operation::{Arch, Registry};
 use kiln_program::{Function, Linkage, Object, Reference};
 
 /// A function of these instructions and an `exit`.
@@ -65,6 +65,49 @@ fn rotations_are_found_however_they_are_written() {
         ("r5 = 64; r5 -= r4; r0 = r3; r0 <<= r4; r3 >>= r5; r0 |= r3", "rotate_register_64", vec![0, 3, 4, 3, 5]),
     ] {
         assert_eq!((one(text).0.as_str(), one(text).1), (operation, operands), "{text}");
+    }
+}
+
+/// Stores of zero, by a register that holds it or by a number; loads and stores that nothing else takes.
+#[test]
+fn pairs_are_found_in_what_is_left() {
+    for (text, expected) in [
+        ("*(u64 *)(r10 - 8) = 0; *(u64 *)(r10 - 16) = 0", &[("clear_pair", &[10, -16][..])][..]),
+        ("r1 = 0; *(u64 *)(r10 - 24) = r1; r2 = 7; *(u64 *)(r10 - 16) = r1; r0 = r2", &[("clear_pair", &[10, -24])]),
+        (
+            "w1 = 0; r2 = 0; *(u64 *)(r10 - 8) = r2; *(u64 *)(r10 - 16) = r1; *(u64 *)(r10 - 24) = 0; *(u64 *)(r10 - 32) = r1; \
+             *(u64 *)(r10 - 40) = r1",
+            &[("clear_pair", &[10, -16]), ("clear_pair", &[10, -32])],
+        ),
+        // What was zero is not; another register's zero; a zero of another block; not adjacent.
+        ("r2 = 0; r2 += r1; *(u64 *)(r10 - 8) = r2; *(u64 *)(r10 - 16) = r2", &[("store_pair", &[10, -16, 2, 2])]),
+        ("r2 = 0; call 5; *(u64 *)(r10 - 8) = 0; *(u64 *)(r10 - 16) = r2", &[]),
+        ("r2 = 0; if r1 == 0 goto +1; r2 = r1; *(u64 *)(r10 - 8) = 0; *(u64 *)(r10 - 16) = r2", &[]),
+        ("*(u64 *)(r10 - 8) = 0; *(u64 *)(r10 - 24) = 0", &[]),
+        ("*(u32 *)(r10 - 8) = 0; *(u32 *)(r10 - 16) = 0", &[]),
+        // An access in between.
+        ("*(u64 *)(r10 - 8) = 0; *(u8 *)(r1 + 0) = 7; *(u64 *)(r10 - 16) = 0", &[]),
+        ("*(u64 *)(r1 + 16) = 0; r1 += 8; *(u64 *)(r1 + 0) = 0", &[]),
+        ("r2 = *(u64 *)(r1 + 0); r0 = *(u64 *)(r1 + 8); r0 += r2; r0 ^= r2", &[("load_pair", &[1, 0, 2, 0])]),
+        ("r0 = *(u64 *)(r1 + 8); r1 = *(u64 *)(r1 + 0); r0 += r1; r0 ^= r1", &[("load_pair", &[1, 0, 1, 0])]),
+        ("r1 = *(u64 *)(r1 + 0); r0 = *(u64 *)(r1 + 8); r0 += r1; r0 ^= r1", &[]),
+        // Arithmetic takes its operand first.
+        ("r0 = *(u64 *)(r1 + 8); r2 = *(u64 *)(r1 + 0); r0 += r2", &[("add_memory_64", &[0, 1, 0, 2])]),
+    ] {
+        let all = found(text);
+        let all: Vec<_> = all.iter().map(|(name, operands, _)| (name.as_str(), operands.as_slice())).collect();
+        assert_eq!(all, expected, "{text}");
+    }
+}
+
+/// What a machine lacks is not looked for.
+#[test]
+fn a_machine_has_its_own_operations() {
+    let text = "r2 = *(u64 *)(r1 + 0); r0 = *(u64 *)(r1 + 8); r0 += r2; r0 ^= r2; r3 = *(u64 *)(r1 + 32); r0 += r3";
+    for (machine, expected) in [(Arch::X86_64, "add_memory_64"), (Arch::Aarch64, "load_pair")] {
+        let names: Vec<_> = kiln_idiom::recognize(&object(text), &Registry::BUILTIN.on(machine));
+        let names: Vec<_> = names.iter().map(|mark| mark.operation.as_str()).collect();
+        assert_eq!(names, [expected]);
     }
 }
 

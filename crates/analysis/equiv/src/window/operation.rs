@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::convert::Infallible;
 
-use kiln_isa::operation::{Binding, Exit, Form, OperandKind, Operands, Operation, Template};
+use kiln_isa::operation::{Binding, Effect, Exit, Form, OperandKind, Operands, Operation, Template};
 use kiln_isa::semantics::{BitVec, Machine, MemoryOrder, execute};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, JumpOp, Reg, Size, Source};
 
@@ -71,20 +71,13 @@ fn prove_instance(
 ) -> Result<(), Disproof> {
     let arena = Arena::new();
     let before = |reg: Reg| arena.symbol(Symbol::Register(reg), 64);
-    let register = |index| before(operands.reg(index));
-    let constant = |value| arena.constant(64, value);
-    let read = RefCell::new(Vec::new());
-    let memory = |size: Size, address| {
-        read.borrow_mut().push((size, address));
-        loaded(&arena, size).zero_extend(64)
-    };
-    let meaning = operation.meaning.evaluate(operands, &register, &constant, &memory);
+    let memory = Memory { arena: &arena, words: RefCell::new(Vec::new()) };
     let registers = Reg::all().map(before).collect();
-    let mut state = State { arena: &arena, registers, accesses: Vec::new(), may_skip_access: false };
+    let mut state = State { memory: &memory, registers, stores: Vec::new(), is_clear: true };
     let code: Vec<_> = form.code.iter().zip(insns.iter().copied()).collect();
     let leaves = state.run(&code);
     let left = form.leaves().then_some(leaves);
-    let Some(questions) = questions(operation, operands, &state, left, (meaning, &read.into_inner())) else {
+    let Some(questions) = questions(operation, operands, &state, left, &before) else {
         return Err(Disproof { form: form.name, insns, counterexample: None });
     };
     let open: Vec<_> = questions.into_iter().filter(|(left, right)| left != right).collect();
@@ -102,38 +95,52 @@ fn prove_instance(
     Err(Disproof { form: form.name, insns, counterexample })
 }
 
-/// What must be equal: the result, the stored value or whether control `left`, and the address of the one access that
-/// the operation has. `None` if the sequence accesses memory otherwise than the meaning, which `read` there.
+/// What must be equal: what the sequence leaves in results and in memory and whether control `left`, and the operation's
+/// effects. `None` if the sequence accesses other memory than the meaning.
 fn questions<'a>(
     operation: &Operation,
     operands: &Operands,
     state: &State<'a>,
-    left: Option<Term<'a>>,
-    (meaning, read): (Term<'a>, &[(Size, Term<'a>)]),
+    mut left: Option<Term<'a>>,
+    before: &impl Fn(Reg) -> Term<'a>,
 ) -> Option<Vec<(Term<'a>, Term<'a>)>> {
-    let result = operation.result().map(|index| state.registers[operands.reg(index).index()]);
-    if let Some(left) = left {
-        let alone = result.is_none() && operation.stores.is_none() && state.accesses.is_empty() && read.is_empty();
-        return alone.then(|| vec![(left, meaning)]);
-    }
-    match (operation.stores, read, &state.accesses[..]) {
-        _ if state.may_skip_access => None,
-        (None, [], []) => Some(vec![(result?, meaning)]),
-        (None, [(size, address)], [access]) if access.size == *size && access.stored.is_none() => {
-            Some(vec![(access.address, *address), (result?, meaning)])
+    let arena = state.memory.arena;
+    let constant = |value| arena.constant(64, value);
+    let register = |index| before(operands.reg(index));
+    let loaded = state.memory.words.borrow().len();
+    let read = RefCell::new(Vec::new());
+    let memory = |size: Size, address| {
+        read.borrow_mut().push((size, address));
+        state.memory.word(size, address).zero_extend(64)
+    };
+    let (mut questions, mut results, mut stores) = (Vec::new(), Vec::new(), state.stores.clone());
+    for effect in operation.effects {
+        match *effect {
+            Effect::Register(index, value) => {
+                let value = value.evaluate(operands, &register, &constant, &memory);
+                questions.push((state.registers[operands.reg(index).index()], value));
+                results.push(index);
+            }
+            Effect::Leave(value) => {
+                questions.push((left.take()?, value.evaluate(operands, &register, &constant, &memory)));
+            }
+            Effect::Memory(place, value) => {
+                let value = value.evaluate(operands, &register, &constant, &memory);
+                let address = register(place.base).add(&constant(operands.imm(place.offset) as u64));
+                let is_same = |store: &Store<'_>| store.size == place.size && store.address(arena) == address;
+                let store = stores.remove(stores.iter().position(is_same)?);
+                questions.push((store.value, value.truncate(place.size.bits())));
+            }
         }
-        (Some(place), [], [access]) if access.size == place.size => {
-            let base = state.arena.symbol(Symbol::Register(operands.reg(place.base)), 64);
-            let address = base.add(&state.arena.constant(64, operands.imm(place.offset) as u64));
-            Some(vec![(access.address, address), (access.stored?, meaning.truncate(place.size.bits()))])
-        }
-        _ => None,
     }
-}
-
-/// What the one load of a proof sequence and of its operation's meaning reads.
-fn loaded(arena: &Arena, size: Size) -> Term<'_> {
-    arena.symbol(Symbol::Word { root: 0, offset: 0, log: 0 }, 64).truncate(size.bits())
+    // The meaning reads what the sequence reads, no more and no less, and says what becomes of each result and of control.
+    let mut read = read.into_inner();
+    read.sort_unstable_by_key(|(_, address)| address.id());
+    read.dedup();
+    let reads_the_same = read.len() == loaded && state.memory.words.borrow().len() == loaded;
+    results.sort_unstable();
+    let says_all = left.is_none() && operation.results().eq(results);
+    (state.is_clear && stores.is_empty() && reads_the_same && says_all).then_some(questions)
 }
 
 /// All operands that a form allows, up to renaming of registers: each way in which registers may be shared.
@@ -198,27 +205,62 @@ fn instance(template: &Template, number: usize, operands: &Operands) -> Option<I
     operands.instance(&template.choice(number))
 }
 
-/// Registers as terms, and the accesses to memory. No operation has two, so that nothing needs to be known of memory.
-struct State<'a> {
+/// Memory as it is before the sequence: nothing is known of it. Each place is a symbol of its own, which assumes less
+/// than is true of places that overlap.
+struct Memory<'a> {
     arena: &'a Arena,
-    registers: Vec<Term<'a>>,
-    accesses: Vec<Access<'a>>,
-    /// Whether a branch may skip an access, which no meaning does.
-    may_skip_access: bool,
+    /// What is read.
+    words: RefCell<Vec<(Size, Term<'a>)>>,
 }
 
-/// An access to memory.
-struct Access<'a> {
+impl<'a> Memory<'a> {
+    /// The bytes at an address.
+    fn word(&self, size: Size, address: Term<'a>) -> Term<'a> {
+        let mut words = self.words.borrow_mut();
+        let known = words.iter().position(|word| *word == (size, address));
+        let number = known.unwrap_or(words.len());
+        if known.is_none() {
+            words.push((size, address));
+        }
+        let word = Symbol::Word { root: 0, offset: number as i64, log: 0 };
+        self.arena.symbol(word, 64).truncate(size.bits())
+    }
+}
+
+/// Registers as terms, and the stores.
+struct State<'a> {
+    memory: &'a Memory<'a>,
+    registers: Vec<Term<'a>>,
+    stores: Vec<Store<'a>>,
+    /// Whether what happens to memory is what the accesses say, in any order: no branch skips one, no load comes after a
+    /// store, and stores are disjoint.
+    is_clear: bool,
+}
+
+/// A store.
+#[derive(Clone, Copy)]
+struct Store<'a> {
     size: Size,
-    address: Term<'a>,
-    /// What it stores; `None` if it loads.
-    stored: Option<Term<'a>>,
+    base: Term<'a>,
+    offset: i16,
+    value: Term<'a>,
+}
+
+impl<'a> Store<'a> {
+    fn address(&self, arena: &'a Arena) -> Term<'a> {
+        self.base.add(&arena.constant(64, i64::from(self.offset) as u64))
+    }
+
+    /// Whether it ends before another one begins, both counted from one address.
+    fn is_below(&self, other: &Store<'_>) -> bool {
+        self.base == other.base && i64::from(self.offset) + i64::from(self.size.bytes()) <= other.offset.into()
+    }
 }
 
 impl<'a> State<'a> {
     /// Runs a proof sequence. Returns 1 where control leaves by a branch that leads out, and 0 where not.
     fn run(&mut self, code: &[(&Template, Insn)]) -> Term<'a> {
-        let Some(((template, insn), rest)) = code.split_first() else { return self.arena.constant(64, 0) };
+        let Some(((template, insn), rest)) = code.split_first() else { return self.memory.arena.constant(64, 0) };
         let (Template::Branch { to, .. }, Insn::Branch { op, width, dst, src, .. }) = (template, *insn) else {
             let Ok(_) = execute(insn, self);
             return self.run(rest);
@@ -227,23 +269,18 @@ impl<'a> State<'a> {
         let left = side(self.registers[dst.index()]);
         let right = side(match src {
             Source::Reg(reg) => self.registers[reg.index()],
-            Source::Imm(imm) => self.arena.constant(64, i64::from(imm) as u64),
+            Source::Imm(imm) => self.memory.arena.constant(64, i64::from(imm) as u64),
         });
         let holds = op.holds(&left, &right);
-        let (taken, accesses) = (self.registers.clone(), self.accesses.len());
+        let accesses = |state: &Self| state.stores.len() + state.memory.words.borrow().len();
+        let (taken, before) = (self.registers.clone(), accesses(self));
         let leaves = self.run(rest);
-        self.may_skip_access |= self.accesses.len() != accesses;
+        self.is_clear &= accesses(self) == before;
         for (after, taken) in self.registers.iter_mut().zip(taken) {
             *after = Term::ite(&holds, &taken, after);
         }
-        let leaves_here = self.arena.constant(64, u64::from(*to == Exit::Out));
+        let leaves_here = self.memory.arena.constant(64, u64::from(*to == Exit::Out));
         Term::ite(&holds, &leaves_here, &leaves)
-    }
-
-    fn access(&mut self, address: Address, size: Size, stored: Option<Term<'a>>) {
-        let base = self.registers[address.base.index()];
-        let address = base.add(&self.arena.constant(64, i64::from(address.offset) as u64));
-        self.accesses.push(Access { size, address, stored });
     }
 }
 
@@ -259,17 +296,21 @@ impl<'a> Machine for State<'a> {
         Ok(())
     }
     fn constant(&mut self, value: u64) -> Term<'a> {
-        self.arena.constant(64, value)
+        self.memory.arena.constant(64, value)
     }
     fn load_imm64(&mut self, _: Imm64) -> Result<Term<'a>, Infallible> {
         unreachable!("no template loads a 64-bit immediate")
     }
     fn load(&mut self, address: Address, size: Size, _: MemoryOrder) -> Result<Term<'a>, Infallible> {
-        self.access(address, size, None);
-        Ok(loaded(self.arena, size))
+        self.is_clear &= self.stores.is_empty();
+        let base = self.registers[address.base.index()];
+        let offset = self.memory.arena.constant(64, i64::from(address.offset) as u64);
+        Ok(self.memory.word(size, base.add(&offset)))
     }
     fn store(&mut self, address: Address, size: Size, value: Term<'a>, _: MemoryOrder) -> Result<(), Infallible> {
-        self.access(address, size, Some(value));
+        let store = Store { size, base: self.registers[address.base.index()], offset: address.offset, value };
+        self.is_clear &= self.stores.iter().all(|other| store.is_below(other) || other.is_below(&store));
+        self.stores.push(store);
         Ok(())
     }
     fn atomic(

@@ -401,6 +401,30 @@ impl Assembler {
         self.access(0, size, src, base, offset, scratch);
     }
 
+    /// A load (`kind` 1) or a store (0) of two registers, with a register for addresses that need one.
+    fn pair(&mut self, kind: u32, (first, second): (Gpr, Gpr), base: Gpr, offset: i32, scratch: Gpr) {
+        let direct = offset % 8 == 0 && (-512..512).contains(&offset);
+        let (base, offset) = if direct {
+            (base, offset)
+        } else {
+            self.constant(scratch, i64::from(offset) as u64);
+            self.op(Op::Add, Width::W64, scratch, base, scratch);
+            (scratch, 0)
+        };
+        let words = (offset / 8) as u32 & 0x7f;
+        self.word(0xa900_0000 | kind << 22 | words << 15 | second.at(10) | base.at(5) | first.at(0));
+    }
+
+    /// `ldp first, second, [base + offset]`: two different registers.
+    pub fn load_pair(&mut self, first: Gpr, second: Gpr, base: Gpr, offset: i32, scratch: Gpr) {
+        self.pair(1, (first, second), base, offset, scratch);
+    }
+
+    /// `stp first, second, [base + offset]`.
+    pub fn store_pair(&mut self, first: Gpr, second: Gpr, base: Gpr, offset: i32, scratch: Gpr) {
+        self.pair(0, (first, second), base, offset, scratch);
+    }
+
     /// `ldaxr dst, [address]`: a load that begins an atomic update.
     pub fn load_exclusive(&mut self, size: Size, dst: Gpr, address: Gpr) {
         self.word(0x085f_fc00 | log2(size) << 30 | address.at(5) | dst.at(0));

@@ -31,6 +31,7 @@ mod walk;
 
 use std::collections::HashMap;
 
+use kiln_isa::operation::Arch;
 use kiln_program::operation::{Schedule, schedule};
 use kiln_program::{FunctionId, Object};
 
@@ -51,7 +52,8 @@ const MAX_CODE_BYTES: usize = 64 << 20;
 /// does not validate; [`Error::Operation`] for a mark that is not true.
 pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Code, Error> {
     let plan = Plan::new(object, entry, symbols, options, false)?;
-    let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &options.operations)?));
+    let operations = options.operations.on(Arch::Aarch64);
+    let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &operations)?));
     let schedules = plan.order.iter().map(scheduled).collect::<Result<HashMap<_, _>, Error>>()?;
     for far in [false, true] {
         if let Some(code) = attempt(object, entry, symbols, options, &plan, &schedules, far)? {

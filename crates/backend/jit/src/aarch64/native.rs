@@ -46,6 +46,8 @@ const COMPARE: &[Access] = &[Access::Read, Access::Read];
 const COMPARE_NUMBER: &[Access] = &[Access::Read, Access::Number];
 const LOAD: &[Access] = &[Access::Write, Access::Memory];
 const STORE: &[Access] = &[Access::Memory, Access::Read];
+const LOAD_PAIR: &[Access] = &[Access::Write, Access::Write, Access::Memory];
+const STORE_PAIR: &[Access] = &[Access::Memory, Access::Read, Access::Read];
 
 const ONE: &[Access] = &[Access::Write, Access::Read];
 const TWO: &[Access] = &[Access::Write, Access::Read, Access::Read];
@@ -69,6 +71,16 @@ const TABLE: &[Row] = &[
     access("strh32", STORE, |code, regs, (base, offset)| code.store(Size::B2, regs[0], base, offset, SCRATCH[0])),
     access("str32", STORE, |code, regs, (base, offset)| code.store(Size::B4, regs[0], base, offset, SCRATCH[0])),
     access("str64", STORE, |code, regs, (base, offset)| code.store(Size::B8, regs[0], base, offset, SCRATCH[0])),
+    access("ldp64", LOAD_PAIR, |code, regs, (base, offset)| {
+        code.load_pair(regs[0], regs[1], base, offset, SCRATCH[0]);
+    }),
+    access("stp64", STORE_PAIR, |code, regs, (base, offset)| {
+        code.store_pair(regs[0], regs[1], base, offset, SCRATCH[0]);
+    }),
+    // Of the zero register, twice.
+    access("stpzr64", &[Access::Memory], |code, _, (base, offset)| {
+        code.store_pair(Gpr::ZERO, Gpr::ZERO, base, offset, SCRATCH[0]);
+    }),
     row("cmp32", COMPARE, |code, regs, _| code.op(Op::Subs, Width::W32, Gpr::ZERO, regs[0], regs[1])),
     row("cmp64", COMPARE, |code, regs, _| code.op(Op::Subs, Width::W64, Gpr::ZERO, regs[0], regs[1])),
     number("cmpi32", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W32, regs[0], imm)),

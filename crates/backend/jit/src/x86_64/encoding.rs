@@ -160,6 +160,16 @@ impl Assembler {
         self.emit(Form::default(), &[0x0f, 0x18], 1, place.into());
     }
 
+    /// `xorps xmm0, xmm0`.
+    pub fn clear_vector(&mut self) {
+        self.bytes.extend([0x0f, 0x57, 0xc0]);
+    }
+
+    /// `movups place, xmm0`.
+    pub fn store_vector(&mut self, place: Memory) {
+        self.emit(Form::default(), &[0x0f, 0x11], 0, place.into());
+    }
+
     /// `lfence`.
     pub fn load_fence(&mut self) {
         self.bytes.extend([0x0f, 0xae, 0xe8]);

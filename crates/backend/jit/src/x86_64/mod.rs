@@ -40,6 +40,7 @@ mod walk;
 
 use std::collections::HashMap;
 
+use kiln_isa::operation::Arch;
 use kiln_program::operation::schedule;
 use kiln_program::{FunctionId, Object};
 
@@ -61,7 +62,8 @@ const MAX_CODE_BYTES: usize = 64 << 20;
 pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Code, Error> {
     let plan = &Plan::new(object, entry, symbols, options, true)?;
     let order = &plan.order;
-    let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &options.operations)?));
+    let operations = options.operations.on(Arch::X86_64);
+    let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &operations)?));
     let schedules = order.iter().map(scheduled).collect::<Result<HashMap<_, _>, Error>>()?;
     let schedules = &schedules;
     // What is compiled together has sums of constants in it.

@@ -98,6 +98,9 @@ const TABLE: &[Row] = &[
     access("movbestorew32", STORE, |code, regs, place| code.store_swapped(Size::B2, place, regs[0])),
     access("movbestore32", STORE, |code, regs, place| code.store_swapped(Size::B4, place, regs[0])),
     access("movbestore64", STORE, |code, regs, place| code.store_swapped(Size::B8, place, regs[0])),
+    // The JIT's vector register, and its 16 bytes; the address need not be aligned.
+    row("xorps32", &[], |code, _, _| code.clear_vector()),
+    access("movups32", &[Access::Memory], |code, _, place| code.store_vector(place)),
     access("imulm32", CHANGE_BY, |code, regs, place| code.multiply(Width::W32, regs[0], place)),
     access("imulm64", CHANGE_BY, |code, regs, place| code.multiply(Width::W64, regs[0], place)),
     with_memory!("addm32", Add, W32),

@@ -203,14 +203,14 @@ pub fn any_run() -> impl Strategy<Value = Vec<Insn>> {
             run
         },
     );
-    prop_oneof![copies, pairs, same, rotations, any_access(), any_operation(), any_scaled_access()]
+    prop_oneof![copies, pairs, same, rotations, any_access(), any_operation(), any_scaled_access(), any_clearing()]
 }
 
 /// A proof sequence of a native operation, its temporaries dead afterwards.
 pub fn any_operation() -> impl Strategy<Value = Vec<Insn>> {
     let values = proptest::array::uniform8((0i32..9, any::<i32>()));
     (any::<usize>(), any::<usize>(), values, any::<usize>()).prop_map(|(operation, form, values, chosen)| {
-        let operations = Registry::BUILTIN.operations();
+        let operations: Vec<_> = Registry::BUILTIN.operations().collect();
         let operation = operations[operation % operations.len()];
         let form = &operation.forms[form % operation.forms.len()];
         let mut values: Vec<i32> = operation
@@ -261,6 +261,19 @@ pub fn any_operation() -> impl Strategy<Value = Vec<Insn>> {
         }
         let dead = operands.temporaries(operation, form);
         run.extend(dead.iter().map(|register| constant(register, 0)));
+        run
+    })
+}
+
+/// Adjacent stores of zero to the stack, upwards or downwards, and loads of what they leave there.
+pub fn any_clearing() -> impl Strategy<Value = Vec<Insn>> {
+    (2i16..9, 2i16..20, any::<bool>(), any_dst(), any_dst()).prop_map(|(words, lowest, down, zero, read)| {
+        // The slot below the frame pointer is the program's own.
+        let place = |word: i16| Address { base: Reg::R10, offset: -8 * (lowest + word) };
+        let mut run = vec![constant(zero, 0)];
+        let clears = (0..words).map(|word| store(Size::B8, place(if down { words - 1 - word } else { word }), zero));
+        run.extend(clears);
+        run.push(load(Size::B8, read, place(words / 2)));
         run
     })
 }
