@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use common::{ENTRY, Nothing, object};
+use kiln_isa::operation::{Arch, Registry};
 use kiln_jit::{Options, aarch64};
 
 /// The code of a function of these instructions and an `exit`, all but the last marked where `mark` says how.
@@ -137,6 +138,97 @@ fn pairs_are_one_access() {
     ] {
         let Some(lines) = disassembled(&code(bpf, Some(mark))) else { return };
         assert_eq!(lines, expected.split(" | ").chain(END).collect::<Vec<_>>(), "{bpf}");
+    }
+}
+
+/// One instance of each row, but for those that have a test of their own: rotations by a constant, chains, pairs.
+#[test]
+fn every_operation_is_what_llvm_reads() {
+    let cases: &[(&str, &str, u8, &[i32], &str)] = &[
+        (
+            "rotate_register_64",
+            "r5 = 64; r5 -= r4; r0 = r3; r0 <<= r4; r3 >>= r5; r0 |= r3",
+            0,
+            &[0, 3, 4, 3, 5],
+            "neg w9, w3 | ror x7, x2, x9",
+        ),
+        (
+            "rotate_register_32",
+            "w5 = w4; w5 = -w5; w0 = w3; w0 <<= w4; w3 >>= w5; w0 |= w3",
+            1,
+            &[0, 3, 4, 3, 5],
+            "neg w9, w3 | ror w7, w2, w9",
+        ),
+        ("address_scaled", "r0 = r4; r0 <<= 3; r0 += r3", 2, &[0, 3, 4, 0, 3], "add x7, x2, x3, lsl #3"),
+        ("and_not_32", "w0 = w4; w0 ^= -1; w0 &= w3", 0, &[0, 4, 3, 0], "bic w7, w2, w3"),
+        ("and_not_64", "r4 ^= -1; r0 &= r4", 3, &[0, 4, 0, 4], "bic x7, x7, x3"),
+        ("sign_extend_8", "r0 = r2; r0 <<= 56; r0 s>>= 56", 0, &[0, 2], "sxtb x7, w1"),
+        ("sign_extend_16", "r0 <<= 48; r0 s>>= 48", 1, &[0, 0], "sxth x7, w7"),
+        ("sign_extend_32", "r0 = r2; r0 <<= 32; r0 s>>= 32", 0, &[0, 2], "sxtw x7, w1"),
+        ("sign_extend_8_to_32", "w0 = w2; w0 <<= 24; w0 s>>= 24", 0, &[0, 2], "sxtb w7, w1"),
+        ("sign_extend_16_to_32", "w0 <<= 16; w0 s>>= 16", 1, &[0, 0], "sxth w7, w7"),
+        ("zero_extend_32", "r0 = r2; r0 <<= 32; r0 >>= 32", 0, &[0, 2], "mov w7, w1"),
+        (
+            "load_swapped_16",
+            "r0 = *(u16 *)(r1 + 12); r0 = be16 r0",
+            0,
+            &[0, 1, 12],
+            "ldrh w7, [x0, #12] | rev16 w7, w7",
+        ),
+        ("load_swapped_32", "r0 = *(u32 *)(r1 - 4); r0 = be32 r0", 0, &[0, 1, -4], "ldur w7, [x0, #-4] | rev w7, w7"),
+        ("load_swapped_64", "r0 = *(u64 *)(r1 + 8); r0 = be64 r0", 0, &[0, 1, 8], "ldr x7, [x0, #8] | rev x7, x7"),
+        (
+            "store_swapped_16",
+            "r2 = be16 r2; *(u16 *)(r1 + 2) = r2",
+            1,
+            &[1, 2, 2, 2],
+            "rev16 w10, w1 | strh w10, [x0, #2]",
+        ),
+        (
+            "store_swapped_32",
+            "r5 = be32 r5; *(u32 *)(r1 + 2) = r5",
+            1,
+            &[1, 2, 5, 5],
+            "rev w10, w4 | stur w10, [x0, #2]",
+        ),
+        (
+            "store_swapped_64",
+            "r3 = r2; r3 = be64 r3; *(u64 *)(r1 + 8) = r3",
+            0,
+            &[1, 8, 2, 3],
+            "rev x10, x1 | str x10, [x0, #8]",
+        ),
+        ("flag_64", "r0 = 1; if r1 > r2 goto +1; r0 = 0", 0, &[0, 1, 2, 2], "cmp x0, x1 | cset w7, hi"),
+        ("flag_32", "r0 = 0; if w1 s>= w2 goto +1; r0 = 1", 1, &[0, 1, 2, 12], "cmp w0, w1 | cset w7, lt"),
+        ("flag_constant_64", "r0 = 1; if r1 == -5 goto +1; r0 = 0", 0, &[0, 1, -5, 1], "cmn x0, #5 | cset w7, eq"),
+        ("flag_constant_32", "r0 = 0; if w1 != 7 goto +1; r0 = 1", 1, &[0, 1, 7, 1], "cmp w0, #7 | cset w7, eq"),
+        ("select_64", "if r1 > r2 goto +1; r0 = r3", 0, &[0, 3, 1, 2, 2], "cmp x0, x1 | csel x7, x7, x2, hi"),
+        ("select_32", "if w1 <= w2 goto +1; r0 = r3", 0, &[0, 3, 1, 2, 11], "cmp w0, w1 | csel x7, x7, x2, ls"),
+        (
+            "select_constant_64",
+            "r0 = r0; if r1 == 5 goto +1; r0 = r3",
+            1,
+            &[0, 3, 1, 5, 1],
+            "cmp x0, #5 | csel x7, x7, x2, eq",
+        ),
+        (
+            "select_constant_32",
+            "if w1 != 100000 goto +1; r0 = r3",
+            0,
+            &[0, 3, 1, 100_000, 5],
+            "mov x9, #34464 | movk x9, #1, lsl #16 | cmp w0, w9 | csel x7, x7, x2, ne",
+        ),
+        ("prefetch", "r1 = r1; r1 = r1", 0, &[1], "prfm pldl1keep, [x0]"),
+        ("speculation_barrier", "r3 &= r3; r3 &= r3", 0, &[3], "dsb nsh | isb"),
+    ];
+    for (operation, bpf, form, operands, expected) in cases {
+        let Some(lines) = disassembled(&code(bpf, Some((operation, *form, operands)))) else { return };
+        assert_eq!(lines, expected.split(" | ").chain(END).collect::<Vec<_>>(), "{operation}: {bpf}");
+    }
+    let own = ["rotate_left_32", "rotate_left_64", "clear_pair", "load_pair", "store_pair"];
+    for operation in Registry::BUILTIN.on(Arch::Aarch64).operations() {
+        let has_own = own.contains(&operation.name) || operation.name.starts_with("branch_if_");
+        assert!(has_own || cases.iter().any(|case| case.0 == operation.name), "{} has no case", operation.name);
     }
 }
 

@@ -130,6 +130,43 @@ fn operations_compile_to_one_instruction() {
     assert_eq!(marked(sequence, "and_not_32", 0, &[0, 4, 3, 0], masked), plain);
 }
 
+/// Regions that lose their branch.
+#[test]
+fn flags_and_choices_have_no_branch() {
+    for (bpf, operation, form, operands, expected) in [
+        // xor eax, eax; cmp rdi, rsi; seta al; ret
+        ("r0 = 1; if r1 > r2 goto +1; r0 = 0", "flag_64", 0, &[0, 1, 2, 2][..], "31 c0 48 39 f7 0f 97 c0 c3"),
+        // xor eax, eax; cmp edi, esi; setl al; ret
+        ("r0 = 0; if w1 s>= w2 goto +1; r0 = 1", "flag_32", 1, &[0, 1, 2, 12], "31 c0 39 f7 0f 9c c0 c3"),
+        // xor eax, eax; cmp rdi, -5; sete al; ret
+        ("r0 = 1; if r1 == -5 goto +1; r0 = 0", "flag_constant_64", 0, &[0, 1, -5, 1], "31 c0 48 83 ff fb 0f 94 c0 c3"),
+        // xor eax, eax; test edi, edi; sete al; ret
+        ("r0 = 0; if w1 != 0 goto +1; r0 = 1", "flag_constant_32", 1, &[0, 1, 0, 1], "31 c0 85 ff 0f 94 c0 c3"),
+        // cmp rdi, rsi; cmovbe rax, rdx; ret
+        ("if r1 > r2 goto +1; r0 = r3", "select_64", 0, &[0, 3, 1, 2, 2], "48 39 f7 48 0f 46 c2 c3"),
+        // cmp edi, esi; cmova rax, rdx; ret
+        ("if w1 <= w2 goto +1; r0 = r3", "select_32", 0, &[0, 3, 1, 2, 11], "39 f7 48 0f 47 c2 c3"),
+        // cmp rdi, 5; cmovne rax, rdx; ret
+        (
+            "r0 = r0; if r1 == 5 goto +1; r0 = r3",
+            "select_constant_64",
+            1,
+            &[0, 3, 1, 5, 1],
+            "48 83 ff 05 48 0f 45 c2 c3",
+        ),
+        // cmp edi, 100000; cmove rax, rdx; ret
+        (
+            "if w1 != 100000 goto +1; r0 = r3",
+            "select_constant_32",
+            0,
+            &[0, 3, 1, 100_000, 5],
+            "81 ff a0 86 01 00 48 0f 44 c2 c3",
+        ),
+    ] {
+        assert_eq!(marked(bpf, operation, form, operands, Options::default()), expected, "{operation}: {bpf}");
+    }
+}
+
 /// A pair is cleared at once on the stack alone: others can see in which order a program stores elsewhere.
 #[test]
 fn pairs_are_cleared_on_the_stack() {
