@@ -11,12 +11,16 @@
 //! order that changes each round; medians are printed. The guards are those of the structure's functions, counted as in
 //! KFlex's Table 3: without those of pointers that were just loaded, returned or passed.
 //!
+//! Latencies are those of single operations, after fifteen others of the same run: 2,000 of each, with two readings of the
+//! clock in them, which the operation `nothing` shows. Quanta: a loop without end, sandboxed with each quantum; how long its
+//! runs took.
+//!
 //! `--format json` prints one JSON object; `--rounds N` and `--structure NAME` measure less.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kiln_bench::spread;
 use kiln_driver::heap::{KernelHeap, VmHeap};
@@ -43,9 +47,17 @@ struct Structure {
 const LOOKUP: usize = 1;
 const UPDATE: usize = 2;
 const DELETE: usize = 3;
+const NOTHING: usize = 4;
+/// Operations whose latency is measured, at each place.
+const LATENCIES: usize = 2000;
+/// Operations of one run, of which the last one's latency is measured.
+const LATENCY_OPERATIONS: u64 = 16;
+/// Quanta of a loop without end.
+const QUANTA_MS: [f64; 6] = [0.1, 1.0, 10.0, 100.0, 200.0, 1000.0];
+const QUANTUM_RUNS: usize = 5;
 
 const STRUCTURES: [Structure; 13] = [
-    Structure { name: "hash", elements: 65_536, operations: 20_000, measured: &[LOOKUP, UPDATE, DELETE] },
+    Structure { name: "hash", elements: 65_536, operations: 20_000, measured: &[NOTHING, LOOKUP, UPDATE, DELETE] },
     Structure { name: "tree", elements: 65_536, operations: 10_000, measured: &[LOOKUP, UPDATE, DELETE] },
     Structure { name: "skip", elements: 65_536, operations: 10_000, measured: &[LOOKUP, UPDATE, DELETE] },
     Structure { name: "list", elements: 256, operations: 4_000, measured: &[LOOKUP, UPDATE, DELETE] },
@@ -59,7 +71,7 @@ const STRUCTURES: [Structure; 13] = [
     Structure { name: "cuckoo", elements: 65_536, operations: 20_000, measured: &[LOOKUP, UPDATE, DELETE] },
     Structure { name: "bpf_hash", elements: 65_536, operations: 20_000, measured: &[LOOKUP, UPDATE, DELETE] },
 ];
-const OPERATIONS: [&str; 4] = ["fill", "lookup", "update", "delete"];
+const OPERATIONS: [&str; 5] = ["fill", "lookup", "update", "delete", "nothing"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -104,36 +116,46 @@ impl Place {
         }
     }
 
-    /// Runs operations: the sum of what was found, and the nanoseconds an operation.
-    fn run(&mut self, operation: usize, count: u64, seed: u64) -> Result<(u64, f64), Failure> {
-        let request: Vec<u8> = [count, seed, 0].iter().flat_map(|field| field.to_le_bytes()).collect();
+    /// Runs operations.
+    fn run(&mut self, operation: usize, count: u64, seed: u64, latency: bool) -> Result<Ran, Failure> {
+        let request: Vec<u8> = [count, seed, 0, 0].iter().flat_map(|field| field.to_le_bytes()).collect();
         let word = |bytes: &[u8], at: usize| -> Result<u64, Failure> {
             let word = bytes.get(at..at + 8).ok_or("a short answer")?;
             Ok(u64::from_le_bytes(word.try_into()?))
         };
-        let (sum, ns) = match self {
+        let program = format!("{}{}", OPERATIONS[operation], if latency { "_latency" } else { "" });
+        let (packet, ns) = match self {
             Place::Kernel(loaded) => {
                 let input = TestInput { packet: request, ..TestInput::default() };
-                let output = loaded.program(OPERATIONS[operation])?.test_run(&input)?;
-                check_passed(output.value, OPERATIONS[operation])?;
-                (word(&output.packet, 16)?, f64::from(output.duration_ns))
+                let output = loaded.program(&program)?.test_run(&input)?;
+                check_passed(output.value, &program)?;
+                (output.packet, f64::from(output.duration_ns))
             }
             Place::Vm(vm, engine) => {
-                let output = vm.run(OPERATIONS[operation], &Input::packet(&request), *engine)?;
-                check_passed(output.value as u32, OPERATIONS[operation])?;
-                (word(&output.packet, 16)?, output.duration_ns)
+                let output = vm.run(&program, &Input::packet(&request), *engine)?;
+                check_passed(output.value as u32, &program)?;
+                (output.packet, output.duration_ns)
             }
             Place::Native(native) => {
-                let mut order = (operation as u64).to_le_bytes().to_vec();
+                let mut order: Vec<u8> =
+                    [operation as u64, u64::from(latency)].iter().flat_map(|field| field.to_le_bytes()).collect();
                 order.extend(request);
                 native.input.as_mut().ok_or("it runs")?.write_all(&order)?;
-                let mut answer = [0; 16];
+                let mut answer = [0; 24];
                 native.output.read_exact(&mut answer)?;
-                (word(&answer, 0)?, word(&answer, 8)? as f64)
+                let ns = word(&answer, 8)? as f64 / count as f64;
+                return Ok(Ran { sum: word(&answer, 0)?, ns, latency_ns: word(&answer, 16)? });
             }
         };
-        Ok((sum, ns / count as f64))
+        Ok(Ran { sum: word(&packet, 16)?, ns: ns / count as f64, latency_ns: word(&packet, 24)? })
     }
+}
+
+/// What operations found, the nanoseconds an operation, and those of the last one where that was measured.
+struct Ran {
+    sum: u64,
+    ns: f64,
+    latency_ns: u64,
 }
 
 fn check_passed(value: u32, operation: &str) -> Result<(), Failure> {
@@ -195,37 +217,87 @@ fn measure(structure: &Structure, places: &mut [Place], rounds: usize) -> Result
         let mut done = 0;
         while done < structure.elements {
             let count = structure.operations.min(structure.elements - done);
-            place.run(0, count, done)?;
+            place.run(0, count, done, false)?;
             done += count;
         }
     }
     let mut rows = Vec::new();
+    let seed_of = |round: usize| 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(round as u64 + 1) | 1;
     for (operation, name) in structure.measured.iter().map(|at| (*at, OPERATIONS[*at])) {
-        let mut times = vec![Vec::new(); places.len()];
+        let (mut times, mut latencies) = (vec![Vec::new(); places.len()], vec![Vec::new(); places.len()]);
         for round in 0..rounds + 1 {
-            let seed = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(round as u64 + 1) | 1;
             let mut sums = Vec::new();
             for turn in 0..places.len() {
                 let at = (turn + round) % places.len();
-                let (sum, ns) = places[at].run(operation, structure.operations, seed)?;
-                sums.push(sum);
+                let ran = places[at].run(operation, structure.operations, seed_of(round), false)?;
+                let mut sum = ran.sum;
                 // The first round warms up.
                 if round > 0 {
-                    times[at].push(ns);
+                    times[at].push(ran.ns);
+                    for sample in 0..LATENCIES.div_ceil(rounds) {
+                        let ran = places[at].run(operation, LATENCY_OPERATIONS, seed_of(round << 16 | sample), true)?;
+                        latencies[at].push(ran.latency_ns);
+                        sum = sum.wrapping_add(ran.sum);
+                    }
                 }
+                sums.push(sum);
             }
             if sums.iter().any(|sum| *sum != sums[0]) {
                 return Err(format!("{} {name}: places disagree: {sums:x?}", structure.name).into());
             }
         }
         let mut row = json!({"structure": structure.name, "operation": name});
-        for (place, times) in places.iter().zip(&times) {
+        for ((place, times), latencies) in places.iter().zip(&times).zip(&mut latencies) {
             row[format!("{}_ns", place.name())] = json!(spread(times.iter().copied())[1]);
+            latencies.sort_unstable();
+            for percent in [50, 99] {
+                row[format!("{}_p{percent}_ns", place.name())] =
+                    json!(latencies[(latencies.len() - 1) * percent / 100]);
+            }
         }
         for place in ["kernel", "vm", "tier"] {
             let [own, native] = [format!("{place}_ns"), "native_ns".to_owned()].map(|key| row[key].as_f64());
             if let (Some(own), Some(native)) = (own, native) {
                 row[format!("{place}_to_native")] = json!(own / native);
+            }
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// How long runs of a loop without end take, by quantum.
+fn quanta() -> Result<Vec<Value>, Failure> {
+    let endless = kiln_program::text::parse("; program xdp\n  r0 = 0\nagain:\n  r0 += 1\n  goto again\n")?;
+    let has_kernel = kiln_linux::available().is_ok();
+    let mut rows = Vec::new();
+    for quantum_ms in QUANTA_MS {
+        let options = Options { quantum_ns: (quantum_ms * 1e6) as u64, ..Options::default() };
+        let object = sandbox(&endless, &options)?.object;
+        let program = &object.programs[0];
+        let mut vm = Vm::new(&object, kiln_vm::Options::default())?;
+        vm.load(&program.name)?;
+        vm.compiled(&program.name)?;
+        let loaded = match has_kernel {
+            true => Some(kiln_linux::load_image(&object, program).map_err(|failure| failure.to_string())?),
+            false => None,
+        };
+        let (mut in_kernel, mut in_vm) = (Vec::new(), Vec::new());
+        for _ in 0..QUANTUM_RUNS {
+            if let Some(loaded) = &loaded {
+                let output = loaded.prog.test_run(&TestInput { packet: vec![0; 64], ..TestInput::default() })?;
+                check_passed(output.value, "the loop in the kernel")?;
+                in_kernel.push(f64::from(output.duration_ns) / 1e6);
+            }
+            let begun = Instant::now();
+            let output = vm.run(&program.name, &Input::packet(&[0; 64]), Engine::Jit)?;
+            check_passed(output.value as u32, "the loop in the VM")?;
+            in_vm.push(begun.elapsed().as_secs_f64() * 1e3);
+        }
+        let mut row = json!({"quantum_ms": quantum_ms});
+        for (place, times) in [("kernel", in_kernel), ("vm", in_vm)] {
+            for (what, value) in ["least", "median", "most"].iter().zip(spread(times.into_iter())) {
+                row[format!("{place}_{what}_ms")] = json!(value);
             }
         }
         rows.push(row);
@@ -243,6 +315,35 @@ fn guards(structure: &Structure, evidence: &[Evidence]) -> Value {
     let share = if total == 0 { Value::Null } else { json!(elided as f64 / total as f64) };
     json!({"structure": structure.name, "accesses": accesses, "of_new_pointers": new, "total": total,
         "elided": elided, "elided_share": share})
+}
+
+/// A row's number with so many digits, or a dash.
+fn number(row: &Value, key: &str, digits: usize) -> String {
+    row[key].as_f64().map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+fn report_latencies(rows: &[Value]) {
+    const PLACES: [&str; 4] = ["kernel", "vm", "tier", "native"];
+    println!("\n{:10} {:8} {}", "ns, p50 p99", "", PLACES.map(|place| format!("{place:>13}")).join(" "));
+    for row in rows {
+        let of = |place| {
+            let [half, most] = ["p50", "p99"].map(|part| number(row, &format!("{place}_{part}_ns"), 0));
+            format!("{half:>6} {most:>6}")
+        };
+        let name = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        println!("{:10} {:8} {}", name("structure"), name("operation"), PLACES.map(of).join(" "));
+    }
+}
+
+fn report_quanta(rows: &[Value]) {
+    println!("\n{:>10} {:>28} {:>28}", "quantum ms", "kernel: least, median, most", "VM: least, median, most");
+    for row in rows {
+        let of = |place| {
+            let times = ["least", "median", "most"].map(|what| number(row, &format!("{place}_{what}_ms"), 3));
+            format!("{:>28}", times.join(" "))
+        };
+        println!("{:>10} {} {}", number(row, "quantum_ms", 1), of("kernel"), of("vm"));
+    }
 }
 
 fn report(guards: &[Value], rows: &[Value]) {
@@ -263,8 +364,7 @@ fn report(guards: &[Value], rows: &[Value]) {
         "ns an op", "", "kernel", "VM", "tier", "native", "kernel/native", "VM/native", "tier/native"
     );
     for row in rows {
-        let number =
-            |key: &str, digits: usize| row[key].as_f64().map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+        let number = |key: &str, digits: usize| number(row, key, digits);
         println!(
             "{:10} {:8} {:>9} {:>9} {:>9} {:>9} {:>13} {:>10} {:>11}",
             row["structure"].as_str().unwrap_or_default(),
@@ -293,10 +393,13 @@ fn run() -> Result<(), Failure> {
         }
         rows.extend(measure(structure, &mut places, rounds)?);
     }
+    let quanta = quanta()?;
     if option("--format").is_some_and(|format| format == "json") {
-        println!("{}", json!({"guards": counts, "operations": rows}));
+        println!("{}", json!({"guards": counts, "operations": rows, "quanta": quanta}));
     } else {
         report(&counts, &rows);
+        report_latencies(&rows);
+        report_quanta(&quanta);
     }
     Ok(())
 }

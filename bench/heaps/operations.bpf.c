@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The operations as XDP programs, a request in the packet; -DSTRUCTURE_bpf_hash measures BPF_MAP_TYPE_HASH. */
+/* The operations as XDP programs, a request in the packet, and what one of them takes; -DSTRUCTURE_bpf_hash measures BPF_MAP_TYPE_HASH. */
 #include "operations.h"
 
 #ifdef STRUCTURE_bpf_hash
@@ -25,13 +25,15 @@ structure *all;
 		return XDP_DROP;
 #endif
 
+#include "each.h"
+
 #define PROGRAM(name, operation)                                                                   \
 	SEC("xdp")                                                                                 \
 	int name(struct xdp_md *ctx)                                                               \
 	{                                                                                          \
 		void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;          \
 		struct request *request = data;                                                    \
-		__u64 random, count, sum = 0;                                                      \
+		__u64 random, count, sum = 0, latency = 0;                                         \
                                                                                                    \
 		if ((void *)(request + 1) > end)                                                   \
 			return XDP_ABORTED;                                                        \
@@ -47,18 +49,15 @@ structure *all;
 		if ((void *)(request + 1) > end)                                                   \
 			return XDP_ABORTED;                                                        \
 		request->sum = sum;                                                                \
+		request->latency = latency;                                                        \
 		return XDP_PASS;                                                                   \
 	}
 
+#define BOTH(name, operation)                                                                      \
+	PROGRAM(name, operation)                                                                   \
+	PROGRAM(name##_latency, __u64 begun = bpf_ktime_get_ns(); operation; latency = bpf_ktime_get_ns() - begun)
+
 PROGRAM(fill, UPDATE(all, random, random + 1); random++)
-PROGRAM(lookup, random = next(random); sum += LOOKUP(all, KEY(random)))
-PROGRAM(update, random = next(random); UPDATE(all, KEY(random), random))
-#ifdef DELETE
-#ifdef DELETES_ONLY
-PROGRAM(delete, random = next(random); DELETE(all, KEY(random)))
-#else
-PROGRAM(delete, random = next(random); DELETE(all, KEY(random)); UPDATE(all, KEY(random), random))
-#endif
-#endif
+EACH(BOTH)
 
 char LICENSE[] SEC("license") = "GPL";

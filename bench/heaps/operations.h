@@ -8,6 +8,7 @@
 struct request {
 	__u64 count, seed; /* how many operations, and on which keys; for filling, the first key */
 	__u64 sum;
+	__u64 latency; /* of the last operation, where that is measured */
 };
 
 static __always_inline __u64 next(__u64 random)

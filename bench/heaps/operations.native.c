@@ -1,44 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The operations as native code: requests on standard input; on standard output the sum, and the nanoseconds taken. */
+/* The operations as native code: requests on standard input; on standard output the sum, the nanoseconds taken, and the latency. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "operations.h"
+#include "each.h"
 
 struct order {
-	__u64 operation; /* 0 fill, 1 lookup, 2 update, 3 delete */
+	__u64 operation; /* 0 fill, 1 lookup, 2 update, 3 delete, 4 nothing */
+	__u64 latency; /* whether to measure it */
 	struct request request;
 };
 
 static structure *all;
 
-#define OPERATION(name, operation)                                                                 \
-	static __attribute__((noinline)) __u64 name(struct request *request)                       \
-	{                                                                                          \
-		__u64 random = request->seed, count = request->count, sum = 0;                     \
-                                                                                                   \
-		for (; count; count--) {                                                           \
-			operation;                                                                 \
-		}                                                                                  \
-		return sum;                                                                        \
-	}
-
-OPERATION(fill, UPDATE(all, random, random + 1); random++)
-OPERATION(lookup, random = next(random); sum += LOOKUP(all, KEY(random)))
-OPERATION(update, random = next(random); UPDATE(all, KEY(random), random))
-#ifdef DELETE
-#ifdef DELETES_ONLY
-OPERATION(delete, random = next(random); DELETE(all, KEY(random)))
-#else
-OPERATION(delete, random = next(random); DELETE(all, KEY(random)); UPDATE(all, KEY(random), random))
-#endif
-#else
-#define delete update
-#endif
-
 /* The time that this thread has run: waiting for a CPU does not count, as in the other places. */
-static __u64 now(void)
+static __u64 ran(void)
 {
 	struct timespec time;
 
@@ -46,10 +24,48 @@ static __u64 now(void)
 	return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
+/* What bpf_ktime_get_ns reads. */
+static __always_inline __u64 now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000ull + time.tv_nsec;
+}
+
+#define OPERATION(name, operation)                                                                 \
+	static __attribute__((noinline)) __u64 name(struct request *request)                       \
+	{                                                                                          \
+		__u64 random = request->seed, count = request->count, sum = 0, latency = 0;        \
+                                                                                                   \
+		for (; count; count--) {                                                           \
+			operation;                                                                 \
+		}                                                                                  \
+		request->latency = latency;                                                        \
+		return sum;                                                                        \
+	}
+
+#define BOTH(name, operation)                                                                      \
+	OPERATION(name, operation)                                                                 \
+	OPERATION(name##_latency, __u64 begun = now(); operation; latency = now() - begun)
+
+OPERATION(fill, UPDATE(all, random, random + 1); random++)
+EACH(BOTH)
+#ifndef DELETE
+#define delete update
+#define delete_latency update_latency
+#endif
+
 int main(void)
 {
 	enum { BYTES = 64 << 20 };
-	__u64 (*const operations[4])(struct request *) = { fill, lookup, update, delete };
+	__u64 (*const operations[][2])(struct request *) = {
+		{ fill, fill },
+		{ lookup, lookup_latency },
+		{ update, update_latency },
+		{ delete, delete_latency },
+		{ nothing, nothing_latency },
+	};
 	char *memory = aligned_alloc(BYTES, BYTES);
 	struct order order;
 
@@ -61,10 +77,13 @@ int main(void)
 		return 1;
 	setvbuf(stdout, NULL, _IONBF, 0);
 	while (fread(&order, sizeof(order), 1, stdin) == 1) {
-		__u64 begun = now(), answer[2];
+		__u64 begun = ran(), answer[3];
 
-		answer[0] = operations[order.operation & 3](&order.request);
-		answer[1] = now() - begun;
+		if (order.operation >= sizeof(operations) / sizeof(*operations))
+			return 1;
+		answer[0] = operations[order.operation][order.latency & 1](&order.request);
+		answer[1] = ran() - begun;
+		answer[2] = order.request.latency;
 		fwrite(answer, sizeof(answer), 1, stdout);
 	}
 	return 0;
