@@ -240,10 +240,12 @@ impl Accesses {
 }
 
 /// Makes 64-bit arithmetic on pointers into the arena arithmetic of 32 bits, as the kernel does, unless offsets have more.
+/// Marks of native operations that contain such an instruction are dropped: the operation is another one now.
 pub(crate) fn narrow(object: &mut Object, place: Place, entry: FunctionId, facts: &Facts) {
     if place.bits > FEWEST_BITS {
         return;
     }
+    let mut changed = HashSet::new();
     for id in object.reachable_functions(entry) {
         for node in &mut object.functions[id.index()].nodes {
             let Insn::Alu { op, width, dst, .. } = &mut node.insn else { continue };
@@ -251,9 +253,11 @@ pub(crate) fn narrow(object: &mut Object, place: Place, entry: FunctionId, facts
             let in_arena = matches!(known, Some(Value::Pointer(pointer)) if is_arena(&pointer.region));
             if in_arena && *op != kiln_isa::AluOp::Mov {
                 *width = Width::W32;
+                changed.insert(node.id);
             }
         }
     }
+    object.operations.retain(|mark| !mark.members.iter().any(|member| changed.contains(member)));
 }
 
 /// Whether a region is the program's arena.

@@ -11,6 +11,7 @@
 
 use std::fmt::Write as _;
 
+use kiln_isa::operation::Registry;
 use kiln_vm::{Engine, Input, Options, Setting, Surroundings, Toolchain, Vm};
 
 struct Random(u64);
@@ -137,7 +138,10 @@ fn heap_edges(vm: &Vm, pages: &[u64]) -> Vec<u64> {
 /// R0 and what the heap holds after a few runs; `None` for a program that the verifier refuses, and for the native tier
 /// without a compiler.
 fn run(text: &str, pages: &[u64], packets: &[Vec<u8>], engine: Engine) -> Option<(Vec<u64>, Vec<u64>)> {
-    let object = kiln_program::text::parse(text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+    let mut object = kiln_program::text::parse(text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+    if engine != Engine::Interpreter {
+        object.operations = kiln_idiom::recognize_where(&object, &Registry::BUILTIN, &|_| true);
+    }
     let options = Options {
         map_bytes: 1 << 33,
         place: Some(77),
@@ -148,7 +152,10 @@ fn run(text: &str, pages: &[u64], packets: &[Vec<u8>], engine: Engine) -> Option
     };
     let mut vm = Vm::new(&object, options).expect("an arena");
     let name = object.programs[0].name.clone();
-    vm.load(&name).ok()?;
+    if let Err(error) = vm.load(&name) {
+        assert!(!error.to_string().contains("malformed"), "{error}:\n{text}");
+        return None;
+    }
     if engine == Engine::Native {
         let toolchain = Toolchain::new(Toolchain::CLANG).ok()?;
         vm.load_native(&name, &toolchain, Setting::Fast).unwrap_or_else(|error| panic!("{error}:\n{text}"));
@@ -164,6 +171,20 @@ fn run(text: &str, pages: &[u64], packets: &[Vec<u8>], engine: Engine) -> Option
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Arithmetic on a heap address becomes arithmetic of 32 bits, which is not the operation that was recognized.
+#[test]
+fn a_number_in_memory_is_added_to_a_heap_address() {
+    let text = "; map heap arena key 0 value 0 entries 1 flags 0x400 extra 0x100000000000\n; program xdp\n  \
+                r3 = map[heap]\n  *(u64 *)(r10 - 8) = 16\n  r1 = 8\n  r1 = addr_space_cast(r1, 0, 1)\n  \
+                *(u64 *)(r1 + 16) = 5\n  r2 = *(u64 *)(r10 - 8)\n  r1 += r2\n  r0 = *(u64 *)(r1 + 0)\n  exit\n";
+    for engine in [Engine::Interpreter, Engine::Jit] {
+        if engine == Engine::Interpreter || cfg!(target_arch = "x86_64") {
+            let ran = run(text, &[1], &[vec![0; PACKET_BYTES]], engine).expect("it loads");
+            assert_eq!(ran.0, [5], "{engine:?}");
+        }
+    }
 }
 
 #[test]
