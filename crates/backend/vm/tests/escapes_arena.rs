@@ -176,8 +176,8 @@ fn setting(name: &str, default: u64) -> u64 {
 /// Arithmetic on a heap address becomes arithmetic of 32 bits, which is not the operation that was recognized.
 #[test]
 fn a_number_in_memory_is_added_to_a_heap_address() {
-    let text = "; map heap arena key 0 value 0 entries 1 flags 0x400 extra 0x100000000000\n; program xdp\n  \
-                r3 = map[heap]\n  *(u64 *)(r10 - 8) = 16\n  r1 = 8\n  r1 = addr_space_cast(r1, 0, 1)\n  \
+    let text = "; map heap0 arena key 0 value 0 entries 1 flags 0x400 extra 0x100000000000\n; program xdp\n  \
+                r3 = map[heap0]\n  *(u64 *)(r10 - 8) = 16\n  r1 = 8\n  r1 = addr_space_cast(r1, 0, 1)\n  \
                 *(u64 *)(r1 + 16) = 5\n  r2 = *(u64 *)(r10 - 8)\n  r1 += r2\n  r0 = *(u64 *)(r1 + 0)\n  exit\n";
     for engine in [Engine::Interpreter, Engine::Jit] {
         if engine == Engine::Interpreter || cfg!(target_arch = "x86_64") {

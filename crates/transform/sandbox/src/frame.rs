@@ -80,8 +80,7 @@ fn holds_frame(node: &Node, facts: &Facts) -> bool {
 /// Registers that are live after an instruction. A register that is uninitialized on some path is not live, although
 /// `exit` may read it (R0 of a function that returns nothing). `written` are those that every path has written: the Facts may
 /// call these uninitialized too, because that is how they say that they know nothing of a pointer.
-pub(crate) fn needed_after(facts: &Facts, at: InsnId, written: RegSet) -> RegSet {
-    let Some(known) = facts.at(at) else { return RegSet::ALL };
+pub(crate) fn needed_after(known: &InsnFacts, written: RegSet) -> RegSet {
     let holds = |reg: &Reg| written.contains(*reg) || known.registers[reg.index()] != Value::Uninit;
     known.live_after.iter().filter(holds).collect()
 }

@@ -368,6 +368,10 @@ fn place(edit: &mut Edit<'_>, node: &Node, base: Reg, action: Action) -> Result<
         Action::Borrow => {
             let mut busy = node.insn.read().union(node.insn.written().into_iter().collect());
             busy.insert(Reg::R10);
+            if edit.facts.at(node.id).is_none() {
+                // A cancellation point may have destroyed it, although it is live: it is saved there only if the Facts say so.
+                busy = busy.union(RegSet::CALLER_SAVED);
+            }
             let none = || edit.unsupported(Some(node.id), "no register is free for a guard");
             let borrowed = free_register(busy).ok_or_else(none)?;
             edit.frame.begin_place();

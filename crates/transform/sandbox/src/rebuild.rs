@@ -12,7 +12,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::{Insn, Reg, RegSet};
-use kiln_program::{Function, FunctionId, InsnId, LineId, MapId, Node, Object, Reference};
+use kiln_program::{Function, FunctionId, InsnId, LineId, MapId, Node, Object, Reference, liveness};
 use kiln_verifier::Facts;
 
 use crate::error::Error;
@@ -29,6 +29,8 @@ pub(crate) struct Edit<'a> {
     written: BTreeMap<InsnId, RegSet>,
     /// Registers that hold a number on every path, found when they are first asked for ([`numbers_before`]).
     numbers: OnceCell<BTreeMap<InsnId, RegSet>>,
+    /// Registers that may be read after each instruction, also where no path leads; found when they are first asked for.
+    live: OnceCell<BTreeMap<InsnId, RegSet>>,
     next_insn: &'a mut u32,
     entry: Vec<Node>,
     loop_entries: BTreeMap<InsnId, LoopEntry>,
@@ -37,6 +39,12 @@ pub(crate) struct Edit<'a> {
     replaced: BTreeMap<InsnId, Insn>,
     after: BTreeMap<InsnId, Vec<Node>>,
     tail: Vec<Node>,
+}
+
+fn live_after(function: &Function) -> BTreeMap<InsnId, RegSet> {
+    let ids = || function.nodes.iter().map(|node| node.id);
+    let live = liveness::live_after(&function.nodes, &ids().zip(0..).collect());
+    ids().zip(live).collect()
 }
 
 /// The code on the way into a loop.
@@ -57,6 +65,7 @@ impl<'a> Edit<'a> {
             frame: Frame::of(function, facts),
             written: written_before(function),
             numbers: OnceCell::new(),
+            live: OnceCell::new(),
             next_insn,
             entry: Vec::new(),
             loop_entries: BTreeMap::new(),
@@ -72,9 +81,14 @@ impl<'a> Edit<'a> {
         Error::Unsupported { function: self.function.name.clone(), insn, what: what.into() }
     }
 
-    /// Registers that are live after the instruction `at`, which is `of` or stands before it.
+    /// Registers that are live after the instruction `at`, which is `of` or stands before it. The Facts do not say so where no
+    /// path leads; the kernel's verifier may find one.
     pub(crate) fn needed_after(&self, at: InsnId, of: InsnId) -> RegSet {
-        needed_after(self.facts, at, self.written.get(&of).copied().unwrap_or(RegSet::EMPTY))
+        let of_node = |sets: &BTreeMap<InsnId, RegSet>| sets.get(&of).copied();
+        match self.facts.at(at) {
+            Some(known) => needed_after(known, of_node(&self.written).unwrap_or(RegSet::EMPTY)),
+            None => of_node(self.live.get_or_init(|| live_after(self.function))).unwrap_or(RegSet::ALL),
+        }
     }
 
     /// Registers that hold a number on every path before an instruction.

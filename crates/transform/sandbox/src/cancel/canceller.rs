@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kiln_isa::{Insn, JumpOp, Reg, Source, Width};
+use kiln_isa::{Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, LineId, MapId, Node, Reference};
 use kiln_verifier::Held;
 
+use crate::error::Error;
+use crate::frame::free_register;
 use crate::rebuild::Edit;
 
 pub(super) const DEADLINE: i16 = 8;
@@ -35,6 +37,35 @@ pub(super) struct Canceller<'e, 'a> {
     /// Whether all cancelled runs are counted, which [`Options::detach_after`] needs.
     pub(super) counts_runs: bool,
     pub(super) cancelled_return: i32,
+}
+
+/// Registers for a cancellation point's own use: free ones first, then others, which are saved on the stack.
+pub(super) struct Scratch {
+    /// Registers that are in use.
+    busy: RegSet,
+    /// Registers that cannot be saved in between either, and those that were taken.
+    taken: RegSet,
+    /// Those that are not free, and where they are saved.
+    pub(super) borrowed: Vec<(Reg, i16)>,
+}
+
+impl Scratch {
+    pub(super) fn new(live: RegSet, needed: RegSet) -> Scratch {
+        let frame = RegSet::of(&[Reg::R10]);
+        Scratch { busy: live.union(frame), taken: needed.union(frame), borrowed: Vec::new() }
+    }
+
+    /// One more register.
+    pub(super) fn take(&mut self, edit: &mut Edit<'_>, header: InsnId) -> Result<Reg, Error> {
+        let none = || edit.unsupported(Some(header), "no register is free at a loop");
+        let free = free_register(self.busy.union(self.taken));
+        let reg = free.or_else(|| free_register(self.taken)).ok_or_else(none)?;
+        if free.is_none() {
+            self.borrowed.push((reg, edit.shared_slot(header)?));
+        }
+        self.taken.insert(reg);
+        Ok(reg)
+    }
 }
 
 impl Canceller<'_, '_> {

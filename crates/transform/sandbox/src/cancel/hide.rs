@@ -4,9 +4,9 @@ use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node};
 use kiln_verifier::Value;
 
-use super::canceller::{Block, Canceller};
+use super::canceller::{Block, Canceller, Scratch};
 use crate::error::Error;
-use crate::frame::{free_register, load, store};
+use crate::frame::{load, store};
 
 impl Canceller<'_, '_> {
     /// Makes the numbers unknown to the verifier that change in a loop: `r ^= x; r ^= x` with an unknown `x`, the iteration
@@ -17,21 +17,10 @@ impl Canceller<'_, '_> {
             return Ok(Vec::new());
         }
         self.edit.frame.begin_place();
-        let mut busy = live.union(RegSet::of(&[Reg::R10]));
-        let mut borrowed = Vec::new();
-        let mut scratch = |this: &mut Self| -> Result<Reg, Error> {
-            let taken = borrowed.iter().map(|(reg, _)| *reg).chain(registers.iter()).chain([Reg::R10]).collect();
-            let none = || this.edit.unsupported(Some(header.id), "no register is free at a loop");
-            let free = free_register(busy);
-            let reg = free.or_else(|| free_register(taken)).ok_or_else(none)?;
-            if free.is_none() {
-                borrowed.push((reg, this.edit.shared_slot(header.id)?));
-            }
-            busy.insert(reg);
-            Ok(reg)
-        };
-        let unknown = scratch(self)?;
-        let value = if slots.is_empty() { unknown } else { scratch(self)? };
+        let mut scratch = Scratch::new(live, registers);
+        let unknown = scratch.take(self.edit, header.id)?;
+        let value = if slots.is_empty() { unknown } else { scratch.take(self.edit, header.id)? };
+        let borrowed = scratch.borrowed;
         let mut insns: Vec<Insn> = borrowed.iter().map(|(reg, slot)| store(Reg::R10, *slot, *reg)).collect();
         insns.push(load(unknown, Reg::R10, self.at));
         if let Block::From(_) = self.block {

@@ -107,7 +107,11 @@ pub(crate) fn insert(
             for _ in 1..BLOCK_SLOTS {
                 at = edit.slot()?;
             }
-            [store(Reg::R10, at + DEADLINE, 0), store(Reg::R10, at + CANCELLED, 0)].to_vec()
+            // The deadline is 0, which the verifier does not know: it would explore all code twice, without a deadline and with
+            // one.
+            let zero = Insn::Alu { op: AluOp::Xor, width: Width::W64, dst: Reg::R0, src: Source::Reg(Reg::R0) };
+            let deadline = [load(Reg::R0, Reg::R10, at), zero, store(Reg::R10, at + DEADLINE, Reg::R0)];
+            deadline.into_iter().chain([store(Reg::R10, at + CANCELLED, 0)]).collect()
         }
         Block::From(reg) => [store(Reg::R10, at, reg)].to_vec(),
     };
@@ -224,6 +228,7 @@ impl Canceller<'_, '_> {
         let may_goto = self.edit.node(Insn::MayGoto { offset: 0 }, Reference::Branch(pad), header.line);
         let mut nodes = vec![may_goto];
         let (under_lock, forced) = (held.locks > 0, options.forced == Some(number));
+        let mut hidden = if options.hide { self.hidden_numbers(header, stand_in, live)? } else { Vec::new() };
         let polls = under_lock && options.target == Target::Linux && options.forced.is_none();
         let polled = self.shared.filter(|_| forced || polls);
         match polled {
@@ -232,11 +237,13 @@ impl Canceller<'_, '_> {
             None if under_lock || self.edit.facts.at(stand_in).is_none() => {}
             // The VM's own clock ends the loop at its `may_goto`.
             None if options.target == Target::Vm => {}
-            None => nodes.extend(self.tick(header, live, pad, options)?),
+            None => {
+                let resume = hidden.first().map_or_else(|| self.edit.resume(header.id), |node| node.id);
+                nodes.extend(self.tick(header, live, [pad, resume], options)?);
+            }
         }
-        if options.hide {
-            nodes.extend(self.hidden_numbers(header, stand_in, live)?);
-        } else if probe.forgetful.get(&self.edit.id).is_some_and(|own| own.contains(&header.id)) {
+        nodes.append(&mut hidden);
+        if !options.hide && probe.forgetful.get(&self.edit.id).is_some_and(|own| own.contains(&header.id)) {
             let hidden = self.hidden_numbers(header, stand_in, live)?;
             self.edit.enter_loop_with(header.id, hidden);
         }

@@ -270,8 +270,13 @@ impl World {
 
 /// Where a global variable is in `.bss`, from BTF.
 pub fn global(object: &Object, name: &str) -> usize {
+    variable(object, ".bss", name)
+}
+
+/// Where a variable is in a data section, from BTF.
+pub fn variable(object: &Object, section: &str, name: &str) -> usize {
     let btf = Btf::parse(object.btf.as_ref().expect("BTF")).expect("BTF");
-    let section = btf.named(".bss").next().expect("global variables");
+    let section = btf.named(section).next().expect("global variables");
     let found = btf.variables(section).iter().find(|variable| btf.name(variable.type_id) == name);
     found.unwrap_or_else(|| panic!("no variable {name}")).offset as usize
 }
