@@ -187,7 +187,7 @@ mod tests {
             ("schedule(packet): ip.source % 0", "constants other than 0"),
             ("schedule(packet): ip.source % ip.destination", "constants other than 0"),
             ("schedule(packet): 1.5", "and this is f64"),
-            ("schedule(packet): count(*) % 3", "`count`"),
+            ("schedule(packet): count(*) % 3", "`count` is of many rows, and here is one"),
         ] {
             let error = parse(text, 4, XDP).expect_err(text).to_string();
             assert!(error.contains(wanted), "{text}: {error}");

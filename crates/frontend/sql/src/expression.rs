@@ -394,6 +394,9 @@ fn call(expr: &ast::Expr, function: &ast::Function, leaf: Leaf<'_>) -> Result<Ex
     let name = function.name.to_string().to_lowercase();
     let row = Function::ALL.iter().find(|(own, ..)| *own == name);
     let (_, own, counts) = row.ok_or_else(|| {
+        if AGGREGATES.contains(&&*name) {
+            return Error::new(format!("`{name}` is of many rows, and here is one"));
+        }
         let known = Function::ALL.iter().map(|(name, ..)| *name).chain(AGGREGATES);
         Error { help: similar(&name, known), ..Error::new(format!("there is no function `{name}`")) }
     })?;
