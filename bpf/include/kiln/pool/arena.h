@@ -119,18 +119,24 @@ static __always_inline __u32 kiln_pool_hash(const KILN_POOL_ID *id)
 	return (__u32)hash & KILN_POOL_BUCKET_MASK;
 }
 
-/* Makes the buckets, which are zeros because their memory was never used; 0 if there is no memory or another program makes them. */
+/*
+ * Makes the buckets, which are zeros because their memory was never used; 0 if there is no memory, or another program makes them
+ * or was first to take memory. Without a loop: a program that is cancelled does not leave them half made.
+ */
 KILN_FUNCTION struct kiln_pool_bucket *kiln_pool_make_buckets(void)
 {
 	struct kiln_pool_state *pool = kiln_pool_state();
 	struct kiln_heap_state *heap = kiln_state();
-	struct kiln_block *made;
+	__u64 made, end;
 
 	if (__sync_val_compare_and_swap(&pool->buckets, 0, 1))
 		return 0;
-	made = kiln_fresh(heap, KILN_POOL_BUCKETS * sizeof(struct kiln_pool_bucket));
-	KILN_POOL_ONCE(pool->buckets) = (__u64)(unsigned long)made;
-	return (struct kiln_pool_bucket *)made;
+	made = KILN_POOL_ONCE(heap->fresh);
+	end = made + KILN_POOL_BUCKETS * sizeof(struct kiln_pool_bucket);
+	if (!made || end > heap->limit || __sync_val_compare_and_swap(&heap->fresh, made, end) != made)
+		made = 0;
+	KILN_POOL_ONCE(pool->buckets) = made;
+	return (struct kiln_pool_bucket *)(unsigned long)made;
 }
 
 /* The buckets, or NULL if there are none yet. */
