@@ -272,10 +272,12 @@ fn quanta() -> Result<Vec<Value>, Failure> {
     let has_kernel = kiln_linux::available().is_ok();
     let mut rows = Vec::new();
     for quantum_ms in QUANTA_MS {
-        let options = Options { quantum_ns: (quantum_ms * 1e6) as u64, ..Options::default() };
+        let quantum = Duration::from_secs_f64(quantum_ms / 1e3);
+        let options = Options { quantum_ns: quantum.as_nanos() as u64, ..Options::default() };
         let object = sandbox(&endless, &options)?.object;
         let program = &object.programs[0];
-        let mut vm = Vm::new(&object, kiln_vm::Options::default())?;
+        let for_vm = sandbox(&endless, &Options { target: Target::Vm, ..options })?.object;
+        let mut vm = Vm::new(&for_vm, kiln_vm::Options { quantum: Some(quantum), ..Default::default() })?;
         vm.load(&program.name)?;
         vm.compiled(&program.name)?;
         let loaded = match has_kernel {
