@@ -10,6 +10,7 @@
 //! program is in `target/escape-arena.bpf` then. `KILN_ESCAPES` and `KILN_ESCAPE_SEED` choose how many programs, and which.
 
 use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
 
 use kiln_isa::operation::Registry;
 use kiln_vm::{Engine, Input, Options, Setting, Surroundings, Toolchain, Vm};
@@ -150,6 +151,9 @@ fn run(text: &str, pages: &[u64], packets: &[Vec<u8>], engine: Engine) -> Option
         blind: text.len().is_multiple_of(2) && engine != Engine::Native,
         ..Options::default()
     };
+    // One VM at a time: another one would take the place from it, and have its arenas elsewhere.
+    static PLACE: Mutex<()> = Mutex::new(());
+    let _alone = PLACE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut vm = Vm::new(&object, options).expect("an arena");
     let name = object.programs[0].name.clone();
     if let Err(error) = vm.load(&name) {
