@@ -3,11 +3,11 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-parquet test-collector test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
+.PHONY: help site demo test test-parquet test-arm64-kernel test-collector test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
 demo: setup corpus ## Run the main job on real objects: check, optimize, run, in the VM and the kernel
 	@cargo xtask demo
@@ -17,6 +17,10 @@ test: setup-tests corpus ## Run every test
 
 test-parquet: setup ## Test Parquet files, which the default build does not write (one to three minutes more to build)
 	@cargo test -p kiln-driver --features parquet --lib commands::query::parquet
+
+test-arm64-kernel: ## Compare the JIT for 64-bit Arm with an arm64 kernel's, in a virtual machine (some minutes)
+	@scripts/setup --arm64
+	@scripts/arm64-kernel
 
 test-collector: ## Test with a real OpenTelemetry Collector, built from its Go modules (some minutes, once)
 	@scripts/setup --collector
