@@ -214,6 +214,8 @@ const NEEDS: &[Need] = &[
     row("g++", Tool("g++", "--version"), "make dist: Z3"),
     row("cmake", Tool("cmake", "--version"), "make dist: Z3"),
     row("dpkg-dev", Tool("dpkg-source", "--version"), "make dist: the sources of Z3"),
+    row("qemu-system-arm", Tool("qemu-system-aarch64", "--version"), "make test-arm64-kernel"),
+    row("cpio", Tool("cpio", "--version"), "make test-arm64-kernel"),
 ];
 
 fn ok(what: &str, detail: String, needed_for: &str) -> Finding {
