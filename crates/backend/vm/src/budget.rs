@@ -56,6 +56,7 @@ pub(crate) struct Spending {
 
 impl Spending {
     /// Begins a run.
+    #[inline]
     pub(crate) fn new(budget: u64, quantum: Option<Duration>) -> Spending {
         let quantum_ns = quantum.map(|quantum| u64::try_from(quantum.as_nanos()).unwrap_or(u64::MAX));
         let slice = if quantum.is_some() { FIRST_SLICE } else { u64::MAX };
@@ -63,11 +64,13 @@ impl Spending {
     }
 
     /// Instructions that were given so far.
+    #[inline]
     pub(crate) fn given(&self) -> u64 {
         self.given
     }
 
     /// The first instructions of a run: all of them where code cannot ask for more.
+    #[inline]
     pub(crate) fn first(&mut self) -> u64 {
         let first = if ASKS { self.slice.min(self.before_allowance()) } else { self.budget };
         self.give(first)
@@ -114,10 +117,12 @@ impl Spending {
         self.cancelled
     }
 
+    #[inline]
     fn before_allowance(&self) -> u64 {
         (self.budget - self.budget / ALLOWANCE).saturating_sub(self.given)
     }
 
+    #[inline]
     fn give(&mut self, instructions: u64) -> u64 {
         self.given += instructions;
         instructions

@@ -373,8 +373,9 @@ impl State {
     /// Begins a run.
     #[inline]
     pub(crate) fn begin(&mut self, budget: u64, quantum: Option<Duration>) {
-        self.spending = Spending::new(budget, quantum);
-        self.runtime = Runtime::new(self.spending.first());
+        let mut spending = Spending::new(budget, quantum);
+        self.runtime = Runtime::new(spending.first());
+        self.spending = spending;
         self.tail_calls = 0;
         self.callbacks.clear();
         self.fault = None;
