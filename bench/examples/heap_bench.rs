@@ -277,7 +277,9 @@ fn quanta() -> Result<Vec<Value>, Failure> {
         let object = sandbox(&endless, &options)?.object;
         let program = &object.programs[0];
         let for_vm = sandbox(&endless, &Options { target: Target::Vm, ..options })?.object;
-        let mut vm = Vm::new(&for_vm, kiln_vm::Options { quantum: Some(quantum), ..Default::default() })?;
+        // So many instructions that only the quantum ends the run.
+        let options = kiln_vm::Options { quantum: Some(quantum), budget: 1 << 40, ..Default::default() };
+        let mut vm = Vm::new(&for_vm, options)?;
         vm.load(&program.name)?;
         vm.compiled(&program.name)?;
         let loaded = match has_kernel {
