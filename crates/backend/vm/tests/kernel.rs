@@ -131,7 +131,8 @@ fn stay_on_one_cpu() -> u32 {
 }
 
 fn options() -> Options {
-    let mut options = Options::default();
+    // A program that a test makes wrong may have a loop without end.
+    let mut options = Options { budget: 1 << 22, ..Options::default() };
     options.surroundings.cpus = cpus();
     options.surroundings.cpu = stay_on_one_cpu();
     options
