@@ -154,7 +154,7 @@ pub fn sandbox_for(
 pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrite, Error> {
     let heap = heap(object, options.target)?;
     let mut new = object.clone();
-    let cancellation = cancel::Plan::new(object, probe);
+    let cancellation = cancel::Plan::new(object, probe, options.target);
     let mut points_before = 0;
     let mut evidence = Vec::new();
     let reached: BTreeSet<FunctionId> =
@@ -235,6 +235,18 @@ mod tests {
             assert_eq!(refused.is_some(), said.is_some(), "{pages}: {refused:?}");
             assert!(said.is_none_or(|said| refused.is_some_and(|refused| refused.contains(said))), "{pages}");
         }
+    }
+
+    /// Kernels before 6.3 refuse to load what was never written on the stack, and also have no `may_goto`. The optimizer may remove
+    /// a loop that no path reaches, with its `may_goto`, so the rest of the program must not keep it from them.
+    #[test]
+    fn a_loop_that_no_path_reaches_loads_nothing() {
+        let text = "; program xdp\n r0 = 2\n r1 = 0\n if r1 == 0 goto out\nagain:\n r0 += 1\n if r0 != 7 goto again\nout:\n exit\n";
+        let object = kiln_program::text::parse(text).expect("a program");
+        let rewrite = sandbox(&object, &Options::default()).expect("sandboxes");
+        let insns = || rewrite.object.functions.iter().flat_map(|function| &function.nodes).map(|node| node.insn);
+        assert!(insns().any(|insn| matches!(insn, kiln_isa::Insn::MayGoto { .. })));
+        assert!(!insns().any(|insn| matches!(insn, kiln_isa::Insn::Load { .. })), "{:?}", rewrite.object.functions);
     }
 
     #[test]

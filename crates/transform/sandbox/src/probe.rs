@@ -59,6 +59,11 @@ struct Failed {
 }
 
 impl Probe {
+    /// The instruction before which `facts` say what is known at a loop.
+    pub(crate) fn stand_in(&self, header: InsnId) -> InsnId {
+        self.stand_ins.get(&header).copied().unwrap_or(header)
+    }
+
     /// Explores every program of an object, and finds the loops that need no cancellation point.
     ///
     /// # Errors

@@ -43,10 +43,12 @@ pub(crate) struct Plan {
     callbacks: BTreeSet<FunctionId>,
     /// The word and counters that are shared with user space.
     shared: Option<MapId>,
+    /// Whether a point reads the clock.
+    has_deadline: bool,
 }
 
 impl Plan {
-    pub(crate) fn new(object: &Object, probe: &Probe) -> Plan {
+    pub(crate) fn new(object: &Object, probe: &Probe, target: Target) -> Plan {
         let mut cancelled: BTreeSet<FunctionId> =
             probe.points.iter().filter(|(_, points)| !points.is_empty()).map(|(id, _)| *id).collect();
         let all = || (0..object.functions.len()).map(|at| FunctionId(at as u32));
@@ -75,8 +77,17 @@ impl Plan {
             unused_argument(object, id, probe).map_or(Block::Own, Block::From)
         };
         let blocks = cancelled.iter().map(|id| (*id, block(*id))).collect();
-        Plan { blocks, callbacks, shared: counted::section(object) }
+        let has_deadline = probe.points.values().flatten().any(|header| reads_clock(probe, *header, target));
+        Plan { blocks, callbacks, shared: counted::section(object), has_deadline }
     }
+}
+
+/// Whether the point before a loop reads the clock. Nothing may be called under a lock, and the VM has a clock of its own.
+/// Where no path leads, the kernel's verifier may still go: `may_goto` alone destroys no register.
+fn reads_clock(probe: &Probe, header: InsnId, target: Target) -> bool {
+    let at = probe.stand_in(header);
+    let under_lock = probe.facts.held(at).is_some_and(|held| held.locks > 0);
+    target == Target::Linux && !under_lock && probe.facts.at(at).is_some()
 }
 
 /// The last argument register that a function does not read.
@@ -107,11 +118,13 @@ pub(crate) fn insert(
             for _ in 1..BLOCK_SLOTS {
                 at = edit.slot()?;
             }
-            // The deadline is 0, which the verifier does not know: it would explore all code twice, without a deadline and with
-            // one.
-            let zero = Insn::Alu { op: AluOp::Xor, width: Width::W64, dst: Reg::R0, src: Source::Reg(Reg::R0) };
-            let deadline = [load(Reg::R0, Reg::R10, at), zero, store(Reg::R10, at + DEADLINE, Reg::R0)];
-            deadline.into_iter().chain([store(Reg::R10, at + CANCELLED, 0)]).collect()
+            let mut enter = vec![store(Reg::R10, at + CANCELLED, 0)];
+            if plan.has_deadline {
+                // It is 0, which the verifier does not know: it would explore all code twice, without a deadline and with one.
+                let zero = Insn::Alu { op: AluOp::Xor, width: Width::W64, dst: Reg::R0, src: Source::Reg(Reg::R0) };
+                enter.extend([load(Reg::R0, Reg::R10, at), zero, store(Reg::R10, at + DEADLINE, Reg::R0)]);
+            }
+            enter
         }
         Block::From(reg) => [store(Reg::R10, at, reg)].to_vec(),
     };
@@ -204,7 +217,7 @@ impl Canceller<'_, '_> {
     fn keep_locks(&mut self, probe: &Probe) -> Result<(), Error> {
         let function = self.edit.function;
         let points = probe.points.get(&self.edit.id).into_iter().flatten();
-        let points = points.map(|at| probe.stand_ins.get(at).copied().unwrap_or(*at));
+        let points = points.map(|at| probe.stand_in(*at));
         let calls = function.nodes.iter().filter(|node| node.callee().is_some()).map(|node| node.id);
         let held = points.chain(calls).filter_map(|at| probe.facts.held(at));
         let begun = held.flat_map(|held| &held.begun).filter(|begun| begun.what == Section::Lock);
@@ -220,7 +233,7 @@ impl Canceller<'_, '_> {
 
     /// A cancellation point before the first instruction of a loop.
     fn point(&mut self, header: &Node, probe: &Probe, options: &Options, number: usize) -> Result<Point, Error> {
-        let stand_in = probe.stand_ins.get(&header.id).copied().unwrap_or(header.id);
+        let stand_in = probe.stand_in(header.id);
         let held = probe.facts.held(stand_in).cloned().unwrap_or_default();
         let live = self.edit.needed_after(stand_in, header.id);
         let pad = self.pad(header, &held)?;
@@ -228,21 +241,18 @@ impl Canceller<'_, '_> {
         let may_goto = self.edit.node(Insn::MayGoto { offset: 0 }, Reference::Branch(pad), header.line);
         let mut nodes = vec![may_goto];
         let (under_lock, forced) = (held.locks > 0, options.forced == Some(number));
-        let mut hidden = if options.hide { self.hidden_numbers(header, stand_in, live)? } else { Vec::new() };
+        let hidden = if options.hide { self.hidden_numbers(header, stand_in, live)? } else { Vec::new() };
         let polls = under_lock && options.target == Target::Linux && options.forced.is_none();
         let polled = self.shared.filter(|_| forced || polls);
         match polled {
             Some(map) => nodes.extend(self.poll(header, live, pad, map)?),
-            // No path leads here, but the kernel's verifier may explore it: may_goto alone destroys no register.
-            None if under_lock || self.edit.facts.at(stand_in).is_none() => {}
-            // The VM's own clock ends the loop at its `may_goto`.
-            None if options.target == Target::Vm => {}
+            None if !reads_clock(probe, header.id, options.target) => {}
             None => {
                 let resume = hidden.first().map_or_else(|| self.edit.resume(header.id), |node| node.id);
                 nodes.extend(self.tick(header, live, [pad, resume], options)?);
             }
         }
-        nodes.append(&mut hidden);
+        nodes.extend(hidden);
         if !options.hide && probe.forgetful.get(&self.edit.id).is_some_and(|own| own.contains(&header.id)) {
             let hidden = self.hidden_numbers(header, stand_in, live)?;
             self.edit.enter_loop_with(header.id, hidden);
