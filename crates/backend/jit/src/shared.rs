@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use kiln_program::operation::Schedule;
+use kiln_isa::operation::Arch;
+use kiln_program::operation::{Schedule, schedule};
 use kiln_program::{FunctionId, InsnId, Node, Object};
 
 use crate::plan::Plan;
@@ -38,7 +39,36 @@ pub(crate) struct Shared<'a, A: Assembly> {
     pub refill: Option<A::Label>,
 }
 
-impl<A: Assembly> Shared<'_, A> {
+/// The instructions of a plan's functions as a machine compiles them, by the marks that it has native code for.
+///
+/// # Errors
+/// [`Error::Operation`] for a mark that is not true.
+pub(crate) fn schedules(
+    object: &Object,
+    plan: &Plan,
+    options: &Options,
+    machine: Arch,
+) -> Result<HashMap<FunctionId, Schedule>, Error> {
+    let operations = options.operations.on(machine);
+    plan.order.iter().map(|id| Ok((*id, schedule(object, *id, &operations)?))).collect()
+}
+
+impl<'a, A: Assembly> Shared<'a, A> {
+    /// Labels for all functions of a plan, and no code yet.
+    pub fn new(
+        object: &'a Object,
+        symbols: &'a dyn Symbols,
+        options: &'a Options,
+        plan: &'a Plan,
+        schedules: &'a HashMap<FunctionId, Schedule>,
+        mut assembler: A,
+    ) -> Shared<'a, A> {
+        let functions = plan.order.iter().map(|id| (*id, assembler.label())).collect();
+        let callbacks = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
+        let (parts, begun, refill) = (Vec::new(), 0, None);
+        Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts, begun, refill }
+    }
+
     pub fn function_label(&self, id: FunctionId) -> Result<A::Label, Error> {
         self.functions.get(&id).copied().ok_or(Error::Malformed("a call of a function that does not exist"))
     }

@@ -32,11 +32,11 @@ mod walk;
 use std::collections::HashMap;
 
 use kiln_isa::operation::Arch;
-use kiln_program::operation::{Schedule, schedule};
+use kiln_program::operation::Schedule;
 use kiln_program::{FunctionId, Object};
 
 use crate::plan::Plan;
-use crate::shared::spans;
+use crate::shared::{schedules, spans};
 use crate::{Code, Error, Options, Symbols};
 use assembler::Assembler;
 use function::FunctionCompiler;
@@ -52,9 +52,7 @@ const MAX_CODE_BYTES: usize = 64 << 20;
 /// does not validate; [`Error::Operation`] for a mark that is not true.
 pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Code, Error> {
     let plan = Plan::new(object, entry, symbols, options, false)?;
-    let operations = options.operations.on(Arch::Aarch64);
-    let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &operations)?));
-    let schedules = plan.order.iter().map(scheduled).collect::<Result<HashMap<_, _>, Error>>()?;
+    let schedules = schedules(object, &plan, options, Arch::Aarch64)?;
     for far in [false, true] {
         if let Some(code) = attempt(object, entry, symbols, options, &plan, &schedules, far)? {
             return Ok(code);
@@ -73,23 +71,8 @@ fn attempt(
     schedules: &HashMap<FunctionId, Schedule>,
     far: bool,
 ) -> Result<Option<Code>, Error> {
-    let mut assembler = Assembler::new(far, options.blind);
-    let functions = plan.order.iter().map(|id| (*id, assembler.label())).collect();
-    let callbacks = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
-    let parts = Vec::new();
-    let mut shared = Shared {
-        object,
-        symbols,
-        options,
-        plan,
-        schedules,
-        assembler,
-        functions,
-        callbacks,
-        parts,
-        begun: 0,
-        refill: None,
-    };
+    let assembler = Assembler::new(far, options.blind);
+    let mut shared = Shared::new(object, symbols, options, plan, schedules, assembler);
     for id in &plan.order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {

@@ -137,9 +137,9 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
     pub fn after_call(&mut self, at: usize, cost: u64) -> Result<(), Error> {
         if self.counts() {
             self.reload_budget();
-        }
-        if self.counts() && cost > 0 {
-            return self.spend(at, cost, None);
+            if cost > 0 {
+                return self.spend(at, cost, None);
+            }
         }
         if self.shared.plan.budget {
             let left = self.out.value("load i64, ptr %runtime");

@@ -38,14 +38,11 @@ mod registers;
 mod shared;
 mod walk;
 
-use std::collections::HashMap;
-
 use kiln_isa::operation::Arch;
-use kiln_program::operation::schedule;
 use kiln_program::{FunctionId, Object};
 
 use crate::plan::Plan;
-use crate::shared::spans;
+use crate::shared::{schedules, spans};
 use crate::{Code, Error, Options, Symbols};
 use assembler::Assembler;
 use function::FunctionCompiler;
@@ -62,29 +59,11 @@ const MAX_CODE_BYTES: usize = 64 << 20;
 pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Code, Error> {
     let plan = &Plan::new(object, entry, symbols, options, true)?;
     let order = &plan.order;
-    let operations = options.operations.on(Arch::X86_64);
-    let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &operations)?));
-    let schedules = order.iter().map(scheduled).collect::<Result<HashMap<_, _>, Error>>()?;
-    let schedules = &schedules;
+    let schedules = &schedules(object, plan, options, Arch::X86_64)?;
     // What is compiled together has sums of constants in it.
     let options = &Options { fusions: options.fusions && options.blind.is_none(), ..*options };
-    let mut assembler = Assembler::new(options.blind);
-    let functions = order.iter().map(|id| (*id, assembler.label())).collect();
-    let callbacks: HashMap<_, _> = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
-    let parts = Vec::new();
-    let mut shared = Shared {
-        object,
-        symbols,
-        options,
-        plan,
-        schedules,
-        assembler,
-        functions,
-        callbacks,
-        parts,
-        begun: 0,
-        refill: None,
-    };
+    let assembler = Assembler::new(options.blind);
+    let mut shared = Shared::new(object, symbols, options, plan, schedules, assembler);
     for id in order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {
