@@ -419,13 +419,18 @@ impl State {
     }
 
     /// Goes on after an exception, with what is left of the budget. Returns what was thrown, if something was.
-    #[cold]
+    #[inline]
     pub(crate) fn catch(&mut self) -> Option<u64> {
         let cookie = self.thrown.take()?;
+        self.go_on();
+        Some(cookie)
+    }
+
+    #[cold]
+    fn go_on(&mut self) {
         self.callbacks.clear();
         self.fault = None;
         self.runtime = Runtime::new(self.spending.rest());
-        Some(cookie)
     }
 
     #[cold]

@@ -54,13 +54,11 @@ impl Symbols {
             name: symbol.name.clone(),
             address: match symbol.kind {
                 ExternKind::Kconfig { map, offset } => symbols.value_address(map, offset),
-                ExternKind::Kfunc if trampoline::kfunc_address(&symbol.name).is_some() => {
-                    trampoline::kfunc_address(&symbol.name)
-                }
-                // What a weak symbol that the kernel lacks is.
-                _ if symbol.weak => Some(0),
-                _ => None,
-            },
+                ExternKind::Kfunc => trampoline::kfunc_address(&symbol.name),
+                ExternKind::TypedKsym | ExternKind::Ksym => None,
+            }
+            // What a weak symbol that the kernel lacks is.
+            .or(symbol.weak.then_some(0)),
         });
         symbols.externs = externs.collect();
         symbols

@@ -145,20 +145,23 @@ pub(crate) fn own_address(at: usize) -> Option<u64> {
     OWN_ENTRIES.get(at).map(|entry| *entry as *const () as u64)
 }
 
+/// The entry point of a helper or a kernel function.
+macro_rules! entry {
+    ($function:path) => {{
+        extern "C" fn entry(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64 {
+            enter($function, [r1, r2, r3, r4, r5], runtime)
+        }
+        entry
+    }};
+}
+
 macro_rules! entries {
     ($($id:literal, $name:literal, $function:path, $how:ident;)*) => {
         /// The address of a helper's entry point; `None` where the VM lacks it.
         pub(crate) fn address(id: u32) -> Option<u64> {
             let entry: HelperEntry = match id {
                 12 => tail_call_entry,
-                $($id => {
-                    extern "C" fn entry(
-                        r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime,
-                    ) -> u64 {
-                        enter($function, [r1, r2, r3, r4, r5], runtime)
-                    }
-                    entry
-                })*
+                $($id => entry!($function),)*
                 _ => return None,
             };
             Some(entry as *const () as u64)
@@ -171,14 +174,7 @@ macro_rules! kfunc_entries {
         /// The address of a kernel function's entry point; `None` where the VM lacks it.
         pub(crate) fn kfunc_address(name: &str) -> Option<u64> {
             let entry: HelperEntry = match name {
-                $($name => {
-                    extern "C" fn entry(
-                        r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime,
-                    ) -> u64 {
-                        enter($function, [r1, r2, r3, r4, r5], runtime)
-                    }
-                    entry
-                })*
+                $($name => entry!($function),)*
                 _ => return None,
             };
             Some(entry as *const () as u64)

@@ -499,9 +499,7 @@ impl Vm {
             // SAFETY: `prepare` or `load_native` compiled a program of `self.object` that the verifier accepted (or whose
             // caller vouches for it), with this VM's symbols; the context is the one of its type, and the state is what helpers take.
             value = unsafe { code.call(context, state) };
-            if state.thrown.is_some()
-                && let Some(cookie) = state.catch()
-            {
+            if let Some(cookie) = state.catch() {
                 // SAFETY: `prepare` compiled the function that the verifier accepted for this; its argument is a number.
                 value = loaded.handler.as_ref().map_or(cookie, |handler| unsafe { handler.call(cookie, state) });
             }

@@ -3,11 +3,15 @@
 //! A program calls them by name. What one takes, the VM gives back if the run is stopped: locks. Sections
 //! need nothing: a CPU of the VM runs one program at a time, nothing interrupts it, and a map's element lives until the run ends.
 
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
+
+use kiln_program::interpret::Fault;
 
 use super::answer::{Answer, refuse, value};
 use crate::errno::Errno;
-use crate::state::{HelperFunction, State};
+use crate::state::{HelperFunction, Reply, State};
 
 /// How long a resilient lock is waited for: the kernel's `RES_DEF_TIMEOUT`.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
@@ -81,7 +85,7 @@ pub fn interrupts_off(state: &mut State, [flags, ..]: [u64; 5]) -> Answer {
 
 /// Takes a resilient lock: 0, `-EDEADLK` if this CPU holds it, or `-ETIMEDOUT`.
 pub fn lock(state: &mut State, [address, ..]: [u64; 5]) -> Answer {
-    let word = state.memory.shared_word(address).ok_or(kiln_program::interpret::Fault::Memory { address, bytes: 4 })?;
+    let word = state.memory.shared_word(address).ok_or(Fault::Memory { address, bytes: 4 })?;
     if state.resilient.contains(&address) {
         return refuse(Errno::EDEADLK);
     }
@@ -92,8 +96,7 @@ pub fn lock(state: &mut State, [address, ..]: [u64; 5]) -> Answer {
     value(0)
 }
 
-fn acquired(word: &std::sync::atomic::AtomicU32) -> bool {
-    use std::sync::atomic::Ordering::{Acquire, Relaxed};
+fn acquired(word: &AtomicU32) -> bool {
     let mut since = None;
     loop {
         for _ in 0..TURNS {
@@ -113,7 +116,7 @@ fn acquired(word: &std::sync::atomic::AtomicU32) -> bool {
 pub fn lock_interrupts_off(state: &mut State, arguments: [u64; 5]) -> Answer {
     state.check_writable(arguments[1], 8)?;
     let answer = lock(state, arguments)?;
-    if answer == crate::state::Reply::Value(0) {
+    if answer == Reply::Value(0) {
         state.clear(arguments[1], 8)?;
     }
     Ok(answer)
@@ -123,7 +126,7 @@ pub fn lock_interrupts_off(state: &mut State, arguments: [u64; 5]) -> Answer {
 pub fn unlock(state: &mut State, [address, ..]: [u64; 5]) -> Answer {
     match state.resilient.last() {
         Some(last) if *last == address => state.release_resilient(),
-        _ => return Err(kiln_program::interpret::Fault::Memory { address, bytes: 4 }),
+        _ => return Err(Fault::Memory { address, bytes: 4 }),
     }
     value(0)
 }
@@ -149,14 +152,13 @@ pub fn numbers_new(state: &mut State, [iterator, start, end, ..]: [u64; 5]) -> A
 pub fn numbers_next(state: &mut State, [iterator, ..]: [u64; 5]) -> Answer {
     let now = state.bytes(iterator, 8)?;
     let word = |at: usize| now.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, i32::from_ne_bytes);
-    let (next, end) = (i64::from(word(0)) + 1, word(4));
     // The start may be the lowest number there is: then the one before it is the highest.
-    let next = if next > i64::from(i32::MAX) { i64::from(i32::MIN) } else { next };
-    if next >= i64::from(end) {
+    let (next, end) = (word(0).wrapping_add(1), word(4));
+    if next >= end {
         state.write(iterator, &bytes([0, 0]))?;
         return value(0);
     }
-    state.write(iterator, &bytes([next as i32, end]))?;
+    state.write(iterator, &bytes([next, end]))?;
     value(iterator)
 }
 
@@ -170,5 +172,5 @@ fn bytes(numbers: [i32; 2]) -> [u8; 8] {
 /// Ends the run, whose result is the cookie. The verifier allows it only where nothing is held.
 pub fn throw(state: &mut State, [cookie, ..]: [u64; 5]) -> Answer {
     state.thrown = Some(cookie);
-    Err(kiln_program::interpret::Fault::Unsupported("an exception".to_owned()))
+    Err(Fault::Unsupported("an exception".to_owned()))
 }
