@@ -14,6 +14,8 @@ use std::sync::{Mutex, PoisonError};
 pub const WORTH_A_HELPER: usize = 256;
 /// Small items that are left from which on a helper is worth its thread.
 pub const LEAST_ITEMS: usize = 4;
+/// Large items, such as segments and whole attempts of a proof, from which on it is.
+pub(crate) const LEAST_LARGE_ITEMS: usize = 2;
 
 /// How many threads have nothing to do.
 #[derive(Default, Debug)]

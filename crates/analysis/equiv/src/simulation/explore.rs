@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::Insn;
 
-use crate::helpers::LEAST_ITEMS;
+use crate::helpers::{LEAST_ITEMS, LEAST_LARGE_ITEMS};
 use crate::simulation::arrival::Arrival;
 use crate::simulation::events::is_event;
 use crate::simulation::explorer::{Edge, Explorer, Pair, Tally, To, Way};
@@ -14,9 +14,6 @@ use crate::simulation::unproved::Unproved;
 
 /// Pairs that are visited ahead if threads are idle.
 const MAX_AHEAD: usize = 31;
-
-/// Segments that are left to be run from which on a helper is worth its thread.
-pub(super) const LEAST_EDGES: usize = 2;
 
 /// The segments from a pair, and what they bring to which pairs.
 type Visited<'f> = (Vec<Edge<'f>>, Vec<(Pair, Arrival)>);
@@ -140,7 +137,8 @@ impl<'f> Explorer<'_, 'f> {
             }
             let edges = self.explore(pair, &mut tally)?;
             let arrive = |edge: &Edge<'f>| self.arrivals(pair, edge);
-            let found = self.question.helpers.each(&edges, self.instructions(), LEAST_EDGES, arrive, Result::is_err);
+            let found =
+                self.question.helpers.each(&edges, self.instructions(), LEAST_LARGE_ITEMS, arrive, Result::is_err);
             let arrivals: Vec<_> = found.into_iter().collect::<Result<_, _>>()?;
             Ok(Some((edges, arrivals.into_iter().flatten().collect())))
         };

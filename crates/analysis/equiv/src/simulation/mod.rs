@@ -60,14 +60,12 @@ pub use crate::simulation::relation_record::RelationRecord;
 pub use crate::simulation::segment_record::SegmentRecord;
 pub use crate::simulation::unproved::Unproved;
 
+use crate::helpers::LEAST_LARGE_ITEMS;
 use crate::simulation::explorer::Explorer;
 use crate::simulation::places::{Indexed, Places, alike_for};
 
 /// Instructions of a function from which on a quick proof is looked for near the changes only.
 const LARGE: usize = 1000;
-
-/// Attempts that are left from which on a helper is worth its thread.
-const LEAST_ATTEMPTS: usize = 2;
 
 /// Proves that `after` does what `before` does.
 ///
@@ -108,7 +106,7 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, Unproved> {
         Err(_) => (question.stop)(),
     };
     let nodes = question.before.nodes.len();
-    let results = question.helpers.each(&attempts, nodes, LEAST_ATTEMPTS, attempt, is_last);
+    let results = question.helpers.each(&attempts, nodes, LEAST_LARGE_ITEMS, attempt, is_last);
     for ((_, near, _), result) in attempts.iter().zip(results) {
         match result {
             // If only unreachable instructions were removed, evidence shows the segments that remain, if they can be

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use kiln_isa::{Insn, Reg, RegSet};
 
+use crate::helpers::LEAST_LARGE_ITEMS;
 use crate::simulation::arrival::{Arrival, differing_bytes};
 use crate::simulation::events::{effects, index};
-use crate::simulation::explore::LEAST_EDGES;
 use crate::simulation::explorer::{Edge, Explorer, Pair, To};
 use crate::simulation::proof::{Meeting, Simulation};
 use crate::simulation::relation::Relation;
@@ -69,7 +69,7 @@ impl<'f> Explorer<'_, 'f> {
         let mut alikes = Vec::new();
         let all: Vec<_> = self.edges.iter().flat_map(|(pair, edges)| edges.iter().map(|edge| (*pair, edge))).collect();
         let prove = |(pair, edge): &(Pair, &Edge<'f>)| self.prove_edge(*pair, edge);
-        for proved in self.question.helpers.each(&all, self.instructions(), LEAST_EDGES, prove, Result::is_err) {
+        for proved in self.question.helpers.each(&all, self.instructions(), LEAST_LARGE_ITEMS, prove, Result::is_err) {
             for (proved, record) in proved? {
                 match proved {
                     None => simulation.identical += 1,
