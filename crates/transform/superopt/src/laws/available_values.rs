@@ -18,6 +18,7 @@
 use std::collections::HashSet;
 
 use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Size, Source, Width};
+use kiln_program::liveness::written;
 use kiln_program::{Cfg, Function, Ids, InsnId, MapId, Node, Object, Reference};
 
 use crate::edit;
@@ -331,8 +332,7 @@ fn readers(
                 }
                 found.insert(at);
             }
-            let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
-            if node.insn.written() == Some(dst) || clobbers && RegSet::CALLER_SAVED.contains(dst) {
+            if written(&node.insn).contains(dst) {
                 break;
             }
             at += 1;

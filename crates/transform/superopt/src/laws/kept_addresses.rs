@@ -18,6 +18,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
+use kiln_program::liveness::written;
 use kiln_program::{Cfg, Function, Ids, MapId, Node, Object, Reference};
 
 use crate::edit;
@@ -408,8 +409,7 @@ fn uses(function: &Function, range: std::ops::Range<usize>, reg: Reg, end: Deman
             (true, _) => return Uses { uses, indexed, escapes: true },
             _ => {}
         }
-        let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
-        if node.insn.written() == Some(reg) || clobbers && RegSet::CALLER_SAVED.contains(reg) {
+        if written(&node.insn).contains(reg) {
             return Uses { uses, indexed, escapes: false };
         }
     }

@@ -22,7 +22,8 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
+use kiln_isa::{AluOp, Insn, Reg, Source, Width};
+use kiln_program::liveness::written;
 use kiln_program::{Cfg, Function, Ids, InsnId, Node, Object, Reference};
 
 use crate::flow::calls::Calls;
@@ -199,7 +200,7 @@ impl<'f> Sets<'f> {
                 if demand::reads(node, reg, calls) {
                     return true;
                 }
-                if overwrites(node, reg) {
+                if written(&node.insn).contains(reg) {
                     is_kept = false;
                     break;
                 }
@@ -227,7 +228,7 @@ impl<'f> Sets<'f> {
                 return None;
             }
             let own = &self.cfg.blocks[block];
-            match own.range.clone().rev().find(|at| overwrites(&self.function.nodes[*at], reg)) {
+            match own.range.clone().rev().find(|at| written(&self.function.nodes[*at].insn).contains(reg)) {
                 Some(at) => found.push(at),
                 None => {
                     pending.extend(own.predecessors.iter().map(|from| from.index()).filter(|from| seen.insert(*from)))
@@ -246,12 +247,6 @@ impl<'f> Sets<'f> {
         });
         unread.iter().any(|at| !is_left_out(*at))
     }
-}
-
-/// Whether an instruction makes a register hold something else.
-fn overwrites(node: &Node, reg: Reg) -> bool {
-    let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
-    node.insn.written() == Some(reg) || clobbers && RegSet::CALLER_SAVED.contains(reg)
 }
 
 /// The ways into a block; `None` where one cannot be led elsewhere.
