@@ -37,19 +37,14 @@ const fn number(value: i32) -> NativeOperand {
     NativeOperand::Imm(Imm::Constant(value))
 }
 
-const fn equal(width: Width, number: Index, to: Exit) -> Template {
+const fn branch(op: JumpOp, width: Width, number: Index, to: Exit) -> Template {
     let src = From::Imm(Imm::Operand(number));
-    Template::Branch { test: Test::Is(JumpOp::Eq), width, dst: 0, src, to }
-}
-
-const fn unequal(width: Width, number: Index) -> Template {
-    let src = From::Imm(Imm::Operand(number));
-    Template::Branch { test: Test::Is(JumpOp::Ne), width, dst: 0, src, to: Exit::Out }
+    Template::Branch { test: Test::Is(op), width, dst: 0, src, to }
 }
 
 /// Chains of comparisons: a = 0, the numbers = 1 to 7. A shorter chain has its last number several times.
 macro_rules! chain {
-    ($name:literal, $width:ident, $to:ident, $last:expr, $meaning:expr, $less:literal, $subtract:literal, $leave:ident,
+    ($name:literal, $width:ident, $to:ident, $last:ident, $meaning:expr, $less:literal, $subtract:literal, $leave:ident,
      $doc:literal, $proved:expr) => {
         Operation {
             name: $name,
@@ -108,17 +103,16 @@ macro_rules! chain {
         }
     };
     (number $name:literal) => { immediate($name, -i32::MAX, i32::MAX) };
-    (form $name:literal, $width:ident, $to:ident, $last:expr, [$($number:literal),*], $least:literal, [$($same:literal),*]) => {
+    (form $name:literal, $width:ident, $to:ident, $last:ident, [$($number:literal),*], $least:literal, [$($same:literal),*]) => {
         Form {
             name: $name,
             when: &[$(Condition::Same($least, $same)),*],
-            code: &[$(equal(Width::$width, $number, Exit::$to),)* $last(Width::$width, $least)],
+            code: &[
+                $(branch(JumpOp::Eq, Width::$width, $number, Exit::$to),)*
+                branch(JumpOp::$last, Width::$width, $least, Exit::Out),
+            ],
         }
     };
-}
-
-const fn equal_out(width: Width, number: Index) -> Template {
-    equal(width, number, Exit::Out)
 }
 
 const WHOLE: Expr = Expr::Among(&Expr::Reg(0), NUMBERS);
@@ -130,7 +124,7 @@ pub const BRANCH_IF_ANY_64: Operation = chain!(
     "branch_if_any_64",
     W64,
     Out,
-    equal_out,
+    Eq,
     WHOLE,
     "leaminus64",
     "subi64",
@@ -144,7 +138,7 @@ pub const BRANCH_IF_ANY_32: Operation = chain!(
     "branch_if_any_32",
     W32,
     Out,
-    equal_out,
+    Eq,
     LOWER,
     "leaminus32",
     "subi32",
@@ -158,7 +152,7 @@ pub const BRANCH_IF_NONE_64: Operation = chain!(
     "branch_if_none_64",
     W64,
     End,
-    unequal,
+    Ne,
     Expr::Xor(&WHOLE, &ONE),
     "leaminus64",
     "subi64",
@@ -172,7 +166,7 @@ pub const BRANCH_IF_NONE_32: Operation = chain!(
     "branch_if_none_32",
     W32,
     End,
-    unequal,
+    Ne,
     Expr::Xor(&LOWER, &ONE),
     "leaminus32",
     "subi32",
