@@ -111,6 +111,8 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
         _ => Facts::default(),
     };
     facts.set_arena_accesses(path.findings.arena_accesses(path.code));
+    let stack_bytes = code.functions.iter().zip(&path.findings.noted.stack_bytes);
+    facts.set_stack_bytes(stack_bytes.map(|(function, bytes)| (function.id, *bytes)));
     let unwritten = path.findings.noted.unwritten.iter();
     facts.set_unwritten(unwritten.map(|(at, bytes)| (path.code.op(*at).node.id, *bytes)));
     let exception_callback = code.exception_callback_id();

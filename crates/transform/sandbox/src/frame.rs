@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Size, Source, Width};
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_program::{Function, InsnId, Node};
+use kiln_program::{Function, FunctionId, InsnId, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, Value};
 
 /// A function's stack frame: what it uses itself is above, what the transform uses below.
@@ -18,9 +18,10 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// The part that a function uses: its own accesses, and every address in its frame that a register ever holds.
-    pub(crate) fn of(function: &Function, facts: &Facts) -> Frame {
-        let mut lowest = 0;
+    /// The part that a function uses: what the verifier saw used on any path, also by functions that it calls; its own accesses,
+    /// and every address in its frame that a register ever holds.
+    pub(crate) fn of(id: FunctionId, function: &Function, facts: &Facts) -> Frame {
+        let mut lowest = -(facts.stack_bytes(id) as i32);
         for node in &function.nodes {
             if let Some(address) = node.insn.address().filter(|address| address.base == Reg::R10) {
                 lowest = lowest.min(i32::from(address.offset));

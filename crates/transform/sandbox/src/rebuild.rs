@@ -62,7 +62,7 @@ impl<'a> Edit<'a> {
             id,
             function,
             facts,
-            frame: Frame::of(function, facts),
+            frame: Frame::of(id, function, facts),
             written: written_before(function),
             numbers: OnceCell::new(),
             live: OnceCell::new(),

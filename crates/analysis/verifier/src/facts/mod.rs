@@ -16,7 +16,7 @@ mod repair;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kiln_isa::{Reg, RegSet};
-use kiln_program::{ById, InsnId, MapId};
+use kiln_program::{ById, FunctionId, InsnId, MapId};
 
 use crate::domain::Scalar;
 
@@ -164,6 +164,7 @@ pub struct Facts {
     held: HashMap<InsnId, Held>,
     in_arena: HashSet<InsnId>,
     unwritten: HashMap<InsnId, StackSet>,
+    stack_bytes: HashMap<FunctionId, u32>,
 }
 
 /// Resources that some explored path holds just before an instruction. For people to read: a path that ended in a kept
@@ -278,6 +279,17 @@ impl Facts {
         self.unwritten = unwritten.collect();
     }
 
+    /// How many bytes of a function's frame are used on some path, from the frame pointer down: by itself, by a function that it
+    /// passes an address in its frame to, or by a helper.
+    pub fn stack_bytes(&self, function: FunctionId) -> u32 {
+        self.stack_bytes.get(&function).copied().unwrap_or(0)
+    }
+
+    /// Sets how many bytes of functions' frames are used.
+    pub(crate) fn set_stack_bytes(&mut self, bytes: impl Iterator<Item = (FunctionId, u32)>) {
+        self.stack_bytes = bytes.collect();
+    }
+
     /// Sets the instructions that access the arena.
     pub(crate) fn set_arena_accesses(&mut self, accesses: impl Iterator<Item = InsnId>) {
         self.in_arena = accesses.collect();
@@ -296,6 +308,10 @@ impl Facts {
     /// Joins what another program that shares functions with this one found: what holds for both.
     pub fn join(&mut self, other: &Facts) {
         self.in_arena.extend(&other.in_arena);
+        for (id, bytes) in &other.stack_bytes {
+            let own = self.stack_bytes.entry(*id).or_default();
+            *own = (*own).max(*bytes);
+        }
         for (id, bytes) in &other.unwritten {
             let own = self.unwritten.entry(*id).or_default();
             *own = own.union(bytes);
