@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::Insn;
-use kiln_program::{FunctionId, InsnId, Object, Reference};
+use kiln_platform::{Helper, Kfunc, KfuncFlag};
+use kiln_program::{FunctionId, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, Prepared};
 
 use crate::error::Error;
@@ -104,7 +105,9 @@ impl Probe {
                     forgetful.entry(function).or_default().insert(header);
                     last = Some((function, header));
                 }
-                (None, Some((function, header))) if !failed.too_complex => {
+                (None, Some((function, header)))
+                    if !failed.too_complex && !is_not_followed(object, function, header) =>
+                {
                     forgetful.entry(function).or_default().remove(&header);
                     points.entry(function).or_default().remove(&header);
                     bounded.entry(function).or_default().insert(header);
@@ -125,7 +128,9 @@ impl Probe {
         let mut tried = 0;
         let all: Vec<_> = self.points.iter().flat_map(|(id, own)| own.iter().rev().map(move |at| (*id, *at))).collect();
         for (function, header) in all {
-            if tried >= TRIED_INSNS || has_point_inside(object, &self.points, function, header) {
+            let ends_elsewhere =
+                has_point_inside(object, &self.points, function, header) || is_not_followed(object, function, header);
+            if tried >= TRIED_INSNS || ends_elsewhere {
                 continue;
             }
             // A loop that no path reaches says nothing about its end, and the kernel may reach it.
@@ -268,6 +273,25 @@ fn has_point_inside(object: &Object, points: &Headers, id: FunctionId, header: I
         let called = node.callee().map(|callee| object.reachable_functions(callee)).unwrap_or_default();
         let has_points = |id: &FunctionId| points.get(id).is_some_and(|own| !own.is_empty());
         node.id != header && points.get(&id).is_some_and(|own| own.contains(&node.id)) || called.iter().any(has_points)
+    })
+}
+
+/// Whether the verifier does not follow a loop to its end although it accepts it: because of a `may_goto`, an iterator's next item
+/// or a call that runs callbacks, in the loop or in a function that it calls. These end by bounds of the kernel's own, which are
+/// far: 250 ms in each stack frame, or 8,388,608 items.
+fn is_not_followed(object: &Object, id: FunctionId, header: InsnId) -> bool {
+    let function = object.function(id);
+    let own: Vec<&Node> = loops::body(function, header).into_iter().map(|at| &function.nodes[at]).collect();
+    let callees: BTreeSet<FunctionId> =
+        own.iter().filter_map(|node| node.callee()).flat_map(|callee| object.reachable_functions(callee)).collect();
+    let called = callees.iter().flat_map(|callee| &object.function(*callee).nodes);
+    own.iter().copied().chain(called).any(|node| match (node.insn, node.reference) {
+        (Insn::MayGoto { .. }, _) => true,
+        (Insn::Call(_), Reference::Extern(id)) => {
+            let kfunc = object.externs.get(id.index()).and_then(|found| Kfunc::by_name(&found.name));
+            kfunc.is_some_and(|kfunc| kfunc.has(KfuncFlag::IteratorNext))
+        }
+        _ => node.helper().and_then(Helper::by_id).is_some_and(Helper::runs_callback),
     })
 }
 
