@@ -55,6 +55,8 @@ pub struct State {
     pub(crate) thrown: Option<u64>,
     /// Records of ring buffers that the program has reserved.
     pub(crate) reserved: Vec<u64>,
+    /// The words that iterators over bits go over; empty where none does.
+    pub(crate) bit_words: Vec<Vec<u64>>,
     /// The embedder's helpers.
     pub(crate) own_helpers: Arc<[OwnFunction]>,
 }
@@ -340,6 +342,15 @@ impl State {
         self.memory.clear(address, bytes as usize).ok_or(Fault::Memory { address, bytes })
     }
 
+    /// Copies between places of the program's, which may overlap.
+    pub fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), Fault> {
+        let copied = self.memory.copy(from, to, bytes as usize);
+        copied.ok_or_else(|| {
+            let source_is_open = self.memory.is_open(from, bytes as usize, false);
+            Fault::Memory { address: if source_is_open { to } else { from }, bytes }
+        })
+    }
+
     /// That a program may write where it says.
     pub fn check_writable(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let open = self.memory.is_open(address, bytes as usize, true);
@@ -396,6 +407,9 @@ impl State {
         }
         if !self.reserved.is_empty() {
             self.discard_reserved();
+        }
+        if !self.bit_words.is_empty() {
+            self.bit_words.clear();
         }
         if let Some(grace) = &self.grace {
             grace.end(self.surroundings.cpu);

@@ -11,7 +11,9 @@ use kiln_jit::{HelperEntry, Runtime};
 use kiln_program::interpret::Fault;
 
 use crate::helper::kfunc::{self, kfuncs};
-use crate::helper::{checksum, helpers, kernel, maps, print, redirect, ring, route, socket_buffer, text, tracing, xdp};
+use crate::helper::{
+    bits, checksum, dynptr, helpers, kernel, maps, print, redirect, ring, route, socket_buffer, text, tracing, xdp,
+};
 use crate::state::{MAX_OWN_HELPERS, Reply, State};
 
 /// What [`Runtime::trap`] says when a helper stopped the run.

@@ -151,6 +151,7 @@ impl Vm {
             resilient: Vec::new(),
             thrown: None,
             reserved: Vec::new(),
+            bit_words: Vec::new(),
             own_helpers: self.symbols.own_helpers.iter().map(|helper| helper.function.clone()).collect(),
         });
         self.shared.give(&mut state);

@@ -220,3 +220,97 @@ fn objects_with_inner_maps_unlike_the_template_are_refused() {
     );
     refused(Vm::new(&object.expect("it parses"), Options::default()).map(|_| ()), Errno::EINVAL);
 }
+
+/// Dynptrs and iterators that nobody has made: made-up addresses, kinds, records, copies. The interpreter runs them
+/// without the verifier's word; they end in a fault, or find nothing.
+#[test]
+fn objects_on_the_stack_that_are_made_up_lead_nowhere() {
+    let constants = "r3 = map_value[constants] + 0\n*(u64 *)(r10 - 16) = r3";
+    let read = "r1 = r10\nr1 += -32\nr2 = 8\nr3 = r10\nr3 += -16\nr4 = 0\nr5 = 0\ncall dynptr_read";
+    let write = "r1 = r10\nr1 += -16\nr2 = 0\nr3 = r10\nr3 += -8\nr4 = 8\nr5 = 0\ncall dynptr_write";
+    let submit = "r1 = r10\nr1 += -16\nr2 = 0\ncall ringbuf_submit_dynptr";
+    let copy = "r1 = r10\nr1 += -16\nr2 = 0\nr3 = r10\nr3 += -16\nr4 = 0\nr5 = 8\ncall kfunc[bpf_dynptr_copy]";
+    let next = "r1 = r10\nr1 += -16\ncall kfunc[bpf_iter_bits_next]\nif r0 == 0 goto +1\nr0 -= r10";
+    let destroy = "r1 = r10\nr1 += -16\ncall kfunc[bpf_iter_bits_destroy]\nr0 = 0";
+    let address = "r3 = 0x414141414140 ll\n*(u64 *)(r10 - 16) = r3";
+    let last = "r3 = -8\n*(u64 *)(r10 - 16) = r3";
+    let size = |kind: u32, offset: u32| {
+        format!("*(u32 *)(r10 - 8) = {:#x}\n*(u32 *)(r10 - 4) = {offset:#x}", kind << 28 | 0xff_ffff)
+    };
+    let faults = [
+        (address, size(1, 0), read),
+        (address, size(1, 0), write),
+        (address, size(2, 0), submit),
+        (address, size(1, 0), submit),
+        (address, size(1, 0), copy),
+        (last, size(1, 16), read),
+        (constants, size(1, 0), write),
+        (constants, size(2, 0), submit),
+        // A socket buffer's bytes or metadata in a program that has none, and kinds that there are not.
+        (address, size(3, 0), read),
+        (address, size(5, 0), read),
+        (address, size(0, 0), read),
+        (address, size(6, 0), write),
+    ];
+    let run = |object: &str, bytes: &str, call: &str| {
+        let mut vm = vm(&format!(
+            "; map ring ringbuf entries 4096
+             ; map constants array key 4 value 64 entries 1 flags 0x80 rodata {}
+             ; extern bpf_dynptr_copy kfunc
+             ; extern bpf_iter_bits_next kfunc
+             ; extern bpf_iter_bits_destroy kfunc
+             ; program xdp name p
+             {object}\n{bytes}\n{call}\nexit",
+            "00".repeat(64)
+        ));
+        // SAFETY: only the interpreter runs it.
+        unsafe { vm.load_unverified("p") }.expect("nothing is lacking");
+        vm.run("p", &Input::packet(&[0; 64]), Engine::Interpreter).map(|ran| ran.value)
+    };
+    for (object, bytes, call) in faults {
+        let stopped = run(object, &bytes, call);
+        assert!(matches!(stopped, Err(Error::Stopped { .. })), "{stopped:?}\n{object}\n{bytes}\n{call}");
+    }
+    // The packet is where the VM knows, whatever the address says, and not longer than it is.
+    assert_eq!(run(address, &size(4, 0), read).expect("the packet's first bytes"), 0);
+    assert_eq!(run(address, &size(4, 60), read).expect("an error"), Errno::EINVAL.value());
+    // Iterators over copies that there are not.
+    for (count, present) in [(u32::MAX, 0), (i32::MAX as u32, u32::MAX), (128, i32::MAX as u32 - 1), (64 * 511, 0)] {
+        let bytes = format!("*(u32 *)(r10 - 8) = {count:#x}\n*(u32 *)(r10 - 4) = {present:#x}");
+        run(address, &bytes, destroy).expect("nothing to give back");
+        let found = run(address, &bytes, next).expect("an address or nothing");
+        assert!(found == 0 || found as i64 == -4, "{found:#x}: the number is in the iterator");
+    }
+}
+
+/// A run that its budget ends while it has a record: the VM drops the record, or the ring would stay full.
+#[test]
+fn a_stopped_run_gives_back_its_dynptr() {
+    let reserve = "r1 = map[ring]\nr2 = 3000\nr3 = 0\nr4 = r10\nr4 += -16\ncall ringbuf_reserve_dynptr\nr6 = r0";
+    let discard = "r1 = r10\nr1 += -16\nr2 = 0\ncall ringbuf_discard_dynptr\nr0 = r6\nexit";
+    let mut vm = Vm::new(
+        &kiln_program::text::parse(&format!(
+            "; map ring ringbuf entries 4096
+             ; program xdp name long entry long
+             ; program xdp name short entry short
+             ; function long\n{reserve}\nr7 = 1000\nagain:\nr7 += -1\nif r7 != 0 goto again\n{discard}
+             ; function short\n{reserve}\n{discard}"
+        ))
+        .expect("it parses"),
+        Options { budget: 100, ..Options::default() },
+    )
+    .expect("a VM");
+    vm.load("long").expect("it is accepted");
+    vm.load("short").expect("it is accepted");
+    let ring = vm.map("ring").expect("the map");
+    for engine in [Engine::Interpreter, Engine::Jit] {
+        for _ in 0..3 {
+            let stopped = vm.run("long", &Input::packet(&[0; 64]), engine);
+            assert!(matches!(stopped, Err(Error::Stopped { .. })), "{engine:?}: {stopped:?}");
+            assert!(vm.drain(ring).expect("reads").is_empty(), "{engine:?}: nothing was submitted");
+            let ran = vm.run("short", &Input::packet(&[0; 64]), engine).expect("a run");
+            assert_eq!(ran.value, 0, "{engine:?}: there is room");
+            assert!(vm.drain(ring).expect("reads").is_empty(), "{engine:?}: nothing was submitted");
+        }
+    }
+}

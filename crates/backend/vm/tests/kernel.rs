@@ -455,7 +455,7 @@ fn helpers_agree() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let mut failures = Vec::new();
     let mut agreed = 0;
-    for source in ["xdp_resize", "maps", "socket_buffer", "text"] {
+    for source in ["xdp_resize", "maps", "socket_buffer", "text", "dynptr"] {
         let Some(bytes) = compile(&folder.join(format!("{source}.bpf.c"))) else { return };
         let programs = kiln_elf::read(source, &bytes).expect("an object").object.programs;
         for program in programs {

@@ -24,6 +24,21 @@ const MOST_HELD: usize = 31;
 macro_rules! kfuncs {
     ($apply:ident) => {
         $apply! {
+            "bpf_dynptr_adjust", dynptr::adjust;
+            "bpf_dynptr_clone", dynptr::clone;
+            "bpf_dynptr_copy", dynptr::copy;
+            "bpf_dynptr_from_skb", dynptr::from_socket_buffer;
+            "bpf_dynptr_from_skb_meta", dynptr::from_metadata;
+            "bpf_dynptr_from_xdp", dynptr::from_frame;
+            "bpf_dynptr_is_null", dynptr::is_null;
+            "bpf_dynptr_is_rdonly", dynptr::is_read_only;
+            "bpf_dynptr_memset", dynptr::set;
+            "bpf_dynptr_size", dynptr::size;
+            "bpf_dynptr_slice", dynptr::slice;
+            "bpf_dynptr_slice_rdwr", dynptr::slice_to_write;
+            "bpf_iter_bits_destroy", bits::destroy;
+            "bpf_iter_bits_new", bits::new;
+            "bpf_iter_bits_next", bits::next;
             "bpf_iter_num_destroy", kfunc::section;
             "bpf_iter_num_new", kfunc::numbers_new;
             "bpf_iter_num_next", kfunc::numbers_next;
@@ -60,7 +75,8 @@ macro_rules! lookup {
 }
 
 mod table {
-    use super::{super::kfunc, HelperFunction};
+    use super::super::{bits, dynptr, kfunc};
+    use super::HelperFunction;
     kfuncs!(lookup);
 
     #[test]

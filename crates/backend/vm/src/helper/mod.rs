@@ -11,7 +11,9 @@
 //! To add a helper, write the function in the file of its theme and add its row. The prototype is in `kiln_platform`.
 
 mod answer;
+pub(crate) mod bits;
 pub(crate) mod checksum;
+pub(crate) mod dynptr;
 pub(crate) mod kernel;
 pub mod kfunc;
 pub(crate) mod maps;
@@ -135,6 +137,13 @@ macro_rules! helpers {
             189, "xdp_load_bytes", xdp::load_bytes, Works;
             190, "xdp_store_bytes", xdp::store_bytes, Works;
             195, "map_lookup_percpu_elem", maps::look_up_per_cpu, Works;
+            197, "dynptr_from_mem", dynptr::from_mem, Works;
+            198, "ringbuf_reserve_dynptr", dynptr::reserve, Works;
+            199, "ringbuf_submit_dynptr", dynptr::submit, Works;
+            200, "ringbuf_discard_dynptr", dynptr::discard, Works;
+            201, "dynptr_read", dynptr::read, Works;
+            202, "dynptr_write", dynptr::write, Works;
+            203, "dynptr_data", dynptr::data, Works;
             208, "ktime_get_tai_ns", kernel::ktime_get_tai_ns, Works;
         }
     };

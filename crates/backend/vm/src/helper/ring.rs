@@ -32,12 +32,17 @@ pub fn output(state: &mut State, [map, from, bytes, flags, _]: [u64; 5]) -> Answ
 }
 
 pub fn reserve(state: &mut State, [map, bytes, flags, ..]: [u64; 5]) -> Answer {
+    value(if flags == 0 { take(state, map, bytes)? } else { 0 })
+}
+
+/// Reserves a record for this run; its address, or 0.
+pub(super) fn take(state: &mut State, map: u64, bytes: u64) -> Result<u64, Fault> {
     let (ring, _) = ring(state, map)?;
-    let record = if flags == 0 { ring.reserve(bytes).unwrap_or(0) } else { 0 };
+    let record = ring.reserve(bytes).unwrap_or(0);
     if record != 0 {
         state.reserved.push(record);
     }
-    value(record)
+    Ok(record)
 }
 
 pub fn submit(state: &mut State, [record, ..]: [u64; 5]) -> Answer {
@@ -48,7 +53,8 @@ pub fn discard(state: &mut State, [record, ..]: [u64; 5]) -> Answer {
     commit(state, record, true)
 }
 
-fn commit(state: &mut State, record: u64, discard: bool) -> Answer {
+/// Hands over or drops a record of this run.
+pub(super) fn commit(state: &mut State, record: u64, discard: bool) -> Answer {
     // Only this run's records: with any other address, a program would hand over what another CPU is filling.
     let own = state.reserved.iter().rposition(|reserved| *reserved == record);
     let own = own.ok_or(Fault::Memory { address: record, bytes: 0 })?;

@@ -48,8 +48,7 @@ pub fn store_bytes(state: &mut State, [_, offset, from, bytes, flags]: [u64; 5])
         Ok(to) => to,
         Err(errno) => return refuse(errno),
     };
-    let copied = state.memory.copy(from, to, bytes as usize);
-    copied.ok_or(Fault::Memory { address: from, bytes: bytes.into() })?;
+    state.copy(from, to, bytes.into())?;
     if flags & INVALIDATE_HASH != 0 {
         state.packet.set_hash(&mut state.memory, 0);
     }

@@ -1,9 +1,7 @@
 //! XDP frames.
 
 use super::answer::{Answer, done, refuse, value};
-use crate::errno::Errno;
 use crate::state::State;
-use kiln_program::interpret::Fault;
 
 pub fn adjust_head(state: &mut State, [_, offset, ..]: [u64; 5]) -> Answer {
     done(state.packet.adjust_head(&mut state.memory, offset as i32))
@@ -36,7 +34,6 @@ pub fn store_bytes(state: &mut State, [_, offset, from, bytes, _]: [u64; 5]) -> 
 }
 
 fn copy(state: &mut State, from: u64, to: u64, bytes: u32) -> Answer {
-    let copied = state.memory.copy(from, to, bytes as usize);
-    copied.ok_or(Fault::Memory { address: to, bytes: bytes.into() })?;
-    done(Ok::<(), Errno>(()))
+    state.copy(from, to, bytes.into())?;
+    value(0)
 }

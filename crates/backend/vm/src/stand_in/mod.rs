@@ -36,7 +36,7 @@ use kiln_isa::{Reg, Size};
 use kiln_platform::helper_id::{
     PROBE_READ, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, PROBE_READ_STR, PROBE_READ_USER, PROBE_READ_USER_STR,
 };
-use kiln_platform::{Helper, Lookup, ProgramType};
+use kiln_platform::{ArgKind, Helper, Lookup, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::interpret::{Environment, Fault, HelperResult, Interpreter, Trap};
 use kiln_program::{ExternId, ExternKind, FunctionId, MapId, Node, Object};
@@ -349,6 +349,9 @@ impl Stage<'_> {
             let lookup = map.definition.map_type.rules().lookup;
             matches!(map.storage(), Storage::Absent) || matches!(lookup, Lookup::Socket | Lookup::XdpSocket)
         });
+        // What a dynptr leads to may be the kernel's.
+        let of_dynptr = |helper: &Helper| helper.prototype.args.iter().any(|kind| matches!(kind, ArgKind::Dynptr(_)));
+        let foreign = foreign || Helper::by_id(id).is_some_and(of_dynptr);
         helper::how(id).is_some_and(|how| how != How::Refuses) && !foreign
     }
 

@@ -115,7 +115,7 @@ fn attempt(text: &str, engine: Engine, lacks: bool, counts: &mut Counts) {
         }
         loaded => drop(loaded.expect("it was accepted")),
     }
-    assert!(!text.contains("dynptr_from_mem\n") && !text.contains("call kfunc"), "the VM has none of these:\n{text}");
+    assert!(!lacks, "the VM lacks what this calls:\n{text}");
     vm.load("second").expect("it is accepted");
     let jumps = vm.map("jumps").expect("the map");
     vm.set_program(jumps, 0, "second").expect("a program");
@@ -170,6 +170,6 @@ fn nothing_escapes() {
     for (name, count) in &accepted {
         println!("{count:7} {name}");
     }
-    assert!(cfg!(miri) || accepted.len() == 12, "every way was tried: {accepted:?}");
+    assert!(cfg!(miri) || accepted.len() == 13, "every way was tried: {accepted:?}");
     assert!(accepted_all * 20 > made, "too few are accepted for the campaign to say anything");
 }

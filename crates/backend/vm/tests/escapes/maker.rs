@@ -53,9 +53,6 @@ const MAPS: &str = "
 ; inner template array key 4 value 16 entries 2
 ; map outer_table hash_of_maps key 4 value 4 entries 2
 ; inner template hash key 4 value 16 entries 2
-; extern bpf_iter_num_new kfunc
-; extern bpf_iter_num_next kfunc
-; extern bpf_iter_num_destroy kfunc
 ; extern bpf_get_kmem_cache kfunc
 ";
 const KEYED: &[(&str, i64)] = &[
@@ -70,7 +67,7 @@ const KEYED: &[(&str, i64)] = &[
 ];
 
 /// The gadget whose programs the VM refuses although the verifier may accept them.
-pub const LACKING: &str = "dynptrs and iterators, which the VM refuses";
+pub const LACKING: &str = "functions that the VM lacks";
 
 /// A program under construction. r6 is the context, r8 a number that nobody knows, r7 a pointer from an earlier gadget or
 /// a number.
@@ -419,25 +416,47 @@ impl Maker {
         self.lines(&format!("r1 = r6\nr2 = map[jumps]\nr3 = {index}\ncall tail_call"));
     }
 
-    /// Objects of the kernel that the VM does not have: the verifier may accept them, the VM must refuse to load them.
+    /// Memory or a record behind a dynptr, which is read, written, and given back, or not, or twice.
+    fn dynptr(&mut self) {
+        let (out, bytes, record) = (self.label(), self.random.edge(48), self.random.below(2) == 0);
+        let (what, make) = match record {
+            true => ("map[ring]", "ringbuf_reserve_dynptr"),
+            false => ("map_value[plain] + 0", "dynptr_from_mem"),
+        };
+        self.lines(&format!("r1 = {what}\nr2 = {bytes}\nr3 = 0\nr4 = r10\nr4 += -16\ncall {make}"));
+        for _ in 0..=self.random.below(3) {
+            let (offset, part) = (self.random.edge(48), self.random.pick(&[1, 8, 16, 48]));
+            let begin = "r1 = r10\nr1 += -16\nr2 =";
+            match self.random.below(3) {
+                0 => {
+                    self.lines(&format!("{begin} {offset}\nr3 = {part}\ncall dynptr_data\nif r0 == 0 goto {out}"));
+                    self.touch("r0", part);
+                }
+                1 => self.lines(&format!(
+                    "r1 = r10\nr1 += -64\nr2 = {part}\nr3 = r10\nr3 += -16\nr4 = {offset}\nr5 = 0\ncall dynptr_read"
+                )),
+                _ => self.lines(&format!(
+                    "{begin} {offset}\nr3 = map_value[constants] + 0\nr4 = {}\nr5 = 0\ncall dynptr_write",
+                    part.min(32)
+                )),
+            }
+        }
+        self.line(&format!("{out}:"));
+        for _ in 0..if record { self.random.pick(&[0, 1, 1, 1, 1, 2]) } else { 0 } {
+            let call = self.random.pick(&["ringbuf_submit_dynptr", "ringbuf_discard_dynptr"]);
+            self.lines(&format!("r1 = r10\nr1 += -16\nr2 = 0\ncall {call}"));
+        }
+    }
+
+    /// Calls of what the VM does not have: the verifier may accept them, the VM must refuse to load them.
     fn lacking(&mut self) {
-        let out = self.label();
-        let bytes = self.random.edge(48);
-        match self.random.below(4) {
-            0 => self.lines(&format!(
-                "r1 = map_value[plain] + 0\nr2 = {bytes}\nr3 = 0\nr4 = r10\nr4 += -16\ncall dynptr_from_mem
-                 r1 = r10\nr1 += -16\nr2 = 0\nr3 = {bytes}\ncall dynptr_data\nif r0 == 0 goto {out}
-                 *(u64 *)(r0 + 0) = r8\n{out}:"
-            )),
-            1 => self.lines(&format!(
-                "r1 = map[ring]\nr2 = {bytes}\nr3 = 0\nr4 = r10\nr4 += -16\ncall ringbuf_reserve_dynptr
-                 r1 = r10\nr1 += -16\nr2 = 0\ncall ringbuf_discard_dynptr"
-            )),
-            2 => self.lines(&format!(
-                "r1 = r10\nr1 += -8\nr2 = 0\nr3 = {bytes}\ncall kfunc[bpf_iter_num_new]
-                 r1 = r10\nr1 += -8\ncall kfunc[bpf_iter_num_next]\nif r0 == 0 goto {out}
-                 r5 = *(u32 *)(r0 + 0)\n{out}:\nr1 = r10\nr1 += -8\ncall kfunc[bpf_iter_num_destroy]"
-            )),
+        match self.random.below(2) {
+            0 => {
+                for at in (8..=48).step_by(8) {
+                    self.line(&format!("*(u64 *)(r10 - {at}) = 0"));
+                }
+                self.lines("r1 = r10\nr1 += -48\nr2 = r10\nr2 += -24\ncall tcp_raw_check_syncookie_ipv4");
+            }
             _ => self.lines("r1 = 0\ncall kfunc[bpf_get_kmem_cache]\nif r0 == 0 goto +1\nr5 = *(u64 *)(r0 + 0)"),
         }
     }
@@ -456,6 +475,7 @@ impl Maker {
             ("callbacks", Maker::callback),
             ("tail calls", Maker::tail_call),
             ("spin locks", Maker::lock),
+            ("dynptrs", Maker::dynptr),
             (LACKING, Maker::lacking),
         ];
         let (name, make) = self.random.pick(ALL);
