@@ -18,7 +18,7 @@ def output(*command, **options):
 
 def newest_image(series, architecture, ask):
     """The package of the newest kernel of a series. `ask` runs an apt command and returns what it prints."""
-    found = ask("apt-cache", "search", "--names-only", f"^linux-image-{re.escape(series)}.*-cloud-{architecture}$")
+    found = ask("apt-cache", "search", "--names-only", f"^linux-image-{re.escape(series)}[.].*-cloud-{architecture}$")
     names = [line.split()[0] for line in found.splitlines()]
     numbers = [(list(map(int, re.findall(r"\d+", name))), name) for name in names if re.search(r"\d\.\d+\.\d+", name)]
     if not numbers:
