@@ -64,6 +64,8 @@ fn limits_refuse_with_a_sentence() {
     let Some(service) = Service::begin(&arguments) else { return };
     service.refuses(&["install", "a", FORKS, "--rows", "3001"], 1, "all together may keep 3000 (--max-rows)");
     service.refuses(&["install", "a", FORKS, "--max-overhead", "60%"], 1, "one query may take");
+    // That is wrong whatever the limits are.
+    service.refuses(&["install", "a", FORKS, "--rows", "0"], 2, "at least one row");
     service.document(&["install", "a", FORKS]);
     service.refuses(&["install", "b", FORKS, "--rows", "2500"], 1, "queries keep 1000 already");
     // One that takes more than it may is ended, and the others go on.

@@ -118,8 +118,8 @@ impl Service {
     /// Plans, loads and attaches a query. Returns how it begins.
     ///
     /// # Errors
-    /// [`Error::Limit`] for what is above a limit, [`Error::InvalidInput`] for a name that is taken, and what
-    /// [`super::query::plan::plan`] and [`super::query::live::run`] return.
+    /// [`Error::Limit`] for what is above a limit, [`Error::InvalidInput`] for a name that is taken and for no
+    /// rows or time at all, and what [`super::query::plan::plan`] and [`super::query::live::run`] return.
     pub fn install(&self, name: &str, install: &Install) -> Result<Json, Error> {
         let _alone = locked(&self.installing);
         check_name(name)?;
@@ -144,7 +144,10 @@ impl Service {
         }
         let rows = install.rows.unwrap_or(limits.query_rows);
         let taken: usize = queries.values().map(|query| query.spec().rows).sum();
-        if rows == 0 || rows > limits.rows.saturating_sub(taken) {
+        if rows == 0 {
+            return Err(Error::InvalidInput("a query keeps at least one row (--rows)".to_owned()));
+        }
+        if rows > limits.rows.saturating_sub(taken) {
             return Err(Error::Limit(format!(
                 "the query would keep {rows} rows; queries keep {taken} already, and all together may keep {} \
                  (--max-rows); stop one, or ask for fewer (--rows)",
@@ -152,7 +155,11 @@ impl Service {
             )));
         }
         let max_overhead = install.max_overhead.unwrap_or(limits.query_overhead);
-        if !(max_overhead > 0.0 && max_overhead <= limits.query_overhead) {
+        // Not a number is neither more nor less.
+        if max_overhead.is_nan() || max_overhead <= 0.0 {
+            return Err(Error::InvalidInput("a query may take more than 0 of one processor (--max-overhead)".to_owned()));
+        }
+        if max_overhead > limits.query_overhead {
             return Err(Error::Limit(format!(
                 "the query asks for {} of one processor, and one query may take {} (--max-overhead of the service)",
                 percent(max_overhead),
