@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use kiln_isa::{CallTarget, Insn, Reg, RegSet};
+use kiln_isa::{AluOp, CallTarget, Insn, Reg, RegSet, Width};
 use kiln_platform::helper_id::TAIL_CALL;
 use kiln_program::{Function, FunctionId, Node, Object, Reference};
 
@@ -29,6 +29,9 @@ pub struct Plan {
     pub runtime: bool,
     /// Whether code asks [`Symbols::refill_address`] for more budget.
     pub refills: bool,
+    /// Whether the register of the frame pointer can hold the arena's base instead: the program accesses an arena, and its frames
+    /// are only addressed, and copied.
+    pub base: bool,
     functions: HashMap<FunctionId, FunctionPlan>,
 }
 
@@ -67,11 +70,14 @@ impl Plan {
         let mut functions = HashMap::new();
         let mut callbacks = BTreeSet::new();
         let (mut budget, mut runtime) = (false, false);
+        let (mut in_arena, mut framed) = (false, false);
         for id in &order {
             let function =
                 object.functions.get(id.index()).ok_or(Error::Malformed("a function that does not exist"))?;
             functions.insert(*id, FunctionPlan::new(function, !refills));
             for node in &function.nodes {
+                in_arena |= node.insn.address().is_some() && symbols.in_arena(node.id);
+                framed |= computes_with_frame(&node.insn);
                 match (node.insn, node.reference) {
                     (Insn::Call(CallTarget::Helper(helper)), _) => {
                         runtime = true;
@@ -89,7 +95,8 @@ impl Plan {
             budget |= options.metered && has_loop(function);
         }
         let (callbacks, runtime) = (callbacks.into_iter().collect(), runtime || budget);
-        let mut plan = Plan { order, callbacks, budget, runtime, refills, functions };
+        let base = in_arena && !framed && symbols.arena().is_some();
+        let mut plan = Plan { order, callbacks, budget, runtime, refills, base, functions };
         plan.propagate_tail_calls(object);
         Ok(plan)
     }
@@ -179,6 +186,16 @@ fn stack_reach(insn: &Insn) -> i32 {
     match insn.address() {
         Some(address) if stored != Some(Reg::R10) => i32::from(address.offset).min(-1),
         _ => -MAX_STACK_BYTES,
+    }
+}
+
+/// Whether an instruction needs the frame pointer in a register: it does something else than accessing memory there or copying it.
+fn computes_with_frame(insn: &Insn) -> bool {
+    match *insn {
+        Insn::Alu { op: AluOp::Mov, width: Width::W64, .. } | Insn::Load { .. } | Insn::LoadAcquire { .. } => false,
+        Insn::Store { src, .. } => src.reg() == Some(Reg::R10),
+        Insn::StoreRelease { src, .. } | Insn::Atomic { src, .. } => src == Reg::R10,
+        _ => insn.read().contains(Reg::R10),
     }
 }
 

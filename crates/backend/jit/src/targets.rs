@@ -1,6 +1,7 @@
 //! Where a function's branches lead, by position.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 
 use kiln_isa::{CallTarget, Insn};
 use kiln_program::{InsnId, Node};
@@ -73,6 +74,59 @@ impl Targets {
         self.loop_end[header].map(|end| end - header + 1)
     }
 
+    /// What the budget is charged at each instruction: at loop headers the loop's length. If a `may_goto` asks for more budget
+    /// (`refills`), it is charged the length of the innermost loop around it, and headers that no turn comes to without passing a
+    /// `may_goto` are not charged.
+    pub fn charges(&self, nodes: &[Node], refills: bool) -> Vec<Option<usize>> {
+        if !refills {
+            return (0..nodes.len()).map(|at| self.loop_length(at)).collect();
+        }
+        let turns = self.cyclic(|at| !matches!(nodes[at].insn, Insn::MayGoto { .. }));
+        // The loops around an instruction, the shortest first, and some that have ended.
+        let mut around = BinaryHeap::new();
+        let charge = |(at, node): (usize, &Node)| {
+            around.extend(self.loop_length(at).map(|length| Reverse((length, at + length))));
+            while around.peek().is_some_and(|Reverse((_, end))| *end <= at) {
+                around.pop();
+            }
+            match node.insn {
+                Insn::MayGoto { .. } => Some(around.peek().map_or(1, |Reverse((length, _))| *length)),
+                _ => self.loop_length(at).filter(|_| turns[at]),
+            }
+        };
+        nodes.iter().enumerate().map(charge).collect()
+    }
+
+    /// The instructions that a way around may come through, of those that are `kept`: others may be among them, but if they
+    /// are left out, no way around is there.
+    fn cyclic(&self, kept: impl Fn(usize) -> bool) -> Vec<bool> {
+        let count = self.targets.len();
+        let mut inside: Vec<bool> = (0..count).map(kept).collect();
+        let fallen = |at: usize| Some(at + 1).filter(|next| *next < count && self.falls_into[*next]);
+        let edges = || (0..count).flat_map(|at| fallen(at).into_iter().chain(self.targets[at]).map(move |to| (at, to)));
+        for forwards in [true, false] {
+            // An instruction is out if nothing that is inside leads to it, or it to nothing.
+            let mut ways = vec![0; count];
+            let mut next = vec![Vec::new(); count];
+            for (from, to) in edges().filter(|(from, to)| inside[*from] && inside[*to]) {
+                let (from, to) = if forwards { (from, to) } else { (to, from) };
+                next[from].push(to);
+                ways[to] += 1;
+            }
+            let mut out: Vec<usize> = (0..count).filter(|at| inside[*at] && ways[*at] == 0).collect();
+            while let Some(at) = out.pop() {
+                inside[at] = false;
+                for to in &next[at] {
+                    ways[*to] -= 1;
+                    if ways[*to] == 0 {
+                        out.push(*to);
+                    }
+                }
+            }
+        }
+        inside
+    }
+
     /// Whether an innermost loop begins here that is worth aligning: no-operations in front of it run once a loop, or
     /// never. Branches that lead back are not all loops. Here both `a` and `b` are in the same one, which begins at `c`:
     ///
@@ -97,6 +151,29 @@ impl Targets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn turns_are_charged_once() {
+        let charges = |text: &str| {
+            let object = kiln_program::text::parse(&format!("; program xdp\n{text}")).expect("it parses");
+            let nodes = &object.functions[0].nodes;
+            let charges = Targets::of(nodes).expect("valid").charges(nodes, true);
+            charges.iter().enumerate().filter_map(|(at, charge)| Some((at, (*charge)?))).collect::<Vec<_>>()
+        };
+        // At the `may_goto`, where it is the header and where it is not.
+        assert_eq!(charges(" r1 = 1\na:\n may_goto o\n r1 += 1\n if r1 != 9 goto a\no:\n exit"), [(1, 3)]);
+        assert_eq!(charges(" r1 = 1\na:\n r1 += 1\n may_goto o\n if r1 != 9 goto a\no:\n exit"), [(2, 3)]);
+        // A turn that does not come to it; a loop in the loop.
+        assert_eq!(
+            charges("a:\n r1 += 1\n if r1 == 5 goto a\n may_goto o\n if r1 != 9 goto a\no:\n exit"),
+            [(0, 4), (2, 4)]
+        );
+        assert_eq!(
+            charges("a:\n may_goto o\nb:\n r1 += 1\n if r1 != 9 goto b\n if r2 != 9 goto a\no:\n exit"),
+            [(0, 4), (1, 2)]
+        );
+        assert_eq!(charges(" r1 = 1\n may_goto o\n r1 += 1\no:\n exit"), [(1, 1)]);
+    }
 
     fn aligned(text: &str) -> Vec<usize> {
         let object = kiln_program::text::parse(&format!("; program xdp\n{text}")).expect("it parses");

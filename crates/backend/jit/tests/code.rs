@@ -5,7 +5,8 @@ mod common;
 use common::{ENTRY, Nothing, object};
 use kiln_isa::operation::Registry;
 use kiln_jit::x86_64::compile;
-use kiln_jit::{Options, Part, Span};
+use kiln_jit::{Arena, Options, Part, Span, Symbols};
+use kiln_program::{ExternId, InsnId, MapId};
 
 /// The code of a function of these instructions and an `exit`, in hexadecimal.
 fn code(bpf: &str) -> String {
@@ -54,6 +55,62 @@ fn examples_compile_to_what_the_documentation_says() {
         ("lock *(u64 *)(r1 + 0) += r2; r0 = 0", "f0 48 01 37 31 c0 c3"),
     ] {
         assert_eq!(code(bpf), expected, "{bpf}");
+    }
+}
+
+/// A runtime with an arena, and the instructions that access it.
+struct Heap(&'static [u32]);
+
+impl Symbols for Heap {
+    fn map_address(&self, _: MapId) -> Option<u64> {
+        None
+    }
+    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
+        None
+    }
+    fn helper_address(&self, _: u32) -> Option<u64> {
+        None
+    }
+    fn extern_address(&self, _: ExternId) -> Option<u64> {
+        None
+    }
+    fn arena(&self) -> Option<Arena> {
+        Some(Arena { base: 0x7f00_0000_0000, bytes: 4096, bits: 32 })
+    }
+    fn in_arena(&self, insn: InsnId) -> bool {
+        self.0.contains(&insn.0)
+    }
+}
+
+/// The arena's base is in rbp, a cast for one access is part of it, and the frame is addressed from rsp.
+#[test]
+fn accesses_to_an_arena_add_a_register() {
+    let options = Options { bmi2: true, ..Options::default() };
+    for (bpf, accesses, expected) in [
+        // mov qword ptr [rsp - 8], rdi; mov edi, edi; mov rax, qword ptr [rdi + rbp + 8]; mov rdi, qword ptr [rdi + rbp]
+        (
+            "*(u64 *)(r10 - 8) = r1; r1 = addr_space_cast(r1, 0, 1); r0 = *(u64 *)(r1 + 8); r1 = *(u64 *)(r1 + 0)",
+            &[2, 3][..],
+            "48 89 7c 24 f8 89 ff 48 8b 44 2f 08 48 8b 3c 2f",
+        ),
+        // xor eax, eax; mov rdx, rsi; mov r10d, edi; mov rdi, qword ptr [r10 + rbp + 8]
+        (
+            "r0 = 0; r3 = r2; r1 = addr_space_cast(r1, 0, 1); r1 = *(u64 *)(r1 + 8)",
+            &[3],
+            "31 c0 48 89 f2 41 89 fa 49 8b 7c 2a 08",
+        ),
+        // mov rdx, rsi; mov eax, edi; cmp rax, 4080; ja; mov qword ptr [rax + rbp + 8], rdx
+        (
+            "r3 = r2; r0 = addr_space_cast(r1, 0, 1); *(u64 *)(r0 + 8) = r3",
+            &[2],
+            "48 89 f2 89 f8 48 3d f0 0f 00 00 77 07 48 89 54 28 08",
+        ),
+    ] {
+        let code = compile(&object(bpf, None), ENTRY, &Heap(accesses), &options).expect("it compiles");
+        let bytes = code.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+        // push rbp; movabs rbp, 0x7f0000000000; ...; pop rbp; ret
+        let expected = format!("55 48 bd 00 00 00 00 00 7f 00 00 {expected} 5d c3");
+        assert!(bytes.starts_with(&expected), "{bpf}:\n{bytes}\n{expected}");
     }
 }
 

@@ -82,7 +82,7 @@ fn atomic(random: &mut Random, at: &str) -> String {
 fn gadget(random: &mut Random, text: &mut String) {
     let (size, at, operand) = (random.pick(&["u8", "u16", "u32", "u64"]), place(random), random.next() as i32);
     let whole = size == "u64";
-    let line = match random.below(16) {
+    let line = match random.below(20) {
         0..=2 => format!("  r2 = *({size} *)({at})\n  r0 ^= r2"),
         3 | 4 => format!("  *({size} *)({at}) = r3"),
         5 => format!("  *({size} *)({at}) = {operand}"),
@@ -95,6 +95,25 @@ fn gadget(random: &mut Random, text: &mut String) {
             _ => format!("  w1 {} w3", random.pick(&["*=", "|=", "^=", "-=", "&="])),
         },
         13 => "  r1 = addr_space_cast(r1, 0x1, 0x0)\n  r0 += r1\n  r1 = addr_space_cast(r1, 0x0, 0x1)".to_owned(),
+        // The cast is of the access alone.
+        14 | 15 => {
+            let from = 8 * (1 + random.below(NUMBERS));
+            let at = at.replace("r1", "r4");
+            let access = match random.below(4) {
+                0 | 1 => format!("  r4 = *({size} *)({at})\n  r0 ^= r4"),
+                2 => format!("  *({size} *)({at}) = r3"),
+                _ => format!("  *({size} *)({at}) = {operand}"),
+            };
+            format!("  r4 = *(u64 *)(r10 - {from})\n  r4 = addr_space_cast(r4, 0x0, 0x1)\n{access}")
+        }
+        // The frame, by another register and by a function with a frame of its own.
+        16 => {
+            let from = 8 * (1 + random.below(NUMBERS));
+            format!("  r5 = r10\n  r5 += -{from}\n  r2 = *(u64 *)(r5 + 0)\n  r0 ^= r2")
+        }
+        17 => "  *(u64 *)(r10 - 56) = r0\n  *(u64 *)(r10 - 64) = r1\n  *(u64 *)(r10 - 72) = r3\n  r2 = r10\n  \
+               call reader\n  r2 = r0\n  r0 = *(u64 *)(r10 - 56)\n  r0 ^= r2\n  r1 = *(u64 *)(r10 - 64)\n  r3 = *(u64 *)(r10 - 72)"
+            .to_owned(),
         _ => {
             let from = 8 * (1 + random.below(NUMBERS));
             format!("  r1 = *(u64 *)(r10 - {from})\n  r1 = addr_space_cast(r1, 0x0, 0x1)")
@@ -106,7 +125,7 @@ fn gadget(random: &mut Random, text: &mut String) {
 fn program(random: &mut Random, pages: &[u64]) -> String {
     let heap = |(at, pages)| format!("; map heap{at} arena key 0 value 0 entries {pages} flags 0x400\n");
     let mut text: String = pages.iter().enumerate().map(heap).collect();
-    text.push_str("; program xdp\n");
+    text.push_str("; program xdp\n; function main\n");
     for at in 0..pages.len() {
         let _ = writeln!(text, "  r9 = map[heap{at}]");
     }
@@ -120,6 +139,11 @@ fn program(random: &mut Random, pages: &[u64]) -> String {
         gadget(random, &mut text);
     }
     text.push_str("  r1 = r0\n  r1 >>= 32\n  r0 ^= r1\n  exit\nout:\n  r0 = 0\n  exit\n");
+    // Reads a number of its caller's, and what that leads to.
+    text.push_str("; function reader\n  r4 = *(u64 *)(r2 - 16)\n  *(u64 *)(r10 - 8) = r4\n");
+    text.push_str(
+        "  r1 = addr_space_cast(r4, 0x0, 0x1)\n  r0 = *(u64 *)(r1 + 8)\n  r3 = *(u64 *)(r10 - 8)\n  r0 += r3\n  exit\n",
+    );
     text
 }
 
@@ -187,6 +211,23 @@ fn a_number_in_memory_is_added_to_a_heap_address() {
         if engine == Engine::Interpreter || cfg!(target_arch = "x86_64") {
             let ran = run(text, &[1], &[vec![0; PACKET_BYTES]], engine).expect("it loads");
             assert_eq!(ran.0, [5], "{engine:?}");
+        }
+    }
+}
+
+/// A helper calls a function that has a frame and accesses the heap.
+#[test]
+fn callbacks_access_the_heap() {
+    let text = "; map heap0 arena key 0 value 0 entries 1 flags 0x400\n; program xdp\n; function main\n  \
+                r9 = map[heap0]\n  *(u64 *)(r10 - 8) = 40\n  r1 = 3\n  r2 = fn[adder]\n  r3 = r10\n  r3 += -8\n  r4 = 0\n  \
+                call loop\n  r1 = 40\n  r1 = addr_space_cast(r1, 0, 1)\n  r0 = *(u64 *)(r1 + 0)\n  exit\n\
+                ; function adder\n  *(u64 *)(r10 - 16) = r1\n  r3 = *(u64 *)(r2 + 0)\n  r3 = addr_space_cast(r3, 0, 1)\n  \
+                r4 = *(u64 *)(r3 + 0)\n  r1 = *(u64 *)(r10 - 16)\n  r4 += r1\n  r4 += 5\n  *(u64 *)(r3 + 0) = r4\n  \
+                r0 = 0\n  exit\n";
+    for engine in [Engine::Interpreter, Engine::Jit, Engine::Native] {
+        if engine == Engine::Interpreter || cfg!(target_arch = "x86_64") {
+            let Some(ran) = run(text, &[1], &[vec![0; PACKET_BYTES], vec![0; PACKET_BYTES]], engine) else { continue };
+            assert_eq!(ran.0, [18, 36], "{engine:?}");
         }
     }
 }

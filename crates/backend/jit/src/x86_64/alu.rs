@@ -18,6 +18,9 @@ impl FunctionCompiler<'_, '_> {
             (AluOp::Xor, src) => self.arithmetic(Arithmetic::Xor, width, to, src),
             (AluOp::And, Source::Imm(imm)) => self.and_imm(width, to, imm),
             (AluOp::And, src) => self.arithmetic(Arithmetic::And, width, to, src),
+            (AluOp::Mov, Source::Reg(Reg::R10)) if self.shared.plan.base => {
+                self.code().lea(width, to, Memory::at(gpr(Reg::R10), 0));
+            }
             (AluOp::Mov, Source::Reg(src)) => self.copy(width, to, gpr(src)),
             (AluOp::Mov, Source::Imm(imm)) => self.code().constant(to, extended(width, imm)),
             (AluOp::Mul, Source::Reg(src)) => self.code().multiply(width, to, gpr(src)),

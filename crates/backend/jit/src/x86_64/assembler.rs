@@ -43,6 +43,9 @@ pub struct Assembler {
     labels: u32,
     /// What hides constants, if they are to be hidden.
     pub(super) keys: Option<Keys>,
+    /// How far the frame pointer is above rsp, where rbp does not hold it: then an operand in memory whose base (not its index) is
+    /// rbp is one in the frame, and is addressed from rsp.
+    pub(super) frame: Option<i32>,
 }
 
 /// Finished code.
@@ -225,10 +228,16 @@ const NOPS: [&[u8]; 9] = [
     &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
 ];
 
+/// Bytes of the longest instruction.
+const LONGEST_NOP: usize = 15;
+
 fn nops(out: &mut Vec<u8>, mut count: usize) {
     while count > 0 {
-        let step = count.min(NOPS.len());
-        out.extend_from_slice(NOPS[step - 1]);
+        // Prefixes make one longer, up to the longest instruction: a loop that begins with few of them is entered faster.
+        let step = count.min(LONGEST_NOP);
+        let prefixes = step.saturating_sub(NOPS.len());
+        out.extend(std::iter::repeat_n(0x66, prefixes));
+        out.extend_from_slice(NOPS[step - prefixes - 1]);
         count -= step;
     }
 }

@@ -27,6 +27,7 @@ const fn is_wide(width: Width) -> bool {
 // Instructions. Each method is one, named after what it does, operands in Intel's order.
 impl Assembler {
     fn emit(&mut self, form: Form, opcode: &[u8], reg: u8, operand: Operand) {
+        let operand = self.in_frame(operand);
         self.bytes.extend(form.prefix);
         let (base, index_high, rm_byte) = match operand {
             Operand::Gpr(gpr) => (gpr, false, form.byte_rm && gpr.0 >= 4),
@@ -42,6 +43,16 @@ impl Assembler {
         }
         self.bytes.extend_from_slice(opcode);
         self.modrm(reg, operand);
+    }
+
+    /// An operand in a frame whose pointer rbp does not hold, from rsp.
+    fn in_frame(&self, operand: Operand) -> Operand {
+        match (operand, self.frame) {
+            (Operand::Memory(Memory { base: Gpr::RBP, index, displacement }), Some(above)) => {
+                Operand::Memory(Memory { base: Gpr::RSP, index, displacement: displacement.wrapping_add(above) })
+            }
+            _ => operand,
+        }
     }
 
     fn modrm(&mut self, reg: u8, operand: Operand) {

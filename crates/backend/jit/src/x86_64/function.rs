@@ -9,7 +9,7 @@ use kiln_program::{FunctionId, InsnId, Node};
 
 use super::assembler::{Assembler, Label};
 use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
-use super::registers::{BUDGET, RUNTIME, SCRATCH2, gpr, runtime_field};
+use super::registers::{BASE, BUDGET, RUNTIME, SCRATCH2, gpr, runtime_field};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::targets::Targets;
@@ -52,6 +52,8 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     pub id: FunctionId,
     is_entry: bool,
     pub targets: Targets,
+    /// What the budget is charged at each instruction.
+    charges: Vec<Option<usize>>,
     pub labels: Vec<Label>,
     /// Before each instruction, the registers with offsets in the arena, whose other bits are 0.
     pub offsets: Vec<RegSet>,
@@ -71,6 +73,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             shared.schedules.get(&id).ok_or(Error::Malformed("a function that does not exist"))?;
         let nodes = &schedule.nodes[..];
         let targets = Targets::of(nodes)?;
+        let charges = targets.charges(nodes, shared.plan.refills);
         let labels = nodes.iter().map(|_| shared.assembler.label()).collect();
         let leave = shared.assembler.label();
         let plan = shared.plan.function(id).clone();
@@ -85,6 +88,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             id,
             is_entry,
             targets,
+            charges,
             labels,
             offsets,
             live_after,
@@ -136,10 +140,9 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             Insn::MayGoto { .. } if self.shared.plan.refills => Some(self.target(at)?),
             _ => None,
         };
-        let length = self.targets.loop_length(at);
         if self.shared.options.metered
             && self.budget()
-            && let Some(length) = length.or(point.map(|_| 1))
+            && let Some(length) = self.charges[at]
         {
             let cost = i32::try_from(length).unwrap_or(i32::MAX);
             // The budget is not negative here. The processor fuses a subtraction with a branch on its carry only.
@@ -175,12 +178,18 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
 
     fn saved(&self) -> impl DoubleEndedIterator<Item = Gpr> + use<> {
         let runtime = (self.is_entry && self.shared.plan.runtime).then_some(RUNTIME);
-        self.plan.saved.iter().map(gpr).chain(runtime)
+        let base = (self.is_entry && self.shared.plan.base).then_some(BASE);
+        self.plan.saved.iter().map(gpr).chain(runtime).chain(base)
+    }
+
+    /// Whether rbp holds the frame pointer.
+    fn has_frame_pointer(&self) -> bool {
+        self.plan.frame && !self.shared.plan.base
     }
 
     /// Bytes that rsp is lowered by: calls need it at a multiple of 16, the red zone may save it.
     fn lowered(&self) -> i32 {
-        let pushes = self.saved().count() as i32 + i32::from(self.plan.frame);
+        let pushes = self.saved().count() as i32 + i32::from(self.has_frame_pointer());
         let stack = self.plan.stack_bytes;
         if self.plan.calls {
             // The return address and the pushes are above.
@@ -197,7 +206,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         for saved in self.saved() {
             self.code().push(saved);
         }
-        if self.plan.frame {
+        if self.has_frame_pointer() {
             self.code().push(Gpr::RBP);
             self.code().mov(Width::W64, Gpr::RBP, Gpr::RSP);
         }
@@ -205,6 +214,10 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             self.code().push(Gpr::RAX);
         } else if lowered > 0 {
             self.code().arithmetic_imm(Arithmetic::Sub, Width::W64, Gpr::RSP, lowered);
+        }
+        self.code().frame = self.shared.plan.base.then_some(lowered);
+        if let Some(base) = self.shared.base().filter(|_| self.is_entry) {
+            self.code().constant(BASE, base);
         }
         if self.is_entry && self.shared.plan.runtime {
             self.code().mov(Width::W64, RUNTIME, Gpr::RSI);
@@ -228,7 +241,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         if self.budget() && (self.is_entry || self.plan.may_tail_call) {
             self.code().store(Size::B8, runtime_field(Runtime::BUDGET), BUDGET);
         }
-        if self.plan.frame {
+        if self.has_frame_pointer() {
             if lowered > 0 {
                 self.code().leave();
             } else {
@@ -282,6 +295,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             let to = cold.back.unwrap_or(self.leave);
             self.code().jump(to);
         }
+        self.code().frame = None;
     }
 
     /// Asks for more budget.

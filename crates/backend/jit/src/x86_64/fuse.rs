@@ -82,6 +82,9 @@ impl<'a> FunctionCompiler<'_, 'a> {
             let in_place = self.shared.options.blind.is_none();
             return Ok(in_place.then(|| self.array_look_up(run)).flatten().unwrap_or(0));
         }
+        if let Some(length) = self.cast_and_access(at)? {
+            return Ok(length);
+        }
         for attempt in [Self::extension, Self::access, Self::three_operands] {
             if let Some(length) = attempt(self, at, run) {
                 return Ok(length);
@@ -112,6 +115,9 @@ impl<'a> FunctionCompiler<'_, 'a> {
     /// Zero and sign extensions: a shift left and back, or a mask.
     fn extension(&mut self, at: usize, run: &[Node]) -> Option<usize> {
         let moved = copy(run.first());
+        if moved.is_some_and(|(.., from)| self.is_computed(from)) {
+            return None;
+        }
         let skip = usize::from(moved.is_some());
         if let (Some((copied, to, from)), Some((AluOp::And, _, dst, Source::Imm(mask @ (0xff | 0xffff))))) =
             (moved, alu(run.get(1)))
@@ -139,6 +145,12 @@ impl<'a> FunctionCompiler<'_, 'a> {
             _ => return None,
         }
         Some(skip + 2)
+    }
+
+    /// Whether no machine register holds a register, but operands in memory may have it as their base: the frame pointer where rbp
+    /// has the arena's base.
+    fn is_computed(&self, register: Reg) -> bool {
+        register == Reg::R10 && self.shared.plan.base
     }
 
     /// Whether the next instruction compares `reg` with zero; the flags may already have the result.
@@ -272,6 +284,9 @@ impl<'a> FunctionCompiler<'_, 'a> {
         }
         let bmi2 = self.shared.options.bmi2;
         match (op, src) {
+            (op, src) if self.is_computed(from) && !matches!((op, src), (AluOp::Add | AluOp::Sub, Source::Imm(_))) => {
+                return None;
+            }
             (AluOp::Add, Source::Imm(imm)) if imm != 0 => {
                 self.code().lea(width, gpr(to), Memory::at(gpr(from), imm));
             }

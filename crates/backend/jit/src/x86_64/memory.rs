@@ -6,7 +6,7 @@ use kiln_program::Reference;
 use super::assembler::Label;
 use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
-use super::registers::{SCRATCH, SCRATCH2, gpr};
+use super::registers::{BASE, SCRATCH, SCRATCH2, gpr};
 use crate::{Arena, Error};
 
 /// An address as a memory operand.
@@ -28,10 +28,10 @@ impl FunctionCompiler<'_, '_> {
             Source::Reg(src) => self.code().store(size, place, gpr(src)),
             Source::Imm(imm) if self.hides(imm) => {
                 let mut place = place;
-                // The address of an access to the arena is in both scratch registers.
-                if place.index == Some((SCRATCH, 1)) {
-                    self.code().arithmetic(Arithmetic::Add, Width::W64, place.base, SCRATCH);
-                    place.index = None;
+                // The offset of an access to the arena may be in the register that the constant goes to.
+                if place.base == SCRATCH {
+                    self.code().lea(Width::W64, SCRATCH2, place);
+                    place = Memory::at(SCRATCH2, 0);
                 }
                 let hidden = self.hide(Width::W64, imm);
                 self.code().store(size, place, hidden);
@@ -124,16 +124,50 @@ impl FunctionCompiler<'_, '_> {
         Ok(())
     }
 
+    /// A cast of a register that only the access right after it reads: the access computes the offset in a scratch register. A
+    /// processor need not execute a copy into another register, but it has to execute one of a register onto itself.
+    pub(super) fn cast_and_access(&mut self, at: usize) -> Result<Option<usize>, Error> {
+        let Insn::AddressSpaceCast { dst, src, to: 0, .. } = self.nodes[at].insn else { return Ok(None) };
+        let next = at + 1;
+        let Some(access) = self.nodes.get(next).map(|node| node.insn) else { return Ok(None) };
+        let there = access.address().is_some_and(|address| address.base == dst) && self.in_arena(next);
+        let stores_it = match access {
+            Insn::Store { src, .. } => src.reg() == Some(dst),
+            Insn::StoreRelease { src, .. } | Insn::Atomic { src, .. } => src == dst,
+            _ => false,
+        };
+        let is_gone = access.written() == Some(dst) || !self.lives_after(next, dst);
+        if dst != src || !there || stores_it || !is_gone || self.targets.is_target(next) {
+            return Ok(None);
+        }
+        self.offsets[next].remove(dst);
+        self.shared.begin_insn(self.nodes[next].id, self.labels[next]);
+        self.current = next;
+        self.arena_access(next, access)?;
+        Ok(Some(2))
+    }
+
     /// The arena address that a load accesses. Outside the heap there are zeros.
     ///
     /// ```text
-    ///   mov r10d, reg ; mov r11, base    [r11 + r10 + offset]          (a mask for more than 32 bits)
+    ///   mov r10d, reg    [r10 + rbp + offset]          (a mask for more than 32 bits)
     /// ```
     fn arena_place(&mut self, at: usize, address: Address) -> Result<Memory, Error> {
         let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
-        let index = self.offset_of(at, arena, address.base);
-        self.code().constant(SCRATCH2, arena.base);
-        Ok(Memory { base: SCRATCH2, index: Some((index, 1)), displacement: address.offset.into() })
+        let offset = self.offset_of(at, arena, address.base);
+        Ok(self.in_heap(arena, offset, address.offset.into()))
+    }
+
+    /// The memory at an offset in the arena, which is in a register, and a number. It is the base register of the operand: an
+    /// operand whose base is rbp is in the frame ([`Assembler::frame`](super::assembler::Assembler::frame)).
+    fn in_heap(&mut self, arena: Arena, offset: Gpr, displacement: i32) -> Memory {
+        let base = if self.shared.plan.base {
+            BASE
+        } else {
+            self.code().constant(SCRATCH2, arena.base);
+            SCRATCH2
+        };
+        Memory { base: offset, index: Some((base, 1)), displacement }
     }
 
     /// A machine register with the offset in the arena that a register holds: its own if it has been cast, else the first
@@ -149,27 +183,32 @@ impl FunctionCompiler<'_, '_> {
     /// The arena address that an instruction changes, and the target if it is not completely in the heap.
     ///
     /// ```text
-    ///   mov r10d, reg ; lea r10, [r10 + offset] ; cmp r10, bytes - size ; ja outside ; mov r11, base    [r11 + r10]
+    ///   mov r10d, reg ; cmp r10, bytes - size - offset ; ja outside    [r10 + rbp + offset]
+    ///   mov r10d, reg ; lea r10, [r10 + offset] ; cmp r10, bytes - size ; ja outside    [r10 + rbp]      (a negative offset)
     /// ```
     fn arena_operand(&mut self, at: usize, address: Address, size: Size) -> Result<(Memory, Label), Error> {
         let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
         let last = arena.bytes.checked_sub(size.bytes().into()).ok_or(Error::Malformed("an arena of a few bytes"))?;
         let outside = self.code().label();
-        let mut index = self.offset_of(at, arena, address.base);
-        if address.offset != 0 {
-            self.code().lea(Width::W64, SCRATCH, Memory::at(index, address.offset.into()));
-            index = SCRATCH;
-        }
-        // A negative offset is a large number here.
+        let mut offset = self.offset_of(at, arena, address.base);
+        let ahead = u64::try_from(address.offset).ok().and_then(|ahead| last.checked_sub(ahead));
+        let (last, displacement) = match ahead {
+            Some(last) => (last, address.offset.into()),
+            None => {
+                // A negative sum is a large number here.
+                self.code().lea(Width::W64, SCRATCH, Memory::at(offset, address.offset.into()));
+                offset = SCRATCH;
+                (last, 0)
+            }
+        };
         if let Ok(last) = i32::try_from(last) {
-            self.code().arithmetic_imm(Arithmetic::Cmp, Width::W64, index, last);
+            self.code().arithmetic_imm(Arithmetic::Cmp, Width::W64, offset, last);
         } else {
             self.code().constant(SCRATCH2, last);
-            self.code().arithmetic(Arithmetic::Cmp, Width::W64, index, SCRATCH2);
+            self.code().arithmetic(Arithmetic::Cmp, Width::W64, offset, SCRATCH2);
         }
         self.code().jump_if(Condition::ABOVE, outside);
-        self.code().constant(SCRATCH2, arena.base);
-        Ok((Memory { base: SCRATCH2, index: Some((index, 1)), displacement: 0 }, outside))
+        Ok((self.in_heap(arena, offset, displacement), outside))
     }
 
     /// An access to the arena. Outside the heap a load finds zeros, a store is dropped, and an atomic operation does not

@@ -12,6 +12,10 @@
 //! (where rbp points), the BPF stack. A function has only what it needs: no rbp without stack accesses, no space below
 //! rsp if a leaf fits the red zone, no runtime register if it is unused.
 //!
+//! In a program that accesses an arena, rbp holds the arena's base instead, and frames are addressed from rsp, whose distance
+//! is known: an access is `[offset + rbp + number]`, and functions need not set up rbp. The exception are programs that
+//! compute with the frame pointer other than by addresses and copies (`Plan::base`).
+//!
 //! From the bottom up:
 //!
 //! - `operand`: registers and other parts of instructions; `registers`: the assignment of machine registers;

@@ -1,7 +1,7 @@
 //! The machine instructions that rows of the operation table may use, and regions compiled by them.
 
 use kiln_isa::operation::{Arch, Feature, Native, NativeOperand};
-use kiln_isa::{JumpOp, Size, Width};
+use kiln_isa::{JumpOp, Reg, Size, Width};
 use kiln_program::operation::Region;
 
 use super::assembler::{Assembler, Label};
@@ -166,7 +166,15 @@ impl FunctionCompiler<'_, '_> {
             Feature::Bmi2 => options.bmi2,
             Feature::Movbe => options.movbe,
         };
-        region.operation.native(Arch::X86_64, has, &region.operands)
+        let native = region.operation.native(Arch::X86_64, has, &region.operands)?;
+        // Where no register holds the frame pointer, it can only be the base of an operand in memory.
+        let frame = |operand: &NativeOperand| match operand {
+            NativeOperand::Reg(of) => region.operands.reg(*of) == Reg::R10,
+            NativeOperand::Bpf(number) => *number == Reg::R10.number(),
+            _ => false,
+        };
+        let names_frame = self.shared.plan.base && native.code.iter().flat_map(|insn| insn.operands).any(frame);
+        (!names_frame).then_some(native)
     }
 
     /// A region that computes an address, and the access right after it: the access alone, if nothing else reads the

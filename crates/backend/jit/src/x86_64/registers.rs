@@ -15,6 +15,8 @@ pub const fn gpr(reg: Reg) -> Gpr {
 pub const BUDGET: Gpr = Gpr::R9;
 /// The [`crate::Runtime`].
 pub const RUNTIME: Gpr = Gpr::R12;
+/// The arena's base, in programs that access one: frames are addressed from rsp there ([`super::assembler::Assembler::frame`]).
+pub const BASE: Gpr = Gpr::RBP;
 /// Free within one instruction.
 pub const SCRATCH: Gpr = Gpr::R10;
 /// Free within one instruction.

@@ -5,7 +5,7 @@ use kiln_program::FunctionId;
 
 use super::assembler::{Assembler, Label};
 use super::operand::{Arithmetic, Gpr, Memory};
-use super::registers::{BUDGET, RUNTIME, SCRATCH2, runtime_field};
+use super::registers::{BASE, BUDGET, RUNTIME, SCRATCH2, runtime_field};
 use crate::shared::Assembly;
 use crate::{Error, Part, Runtime};
 
@@ -29,16 +29,28 @@ impl Assembly for Assembler {
 }
 
 impl Shared<'_> {
+    /// What [`BASE`] holds, if it holds the arena's base.
+    pub fn base(&self) -> Option<u64> {
+        self.symbols.arena().filter(|_| self.plan.base).map(|arena| arena.base)
+    }
+
     /// The entry from a helper into a function: a [`crate::HelperEntry`]. Arguments are already in place.
     pub fn callback(&mut self, id: FunctionId) -> Result<(), Error> {
         let target = self.function_label(id)?;
         let label = self.callbacks[&id];
         let cost = self.plan.function(id).cost;
         let (budget, metered) = (self.plan.budget, self.options.metered);
+        let base = self.base();
         self.align(16);
         self.begin_at(Part::Callback(id), label);
         let code = &mut self.assembler;
         code.push(RUNTIME);
+        if let Some(base) = base {
+            code.push(BASE);
+            code.constant(BASE, base);
+            // Calls need rsp at a multiple of 16.
+            code.push(Gpr::RAX);
+        }
         code.mov(Width::W64, RUNTIME, Gpr::R9);
         if budget {
             code.load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
@@ -52,6 +64,10 @@ impl Shared<'_> {
                 code.arithmetic_imm(Arithmetic::Sub, Width::W64, BUDGET, cost);
             }
             code.store(Size::B8, runtime_field(Runtime::BUDGET), BUDGET);
+        }
+        if base.is_some() {
+            code.pop(Gpr::RCX);
+            code.pop(BASE);
         }
         code.pop(RUNTIME);
         code.ret();
