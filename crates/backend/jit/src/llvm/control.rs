@@ -62,7 +62,7 @@ impl FunctionWriter<'_, '_> {
             CallTarget::Helper(helper) => {
                 let value = self.call_helper(at, Address::Helper(helper))?;
                 if self.shared.symbols.helper_may_stop(helper) {
-                    self.after_call(at, 0)?;
+                    self.leave_if_stopped();
                 }
                 self.set_register(Reg::R0, &value);
                 Ok(())
@@ -72,7 +72,7 @@ impl FunctionWriter<'_, '_> {
                     return self.unsupported(at, "kfuncs by number");
                 };
                 let value = self.call_helper(at, Address::Extern(symbol))?;
-                self.after_call(at, 0)?;
+                self.leave_if_stopped();
                 self.set_register(Reg::R0, &value);
                 Ok(())
             }
@@ -95,7 +95,9 @@ impl FunctionWriter<'_, '_> {
         let address = self.address(at, helper)?;
         let pointer = self.out.value(format_args!("inttoptr i64 {address} to ptr"));
         self.write_back_budget();
-        Ok(self.out.value(format_args!("call i64 {pointer}({arguments}) #0")))
+        let value = self.out.value(format_args!("call i64 {pointer}({arguments}) #0"));
+        self.reload_budget();
+        Ok(value)
     }
 
     fn call_subprogram(&mut self, at: usize) -> Result<(), Error> {
@@ -104,10 +106,13 @@ impl FunctionWriter<'_, '_> {
             return Err(Error::Malformed("a call of a function that does not exist"));
         }
         let arguments = self.arguments();
-        self.write_back_budget();
-        let value = self.out.value(format_args!("call i64 @f{}({arguments})", callee.0));
-        let cost = self.shared.plan.function(callee).cost;
-        self.after_call(at, cost as u64)?;
+        let value = self.call_function(callee, &arguments);
+        if self.counts() {
+            let cost = self.shared.plan.function(callee).cost;
+            self.spend(at, cost as u64, None)?;
+        } else {
+            self.leave_if_stopped();
+        }
         self.set_register(Reg::R0, &value);
         Ok(())
     }
@@ -146,14 +151,15 @@ impl FunctionWriter<'_, '_> {
         let (found, failed) = (self.out.fresh(), self.out.fresh());
         let context = self.register(Reg::R1);
         let entry = self.call_helper(at, Address::Helper(TAIL_CALL))?;
-        self.after_call(at, 0)?;
+        self.leave_if_stopped();
         let exists = self.out.value(format_args!("icmp ne i64 {entry}, 0"));
         self.out.choose(&exists, &found, &failed);
         self.out.begin(&found);
         self.write_back_budget();
         let entry = self.out.value(format_args!("inttoptr i64 {entry} to ptr"));
         let value = self.out.value(format_args!("call i64 {entry}(i64 {context}, ptr %runtime) #0"));
-        self.out.line(format_args!("ret i64 {value}"));
+        self.reload_budget();
+        self.leave_with(&value);
         self.out.begin(&failed);
         self.set_register(Reg::R0, &Value::from(0));
         Ok(())

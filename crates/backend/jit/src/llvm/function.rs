@@ -17,6 +17,8 @@ pub(super) struct FunctionWriter<'s, 'a> {
     plan: &'a FunctionPlan,
     id: FunctionId,
     targets: Targets,
+    /// What the budget is charged at each instruction.
+    charges: Vec<Option<usize>>,
 }
 
 impl<'s, 'a> FunctionWriter<'s, 'a> {
@@ -25,14 +27,15 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
         let nodes = &function.ok_or(Error::Malformed("a function that does not exist"))?.nodes[..];
         let targets = Targets::of(nodes)?;
         let plan = shared.plan.function(id);
-        Ok(FunctionWriter { shared, out: Builder::default(), nodes, plan, id, targets })
+        let charges = targets.charges(nodes, shared.plan.refills);
+        Ok(FunctionWriter { shared, out: Builder::default(), nodes, plan, id, targets, charges })
     }
 
     /// Declares the function and its variables.
     pub fn begin(&mut self) {
         let id = self.id.0;
         self.out.top(format_args!(
-            "define internal i64 @f{id}(i64 %a1, i64 %a2, i64 %a3, i64 %a4, i64 %a5, ptr %runtime) #0 {{"
+            "define internal {{ i64, i64 }} @f{id}(i64 %a1, i64 %a2, i64 %a3, i64 %a4, i64 %a5, ptr %runtime, i64 %left) #0 {{"
         ));
         self.out.begin("start");
         for register in 0..Reg::R10.number() {
@@ -54,17 +57,40 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
             self.out.line(format_args!("%turns = alloca i64\n  store i64 {MAY_GOTO_LIMIT}, ptr %turns"));
         }
         if self.counts() {
-            self.out.line("%budget = alloca i64");
-            self.reload_budget();
+            self.out.line("%budget = alloca i64\n  store i64 %left, ptr %budget");
         }
     }
 
     /// Whether instructions are counted.
-    fn counts(&self) -> bool {
+    pub fn counts(&self) -> bool {
         self.shared.settings.options.metered && self.shared.plan.budget
     }
 
-    /// Writes the budget where callees and the caller find it.
+    /// Returns a value, and the budget that is left.
+    pub fn leave_with(&mut self, value: &Value) {
+        let left = self.budget_left();
+        let both = self.out.value(format_args!("insertvalue {{ i64, i64 }} poison, i64 {value}, 0"));
+        let both = self.out.value(format_args!("insertvalue {{ i64, i64 }} {both}, i64 {left}, 1"));
+        self.out.line(format_args!("ret {{ i64, i64 }} {both}"));
+    }
+
+    /// The budget that is left, as a function of the program gets and returns it; 0 if it is not counted.
+    fn budget_left(&mut self) -> Value {
+        if self.counts() { self.out.value("load i64, ptr %budget") } else { Value::from(0) }
+    }
+
+    /// Calls a function of the program.
+    pub fn call_function(&mut self, callee: FunctionId, arguments: &str) -> Value {
+        let left = self.budget_left();
+        let both = self.out.value(format_args!("call {{ i64, i64 }} @f{}({arguments}, i64 {left})", callee.0));
+        if self.counts() {
+            let left = self.out.value(format_args!("extractvalue {{ i64, i64 }} {both}, 1"));
+            self.out.line(format_args!("store i64 {left}, ptr %budget"));
+        }
+        self.out.value(format_args!("extractvalue {{ i64, i64 }} {both}, 0"))
+    }
+
+    /// Writes the budget where helpers find it.
     pub fn write_back_budget(&mut self) {
         if self.counts() {
             let left = self.out.value("load i64, ptr %budget");
@@ -72,9 +98,12 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
         }
     }
 
-    fn reload_budget(&mut self) {
-        let left = self.out.value("load i64, ptr %runtime");
-        self.out.line(format_args!("store i64 {left}, ptr %budget"));
+    /// Reads the budget that a helper or another program left.
+    pub fn reload_budget(&mut self) {
+        if self.counts() {
+            let left = self.out.value("load i64, ptr %runtime");
+            self.out.line(format_args!("store i64 {left}, ptr %budget"));
+        }
     }
 
     /// Subtracts a loop's length from the budget, at its header. A `may_goto` there branches if the budget is spent.
@@ -83,7 +112,7 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
             Insn::MayGoto { .. } if self.shared.plan.refills => Some(self.target(at)?),
             _ => None,
         };
-        if let Some(length) = self.targets.loop_length(at).or(point.is_some().then_some(1))
+        if let Some(length) = self.charges[at]
             && self.counts()
         {
             self.spend(at, length as u64, point)?;
@@ -130,22 +159,12 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
         self.out.begin(&next);
     }
 
-    /// After a call that may have stopped the run, and that cost so much.
-    ///
-    /// # Errors
-    /// [`Error::Unresolved`].
-    pub fn after_call(&mut self, at: usize, cost: u64) -> Result<(), Error> {
-        if self.counts() {
-            self.reload_budget();
-            if cost > 0 {
-                return self.spend(at, cost, None);
-            }
-        }
+    /// After a call that may have stopped the run: leaves the function then.
+    pub fn leave_if_stopped(&mut self) {
         if self.shared.plan.budget {
             let left = self.out.value("load i64, ptr %runtime");
             self.leave_if_negative(&left);
         }
-        Ok(())
     }
 
     pub fn register(&mut self, register: Reg) -> Value {

@@ -14,7 +14,7 @@ impl FunctionWriter<'_, '_> {
             Reference::Map(map) => self.address(at, Address::Map(map))?,
             Reference::MapValue { map, offset } => self.address(at, Address::MapValue { map, offset })?,
             Reference::Extern(symbol) => self.address(at, Address::Extern(symbol))?,
-            Reference::Function(callback) => self.out.value(format_args!("ptrtoint ptr @f{} to i64", callback.0)),
+            Reference::Function(callback) => self.out.value(format_args!("ptrtoint ptr @c{} to i64", callback.0)),
             Reference::None | Reference::Branch(_) => match imm {
                 Imm64::Value(value) => Value::from(value),
                 other => return self.unsupported(at, format!("the unresolved address {other}")),

@@ -14,6 +14,7 @@
 //! - Code refers to addresses of the process (maps, helpers) by their places in a table ([`table_symbol`]). So the text says
 //!   nothing about the process, the result can be kept, and whoever loads it fills the table first ([`Module::resolve`]).
 //! - Marks of native operations are not looked at: LLVM finds rotations and the like in the proof sequence.
+//! - Functions of the program pass the budget on in a register; helpers find it in [`crate::Runtime`].
 //! - A tail call is an ordinary call whose result is returned. There are at most 33 of them.
 //!
 //! Memory that another thread may change is accessed by `volatile` loads and stores: each is one access of the machine, as
@@ -60,6 +61,21 @@ impl Module {
     }
 }
 
+/// A function with the calling convention of entries or callbacks, around one of the program. Functions of the program get the
+/// budget as their last argument and return it beside their value, so that it stays in a register.
+fn from_outside(head: &str, function: FunctionId, arguments: &str, counts: bool) -> String {
+    let left = if counts { "load i64, ptr %runtime" } else { "add i64 0, 0" };
+    let store = if counts { "store i64 %after, ptr %runtime\n  " } else { "" };
+    format!(
+        "{head} #0 {{\n  %before = {left}\n  \
+           %both = call {{ i64, i64 }} @f{}({arguments}, i64 %before)\n  \
+           %after = extractvalue {{ i64, i64 }} %both, 1\n  {store}\
+           %value = extractvalue {{ i64, i64 }} %both, 0\n  \
+           ret i64 %value\n}}\n\n",
+        function.0
+    )
+}
+
 /// Translates a program: its entry and every function that calls and callbacks reach.
 ///
 /// # Errors
@@ -80,13 +96,15 @@ pub fn translate(
     let words = shared.addresses.len().max(1);
     let (entry_symbol, table) = (entry_symbol(settings.name), table_symbol(settings.name));
     let mut module = format!("@{table} = externally_initialized global [{words} x i64] zeroinitializer, align 8\n\n");
-    let _ = write!(
-        module,
-        "define i64 @{entry_symbol}(i64 %context, ptr %runtime) #0 {{\n  \
-           %value = call i64 @f{}(i64 %context, i64 0, i64 0, i64 0, i64 0, ptr %runtime)\n  \
-           ret i64 %value\n}}\n\n",
-        entry.0
-    );
+    let counts = settings.options.metered && plan.budget;
+    let parameters = "i64 %a1, i64 %a2, i64 %a3, i64 %a4, i64 %a5, ptr %runtime";
+    let context = "i64 %context, i64 0, i64 0, i64 0, i64 0, ptr %runtime";
+    let head = format!("define i64 @{entry_symbol}(i64 %context, ptr %runtime)");
+    module += &from_outside(&head, entry, context, counts);
+    for callback in &plan.callbacks {
+        let head = format!("define internal i64 @c{}({parameters})", callback.0);
+        module += &from_outside(&head, *callback, parameters, counts);
+    }
     module += &text;
     for bits in [16, 32, 64] {
         let _ = writeln!(module, "declare i{bits} @llvm.bswap.i{bits}(i{bits})");

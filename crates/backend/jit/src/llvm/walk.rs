@@ -3,6 +3,7 @@
 use kiln_isa::{Insn, Reg};
 use kiln_program::Node;
 
+use super::builder::Value;
 use super::function::{FunctionWriter, block};
 use crate::Error;
 
@@ -29,8 +30,7 @@ impl FunctionWriter<'_, '_> {
             self.out.jump("leave");
         }
         self.out.begin("leave");
-        self.write_back_budget();
-        self.out.line("ret i64 0");
+        self.leave_with(&Value::from(0));
         self.out.top("}\n");
         Ok(self.out.finish())
     }
@@ -65,9 +65,8 @@ impl FunctionWriter<'_, '_> {
             }
             Insn::Call(target) => self.call(at, target)?,
             Insn::Exit => {
-                self.write_back_budget();
                 let value = self.register(Reg::R0);
-                self.out.line(format_args!("ret i64 {value}"));
+                self.leave_with(&value);
                 return Ok(false);
             }
         }
