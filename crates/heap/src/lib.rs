@@ -29,6 +29,11 @@ pub trait Memory {
     /// Returns the system call that failed.
     fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory>;
 
+    /// Bytes of its pages that take memory; `None` if that is not known.
+    fn resident_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The offset of a pointer that a program stored; `None` for null and foreign ones.
     fn offset(&self, pointer: u64) -> Option<usize> {
         let offset = usize::try_from(pointer.checked_sub(self.address())?).ok()?;

@@ -12,11 +12,12 @@
 //! an atomic operation does not change its registers. So no access can fault, and none leaves the object's heaps, but a wrong
 //! pointer into one of them can be one into another: they belong to one extension.
 //!
-//! Every page of a heap exists, unlike in the kernel, where user space has to populate it. It takes memory once it is touched.
+//! Every page of a heap exists, unlike in the kernel, where user space has to populate it. It takes memory once it is touched: 4 KiB,
+//! or 2 MiB in heaps of 4 MiB to 1 GiB if the machine has huge pages ([`HUGE_PAGES`]).
 
 use std::collections::HashSet;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use kiln_verifier::{Facts, Region, Value};
 
 use crate::block::Block;
 use crate::memory::Memory;
-use crate::places::{Places, open, release, show};
+use crate::places::{Places, open, prefer_huge_pages, release, resident, show};
 
 /// Bytes of an arena's page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -35,6 +36,9 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 const FEWEST_BITS: u32 = 32;
 /// Bytes that all heaps of an object may have: 1 TiB.
 const MOST_BYTES: u64 = 1 << 40;
+/// Heaps that are to be in huge pages. Smaller ones would take much more memory than they use; so would larger ones that are used
+/// here and there, which is what makes a heap larger.
+const HUGE_PAGES: RangeInclusive<u64> = 4 << 20..=1 << 30;
 /// Bytes before and after them that an instruction's own offset reaches, as in the kernel (`GUARD_SZ`).
 const GUARD_BYTES: u64 = 64 << 10;
 
@@ -76,6 +80,9 @@ impl Reserved {
         let region = Reserved { reserved, reserved_bytes, start, place: Place { base, bytes, bits } };
         show(seen, seen_bytes as usize)?;
         open(start, bytes as usize)?;
+        if HUGE_PAGES.contains(&bytes) {
+            prefer_huge_pages(start, bytes as usize);
+        }
         Ok(region)
     }
 }
@@ -287,6 +294,12 @@ impl<'v> Heap<'v> {
         self.arena.heap.bytes()
     }
 
+    /// Bytes of the pages that were touched, which take memory. `None` if the operating system does not say.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let start = NonNull::new(self.address() as *mut u8)?;
+        resident(start, self.bytes()).ok()
+    }
+
     /// The eight bytes at an offset, a multiple of 8; `None` outside of the heap.
     pub fn load(&self, offset: usize) -> Option<u64> {
         self.inside(offset)?;
@@ -347,7 +360,11 @@ mod tests {
             let whole = arena(pages).expect("addresses");
             let bytes = u64::from(pages) * PAGE_BYTES;
             assert_eq!((whole.place().bits, whole.place().base % (1 << bits)), (bits, 0));
+            assert_eq!(Heap::of(&whole).resident_bytes(), Some(0));
             whole.fill(&[7; 5000]);
+            // Two pages of variables; more if the machine has no smaller ones.
+            let resident = Heap::of(&whole).resident_bytes().expect("it is known");
+            assert!((2 * PAGE_BYTES..=4 << 20).contains(&resident), "{resident}");
             assert_eq!(whole.heap.word64(bytes as usize - 8192).load(std::sync::atomic::Ordering::Relaxed) as u8, 7);
         }
         assert!(arena((1 << 28) + 1).is_err());

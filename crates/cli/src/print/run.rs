@@ -107,10 +107,13 @@ fn map_states(maps: &[MapState], heaps: &[HeapState]) {
         }
     }
     for heap in heaps {
-        let accounts = &heap.accounts;
+        match heap.resident_bytes {
+            Some(resident) => say!("heap {}: takes {resident} of {} bytes", heap.name, heap.bytes),
+            None => say!("heap {}: {} bytes", heap.name, heap.bytes),
+        }
+        let Some(accounts) = &heap.accounts else { continue };
         say!(
-            "heap {}: {} bytes allocated, {} of {} never used, {} allocations failed, {} wrong frees",
-            heap.name,
+            "  {} bytes allocated, {} of {} never used, {} allocations failed, {} wrong frees",
             accounts.allocated_bytes,
             accounts.fresh_bytes,
             accounts.supplied_bytes,

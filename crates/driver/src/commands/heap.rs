@@ -8,13 +8,19 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::show::shown::Shown;
 
-/// What the allocator of a heap has given out.
+/// What a heap takes, and what its allocator has given out.
 #[derive(Clone, Debug, Serialize)]
 pub struct HeapState {
     /// The heap's map.
     pub name: Shown,
-    /// Its accounts.
-    pub accounts: Accounts,
+    /// Its size: the memory that it may take.
+    pub bytes: u64,
+    /// The memory that it takes, in the VM: pages that were touched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
+    /// What the allocator has given out, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accounts: Option<Accounts>,
 }
 
 /// A heap in the kernel.
@@ -76,6 +82,10 @@ impl Memory for VmHeap<'_> {
     fn populate(&self, _: usize, _: usize) -> Result<(), NoMemory> {
         Ok(())
     }
+
+    fn resident_bytes(&self) -> Option<u64> {
+        self.0.resident_bytes()
+    }
 }
 
 /// Supplies memory to the allocator of each of an object's heaps that has one.
@@ -98,12 +108,15 @@ pub(crate) fn supply_all<'h>(
     Ok(())
 }
 
-/// Returns the accounts of each of an object's heaps that has an allocator.
+/// Returns the state of each of an object's heaps.
 pub(crate) fn states<'h>(object: &Object, open: &dyn Fn(&str) -> Option<Box<dyn Memory + 'h>>) -> Vec<HeapState> {
-    let state = |(map, heap): (&Map, Box<dyn Memory + 'h>)| {
-        Some(HeapState { name: map.name.clone().into(), accounts: supply::accounts(&*heap)? })
+    let state = |(map, heap): (&Map, Box<dyn Memory + 'h>)| HeapState {
+        name: map.name.clone().into(),
+        bytes: heap.bytes() as u64,
+        resident_bytes: heap.resident_bytes(),
+        accounts: supply::accounts(&*heap),
     };
-    heaps(object, open).into_iter().filter_map(state).collect()
+    heaps(object, open).into_iter().map(state).collect()
 }
 
 fn heaps<'o, 'h>(
