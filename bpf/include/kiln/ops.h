@@ -46,7 +46,9 @@ static inline __attribute__((always_inline)) unsigned long long kiln_speculation
 }
 
 /* `a op b ? then : otherwise` without a branch, where the branch would be hard to predict. A branch that is predicted well
- * is faster. The operator is one of ==, !=, >, >=, <, <=, s>, s>=, s<, s<=, and all values have 64 bits. */
+ * is faster. The operator is one of ==, !=, >, >=, <, <=, s>, s>=, s<, s<=, and all values have 64 bits. Natively it is the
+ * expression, without the signed operators. */
+#ifdef __bpf__
 #define KILN_SELECT(a, op, b, then, otherwise)                                                                         \
 	({                                                                                                             \
 		unsigned long long kiln_chosen = (then);                                                               \
@@ -56,5 +58,8 @@ static inline __attribute__((always_inline)) unsigned long long kiln_speculation
 		      [other] "r"((unsigned long long)(otherwise)));                                                   \
 		kiln_chosen;                                                                                           \
 	})
+#else
+#define KILN_SELECT(a, op, b, then, otherwise) ((a)op(b) ? (then) : (otherwise))
+#endif
 
 #endif
