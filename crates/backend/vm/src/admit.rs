@@ -10,7 +10,7 @@
 //! ```
 
 use kiln_isa::{Address, CallTarget, Insn};
-use kiln_platform::ProgramType;
+use kiln_platform::{Kfunc, KfuncFlag, ProgramType};
 use kiln_program::{FunctionId, InsnId, Object, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
@@ -21,7 +21,7 @@ use crate::symbols::Symbols;
 
 /// Memory that helpers return, which the VM owns; `map_value` is a value of an inner map.
 const OWN_MEMORY: &[&str] = &["mem", "ringbuf_mem", "map_key", "map_value", "mixed"];
-/// Sockets of a socket buffer: the VM has one, in `struct bpf_sock`'s layout; lookups never find another.
+/// Sockets in `struct bpf_sock`'s layout: that of a socket buffer, and those that lookups find.
 const SOCKETS: &[&str] = &["sock", "sock_common", "tcp_sock", "xdp_sock"];
 
 /// Where and what.
@@ -54,7 +54,7 @@ pub(crate) fn calls(object: &Object, entry: FunctionId, symbols: &Symbols) -> Re
                 (Insn::Call(CallTarget::Helper(id)), _) => (!symbols.has_helper(id)).then(|| helper::name(id)),
                 (Insn::Call(CallTarget::Kfunc { .. }), Reference::Extern(symbol)) => {
                     let name = symbols.extern_name(symbol);
-                    helper::kfunc::by_name(name).is_none().then(|| format!("kfunc {name}"))
+                    helper::kfunc::by_name(name).is_none().then(|| lacking(name))
                 }
                 (Insn::Call(CallTarget::Kfunc { id, .. }), _) => Some(format!("kfunc {id}")),
                 (Insn::LoadImm64 { .. }, Reference::Extern(symbol)) => {
@@ -69,6 +69,13 @@ pub(crate) fn calls(object: &Object, entry: FunctionId, symbols: &Symbols) -> Re
         }
     }
     Ok(())
+}
+
+/// What the VM lacks when it lacks a kernel function.
+fn lacking(kfunc: &str) -> String {
+    let flags = [KfuncFlag::IteratorNew, KfuncFlag::IteratorNext, KfuncFlag::IteratorDestroy];
+    let iterates = Kfunc::by_name(kfunc).is_some_and(|row| flags.iter().any(|flag| row.has(*flag)));
+    format!("kfunc {kfunc}{}", if iterates { ", which goes over kernel objects: it has none" } else { "" })
 }
 
 /// Finds accesses to memory that the VM does not have.
@@ -109,8 +116,7 @@ fn foreign(region: &Region, kind: Kind) -> Option<String> {
         Region::Packet | Region::PacketMeta | Region::PacketEnd if kind != Kind::None => None,
         Region::Other(_) if arena::is_arena(region) => None,
         Region::Other(name) if OWN_MEMORY.contains(&name.as_str()) => None,
-        Region::Other(name) if kind == Kind::SocketBuffer && SOCKETS.contains(&name.as_str()) => None,
-        Region::Other(name) if kind == Kind::Xdp && name == "xdp_sock" => None,
+        Region::Other(name) if kind != Kind::None && SOCKETS.contains(&name.as_str()) => None,
         Region::Map(_) => Some("reading a map's own structure".to_owned()),
         Region::Other(name) => Some(format!("access to the kernel's memory ({name})")),
         Region::Packet | Region::PacketMeta | Region::PacketEnd => Some("packets of this hook".to_owned()),

@@ -67,5 +67,5 @@ pub use native::NativeCode;
 pub use observe::Observed;
 pub use own::{Call, OwnHelper};
 pub use perf::PerfFiles;
-pub use state::{Clock, Device, MAX_OWN_HELPERS, Output, PerfEvent, Redirect, Route, Surroundings, Task};
+pub use state::{Clock, Device, MAX_OWN_HELPERS, Output, PerfEvent, Redirect, Route, Socket, Surroundings, Task};
 pub use vm::Vm;

@@ -3,6 +3,7 @@
 //! Each CPU has its own stack, packet and output, and runs one program at a time; maps are shared between all.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -47,18 +48,41 @@ pub struct State {
     pub(crate) grace: Option<Arc<Grace>>,
     /// Maps that are cgroup storage.
     pub(crate) local_storage: Box<[usize]>,
-    /// The address of the lock that the program holds; 0 is none. The verifier allows one.
-    pub(crate) held_lock: u64,
-    /// The addresses of the resilient locks that the program holds, the last one last.
-    pub(crate) resilient: Vec<u64>,
+    /// What the program must give back.
+    pub(crate) held: Held,
     /// What `bpf_throw` was called with.
     pub(crate) thrown: Option<u64>,
-    /// Records of ring buffers that the program has reserved.
-    pub(crate) reserved: Vec<u64>,
-    /// The words that iterators over bits go over; empty where none does.
-    pub(crate) bit_words: Vec<Vec<u64>>,
+    /// The address of the first socket that lookups may find.
+    pub(crate) sockets: u64,
     /// The embedder's helpers.
     pub(crate) own_helpers: Arc<[OwnFunction]>,
+}
+
+/// What a run has taken and must give back. The VM does so for a run that is stopped.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// The address of the lock that the program holds; 0 is none. The verifier allows one.
+    pub(crate) lock: u64,
+    /// The addresses of the resilient locks that the program holds, the last one last.
+    pub(crate) resilient: Vec<u64>,
+    /// Records of ring buffers that the program has reserved.
+    pub(crate) records: Vec<u64>,
+    /// Sockets that the program has looked up.
+    pub(crate) sockets: Vec<u64>,
+    /// The words that iterators over bits go over; empty where none does.
+    pub(crate) bit_words: Vec<Vec<u64>>,
+    /// Sections that have begun: they change nothing in the VM.
+    pub(crate) sections: u32,
+}
+
+impl Held {
+    /// How many things are held.
+    #[inline]
+    fn count(&self) -> usize {
+        let iterators = self.bit_words.iter().filter(|words| !words.is_empty()).count();
+        let references = self.resilient.len() + self.records.len() + self.sockets.len();
+        usize::from(self.lock != 0) + references + iterators + self.sections as usize
+    }
 }
 
 /// A loaded program's entry function, for tail calls.
@@ -100,6 +124,8 @@ pub struct Surroundings {
     pub devices: Vec<Device>,
     /// Routes, for `bpf_fib_lookup`. Without any, it answers as an empty network namespace does.
     pub routes: Vec<Route>,
+    /// Sockets that lookups may find, [`MAX_SOCKETS`] at most.
+    pub sockets: Vec<Socket>,
 }
 
 /// Where times come from.
@@ -159,6 +185,17 @@ pub struct Route {
     pub neighbour: Option<[u8; 6]>,
 }
 
+/// A socket of this machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Socket {
+    /// `IPPROTO_TCP` or `IPPROTO_UDP`.
+    pub protocol: u8,
+    /// The address that it is bound to. An unspecified one is any of its family.
+    pub local: SocketAddr,
+    /// The address that it is connected to; `None`: it listens, or takes datagrams from anywhere.
+    pub remote: Option<SocketAddr>,
+}
+
 impl Default for Surroundings {
     fn default() -> Surroundings {
         let loopback = Device { ifindex: 1, mtu: 65536, address: [0; 6] };
@@ -178,23 +215,27 @@ impl Default for Surroundings {
             },
             devices: vec![loopback],
             routes: Vec::new(),
+            sockets: Vec::new(),
         }
     }
 }
 
 /// CPUs at most: each has memory of its own in every per-CPU map.
 pub const MAX_CPUS: u32 = 4096;
+/// Sockets at most: each CPU has a copy of them.
+pub const MAX_SOCKETS: usize = 4096;
 
 impl Surroundings {
-    /// Whether the numbers of CPUs can be.
+    /// Whether the numbers of CPUs and sockets can be.
     ///
     /// # Errors
-    /// What is wrong: no CPU, more than [`MAX_CPUS`], or programs on one that there is not.
+    /// What is wrong: no CPU, more than [`MAX_CPUS`], programs on one that there is not, or more than [`MAX_SOCKETS`].
     pub fn check(&self) -> Result<(), &'static str> {
         match self.cpus {
             0 => Err("there is no CPU"),
             count if count > MAX_CPUS => Err("there are more than 4096 CPUs"),
             count if self.cpu >= count => Err("programs run on a CPU that there is not"),
+            _ if self.sockets.len() > MAX_SOCKETS => Err("there are more than 4096 sockets"),
             _ => Ok(()),
         }
     }
@@ -237,6 +278,9 @@ pub struct Output {
     pub redirect: Option<Redirect>,
     /// Copies that `bpf_clone_redirect` sent: interface and bytes.
     pub clones: Vec<(u32, Vec<u8>)>,
+    /// Locks, references, iterators and sections that the program held when it ended, and that the VM gave back. The
+    /// verifier accepts no program that leaves any.
+    pub unreleased: u32,
 }
 
 impl Output {
@@ -247,6 +291,7 @@ impl Output {
         self.events.clear();
         self.redirect = None;
         self.clones.clear();
+        self.unreleased = 0;
     }
 }
 
@@ -399,17 +444,10 @@ impl State {
     /// Ends a run. Releases what a stopped run still holds, so that others can continue.
     #[inline]
     pub(crate) fn end(&mut self) {
-        if self.held_lock != 0 {
-            self.release_lock();
-        }
-        while !self.resilient.is_empty() {
-            self.release_resilient();
-        }
-        if !self.reserved.is_empty() {
-            self.discard_reserved();
-        }
-        if !self.bit_words.is_empty() {
-            self.bit_words.clear();
+        let held = self.held.count();
+        if held > 0 {
+            self.output.unreleased = self.output.unreleased.saturating_add(held as u32);
+            self.release_all();
         }
         if let Some(grace) = &self.grace {
             grace.end(self.surroundings.cpu);
@@ -418,7 +456,7 @@ impl State {
 
     /// Releases the program's lock.
     pub(crate) fn release_lock(&mut self) {
-        let address = std::mem::take(&mut self.held_lock);
+        let address = std::mem::take(&mut self.held.lock);
         if let Some(word) = self.memory.shared_word(address) {
             word.store(0, std::sync::atomic::Ordering::Release);
         }
@@ -426,7 +464,7 @@ impl State {
 
     /// Releases the resilient lock that was taken last.
     pub(crate) fn release_resilient(&mut self) {
-        let word = self.resilient.pop().and_then(|address| self.memory.shared_word(address));
+        let word = self.held.resilient.pop().and_then(|address| self.memory.shared_word(address));
         if let Some(word) = word {
             word.store(0, std::sync::atomic::Ordering::Release);
         }
@@ -448,8 +486,14 @@ impl State {
     }
 
     #[cold]
-    fn discard_reserved(&mut self) {
-        for record in std::mem::take(&mut self.reserved) {
+    fn release_all(&mut self) {
+        if self.held.lock != 0 {
+            self.release_lock();
+        }
+        while !self.held.resilient.is_empty() {
+            self.release_resilient();
+        }
+        for record in std::mem::take(&mut self.held).records {
             let rings = self.maps.iter().filter_map(|map| match map.storage() {
                 Storage::Ring(ring) => Some(ring),
                 _ => None,

@@ -12,7 +12,8 @@ use kiln_program::interpret::Fault;
 
 use crate::helper::kfunc::{self, kfuncs};
 use crate::helper::{
-    bits, checksum, dynptr, helpers, kernel, maps, print, redirect, ring, route, socket_buffer, text, tracing, xdp,
+    bits, checksum, dynptr, helpers, kernel, maps, print, redirect, ring, route, socket, socket_buffer, text, tracing,
+    xdp,
 };
 use crate::state::{MAX_OWN_HELPERS, Reply, State};
 

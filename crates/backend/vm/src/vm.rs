@@ -25,6 +25,7 @@ use crate::cpu::{Cpu, Shared};
 use crate::errno::Errno;
 use crate::exec;
 use crate::grace::Grace;
+use crate::helper::socket;
 use crate::interface::{Engine, Error, Input, Lacking, Options, RunResult};
 use crate::interpreter::{STACK_BYTES, View};
 use crate::loaded::{CodeOptions, Loaded};
@@ -36,7 +37,7 @@ use crate::native;
 use crate::observe::Observed;
 use crate::own::OwnHelper;
 use crate::packet::Packet;
-use crate::state::{Entry, Output, State};
+use crate::state::{Entry, Held, Output, State};
 use crate::symbols::Symbols;
 
 /// Bytes for the keys of callbacks, one key per nesting level. A key is at most as large as a frame.
@@ -130,6 +131,7 @@ impl Vm {
         let stack = memory.allocate(STACK_BYTES, Placement::Anywhere, Access::ReadWrite)?;
         let scratch = memory.allocate(SCRATCH_BYTES, Placement::Anywhere, Access::ReadWrite)?;
         let scratch = memory.start(scratch);
+        let sockets = socket::place(&mut memory, &surroundings.sockets)?;
         let mut state = Box::new(State {
             runtime: kiln_jit::Runtime::new(self.options.budget),
             spending: Spending::default(),
@@ -147,11 +149,9 @@ impl Vm {
             stack,
             grace: None,
             local_storage: Box::default(),
-            held_lock: 0,
-            resilient: Vec::new(),
+            held: Held::default(),
             thrown: None,
-            reserved: Vec::new(),
-            bit_words: Vec::new(),
+            sockets,
             own_helpers: self.symbols.own_helpers.iter().map(|helper| helper.function.clone()).collect(),
         });
         self.shared.give(&mut state);
@@ -255,6 +255,7 @@ impl Vm {
         let program_type = self.program_type(&program)?;
         let handler = verified.exception_callback;
         for entry in std::iter::once(program.entry).chain(handler) {
+            admit::calls(&self.object, entry, &self.symbols).map_err(|refusal| unsupported(name, refusal))?;
             admit::accesses(&self.object, entry, program_type, &verified.facts)
                 .map_err(|refusal| unsupported(name, refusal))?;
             if let Some(place) = self.symbols.arena {
@@ -291,6 +292,7 @@ impl Vm {
         if self.symbols.arena.is_some() {
             return Err(unsupported(name, (None, "arenas without verification".to_owned())));
         }
+        admit::calls(&self.object, program.entry, &self.symbols).map_err(|refusal| unsupported(name, refusal))?;
         let cleared_bytes = kiln_verifier::facts::STACK_BYTES as u32;
         self.prepare(
             &program,
@@ -321,9 +323,6 @@ impl Vm {
         }
         let program_type = self.program_type(program)?;
         let handler = code_options.handler;
-        for entry in std::iter::once(program.entry).chain(handler) {
-            admit::calls(&self.object, entry, &self.symbols).map_err(|refusal| unsupported(&program.name, refusal))?;
-        }
         let compiled = self.compile(program.entry, &code_options);
         let handler = handler.map(|entry| self.compile(entry, &code_options));
         // Without code for what handles its exceptions, the program has none.

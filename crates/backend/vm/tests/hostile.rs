@@ -2,7 +2,7 @@
 //! programs in prog arrays, constants in frozen maps, sizes of keys and values.
 
 use kiln_platform::MapType;
-use kiln_vm::{Definition, Engine, Errno, Error, Input, Options, UpdateFlag, Vm};
+use kiln_vm::{Definition, Engine, Errno, Error, Input, Options, Socket, Surroundings, UpdateFlag, Vm};
 
 fn vm(text: &str) -> Vm {
     Vm::new(&kiln_program::text::parse(text).expect("it parses"), Options::default()).expect("a VM")
@@ -312,5 +312,51 @@ fn a_stopped_run_gives_back_its_dynptr() {
             assert_eq!(ran.value, 0, "{engine:?}: there is room");
             assert!(vm.drain(ring).expect("reads").is_empty(), "{engine:?}: nothing was submitted");
         }
+    }
+}
+
+/// Programs that no verifier has seen leave what they took. The VM counts each kind, and the next run can take all of it.
+#[test]
+fn what_a_run_leaves_is_counted_and_given_back() {
+    let stack = |bytes: u32| format!("r1 = r10\nr1 += -{bytes}");
+    let taken = [
+        "r1 = map_value[values] + 0\ncall spin_lock".to_owned(),
+        "r1 = map_value[values] + 8\ncall kfunc[bpf_res_spin_lock]".to_owned(),
+        "r1 = map_value[values] + 16\nr2 = r10\nr2 += -8\ncall kfunc[bpf_res_spin_lock_irqsave]".to_owned(),
+        "r1 = map[ring]\nr2 = 1500\nr3 = 0\ncall ringbuf_reserve".to_owned(),
+        "r1 = map[ring]\nr2 = 1500\nr3 = 0\nr4 = r10\nr4 += -24\ncall ringbuf_reserve_dynptr".to_owned(),
+        format!("{}\nr2 = map_value[values] + 32\nr3 = 2\ncall kfunc[bpf_iter_bits_new]", stack(40)),
+        "call kfunc[bpf_rcu_read_lock]".to_owned(),
+        "call kfunc[bpf_preempt_disable]".to_owned(),
+        format!("{}\ncall kfunc[bpf_local_irq_save]", stack(48)),
+        "*(u64 *)(r10 - 64) = 0\n*(u64 *)(r10 - 56) = 0\nr2 = r10\nr2 += -64\nr3 = 12\nr4 = -1\nr5 = 0\ncall sk_lookup_udp"
+            .to_owned(),
+    ];
+    let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+    let sockets = vec![Socket { protocol: 17, local: nowhere, remote: None }];
+    let text = format!(
+        "; map ring ringbuf entries 4096
+         ; map values array key 4 value 64 entries 1
+         ; extern bpf_res_spin_lock kfunc
+         ; extern bpf_res_spin_lock_irqsave kfunc
+         ; extern bpf_iter_bits_new kfunc
+         ; extern bpf_rcu_read_lock kfunc
+         ; extern bpf_preempt_disable kfunc
+         ; extern bpf_local_irq_save kfunc
+         ; program xdp name p
+         {}
+         exit",
+        taken.join("\n")
+    );
+    let object = kiln_program::text::parse(&text).expect("it parses");
+    let surroundings = Surroundings { sockets, ..Surroundings::default() };
+    let mut vm = Vm::new(&object, Options { surroundings, ..Options::default() }).expect("a VM");
+    // SAFETY: only the interpreter runs it.
+    unsafe { vm.load_unverified("p") }.expect("nothing is lacking");
+    let ring = vm.map("ring").expect("the map");
+    for _ in 0..4 {
+        let ran = vm.run("p", &Input::packet(&[0; 64]), Engine::Interpreter).expect("a run");
+        assert_eq!(ran.output.unreleased as usize, taken.len());
+        assert!(vm.drain(ring).expect("reads").is_empty(), "the records were dropped");
     }
 }

@@ -1,14 +1,19 @@
 //! The VM against the running kernel: the same object, the same packets, in both; return value, packet bytes, context
 //! and map contents must agree. Programs are those that the kernel's own verifier accepts.
 
+#[path = "kernel/sockets.rs"]
+mod sockets;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use kiln_isa::{AluOp, Insn, Width};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput, TestOutput};
 use kiln_platform::{AttachType, MapType, ProgramType};
 use kiln_program::Object;
+use kiln_program::btf::Btf;
 use kiln_vm::{Engine, Input, Options, RunResult, Vm};
 
 /// Whether the kernel can be asked; says so when not.
@@ -455,10 +460,15 @@ fn helpers_agree() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let mut failures = Vec::new();
     let mut agreed = 0;
+    let kernel_types =
+        Btf::parse(&std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel's types")).expect("types");
+    let verifier = kiln_verifier::Options { kernel_types: Some(Arc::new(kernel_types)), ..Default::default() };
     for source in ["xdp_resize", "maps", "socket_buffer", "text", "dynptr"] {
         let Some(bytes) = compile(&folder.join(format!("{source}.bpf.c"))) else { return };
-        let programs = kiln_elf::read(source, &bytes).expect("an object").object.programs;
-        for program in programs {
+        let object = kiln_elf::read(source, &bytes).expect("an object").object;
+        for program in &object.programs {
+            let verified = kiln_verifier::verify(&object, program, &verifier);
+            assert!(verified.is_ok(), "the kernel accepts {source}: {}: {:?}", program.name, verified.err());
             match agree_step_by_step(source, &bytes, &program.name, &packets) {
                 Ok(()) => agreed += 1,
                 Err(failure) => failures.push(format!("{source}: {}: {failure}", program.name)),

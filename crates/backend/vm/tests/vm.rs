@@ -193,3 +193,14 @@ fn the_largest_budget_is_one() {
         assert!(ran.instructions < 100, "{engine:?}: {}", ran.instructions);
     }
 }
+
+/// The VM has no kernel objects to iterate over, and says so.
+#[test]
+fn iterators_over_kernel_objects_are_named() {
+    let text = "; extern bpf_iter_task_new kfunc\n; program xdp name p\n call kfunc[bpf_iter_task_new]\n exit\n";
+    let object = kiln_program::text::parse(text).expect("it parses");
+    let mut vm = Vm::new(&object, Options::default()).expect("a VM");
+    // SAFETY: it is not run.
+    let refused = unsafe { vm.load_unverified("p") }.expect_err("the VM lacks it").to_string();
+    assert!(refused.contains("kfunc bpf_iter_task_new, which goes over kernel objects: it has none"), "{refused}");
+}

@@ -55,7 +55,7 @@ impl Bits {
 
     /// The first bit after the present one that is set, or the number of all.
     fn next(&self, state: &State) -> i32 {
-        let copied = self.place().and_then(|place| state.bit_words.get(place));
+        let copied = self.place().and_then(|place| state.held.bit_words.get(place));
         let words = copied.map_or(std::slice::from_ref(&self.first), Vec::as_slice);
         let after = self.present.saturating_add(1).max(0) as usize;
         let mut rest = words.iter().enumerate().skip(after / 64).map(|(at, word)| {
@@ -87,10 +87,10 @@ fn begin(state: &mut State, from: u64, words: u64) -> Result<u64, Errno> {
     if let [word] = copy[..] {
         return Ok(word);
     }
-    let free = state.bit_words.iter().position(Vec::is_empty).unwrap_or(state.bit_words.len());
-    match state.bit_words.get_mut(free) {
+    let free = state.held.bit_words.iter().position(Vec::is_empty).unwrap_or(state.held.bit_words.len());
+    match state.held.bit_words.get_mut(free) {
         Some(slot) => *slot = copy,
-        None if free < MOST_COPIES => state.bit_words.push(copy),
+        None if free < MOST_COPIES => state.held.bit_words.push(copy),
         None => return Err(Errno::ENOMEM),
     }
     Ok(free as u64)
@@ -110,7 +110,7 @@ pub fn next(state: &mut State, [address, ..]: [u64; 5]) -> Answer {
 
 pub fn destroy(state: &mut State, [address, ..]: [u64; 5]) -> Answer {
     let place = Bits::at(state, address)?.place();
-    if let Some(words) = place.and_then(|place| state.bit_words.get_mut(place)) {
+    if let Some(words) = place.and_then(|place| state.held.bit_words.get_mut(place)) {
         words.clear();
     }
     value(0)

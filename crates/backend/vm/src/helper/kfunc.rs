@@ -1,6 +1,6 @@
 //! Kernel functions: those that heaps, locks and loops need.
 //!
-//! A program calls them by name. What one takes, the VM gives back if the run is stopped: locks. Sections
+//! A program calls them by name. What one takes, the VM gives back if the run is stopped ([`crate::state::Held`]). Sections
 //! need nothing: a CPU of the VM runs one program at a time, nothing interrupts it, and a map's element lives until the run ends.
 
 use std::sync::atomic::AtomicU32;
@@ -39,15 +39,15 @@ macro_rules! kfuncs {
             "bpf_iter_bits_destroy", bits::destroy;
             "bpf_iter_bits_new", bits::new;
             "bpf_iter_bits_next", bits::next;
-            "bpf_iter_num_destroy", kfunc::section;
+            "bpf_iter_num_destroy", kfunc::numbers_destroy;
             "bpf_iter_num_new", kfunc::numbers_new;
             "bpf_iter_num_next", kfunc::numbers_next;
-            "bpf_local_irq_restore", kfunc::section;
+            "bpf_local_irq_restore", kfunc::section_ends;
             "bpf_local_irq_save", kfunc::interrupts_off;
-            "bpf_preempt_disable", kfunc::section;
-            "bpf_preempt_enable", kfunc::section;
-            "bpf_rcu_read_lock", kfunc::section;
-            "bpf_rcu_read_unlock", kfunc::section;
+            "bpf_preempt_disable", kfunc::section_begins;
+            "bpf_preempt_enable", kfunc::section_ends;
+            "bpf_rcu_read_lock", kfunc::section_begins;
+            "bpf_rcu_read_unlock", kfunc::section_ends;
             "bpf_res_spin_lock", kfunc::lock;
             "bpf_res_spin_lock_irqsave", kfunc::lock_interrupts_off;
             "bpf_res_spin_unlock", kfunc::unlock;
@@ -88,27 +88,33 @@ mod table {
 }
 pub use table::by_name;
 
-/// Begins or ends what needs nothing here.
-pub fn section(_: &mut State, _: [u64; 5]) -> Answer {
+/// Sections are counted, and change nothing.
+pub fn section_begins(state: &mut State, _: [u64; 5]) -> Answer {
+    state.held.sections = state.held.sections.saturating_add(1);
+    value(0)
+}
+
+pub fn section_ends(state: &mut State, _: [u64; 5]) -> Answer {
+    state.held.sections = state.held.sections.saturating_sub(1);
     value(0)
 }
 
 /// Interrupts off: there are none. The flags are written, as a program may only give those back.
-pub fn interrupts_off(state: &mut State, [flags, ..]: [u64; 5]) -> Answer {
-    state.clear(flags, 8)?;
-    value(0)
+pub fn interrupts_off(state: &mut State, arguments: [u64; 5]) -> Answer {
+    state.clear(arguments[0], 8)?;
+    section_begins(state, arguments)
 }
 
 /// Takes a resilient lock: 0, `-EDEADLK` if this CPU holds it, or `-ETIMEDOUT`.
 pub fn lock(state: &mut State, [address, ..]: [u64; 5]) -> Answer {
     let word = state.memory.shared_word(address).ok_or(Fault::Memory { address, bytes: 4 })?;
-    if state.resilient.contains(&address) {
+    if state.held.resilient.contains(&address) {
         return refuse(Errno::EDEADLK);
     }
-    if state.resilient.len() >= MOST_HELD || !acquired(word) {
+    if state.held.resilient.len() >= MOST_HELD || !acquired(word) {
         return refuse(Errno::ETIMEDOUT);
     }
-    state.resilient.push(address);
+    state.held.resilient.push(address);
     value(0)
 }
 
@@ -140,7 +146,7 @@ pub fn lock_interrupts_off(state: &mut State, arguments: [u64; 5]) -> Answer {
 
 /// Gives back the resilient lock that was taken last: the verifier sees to the order.
 pub fn unlock(state: &mut State, [address, ..]: [u64; 5]) -> Answer {
-    match state.resilient.last() {
+    match state.held.resilient.last() {
         Some(last) if *last == address => state.release_resilient(),
         _ => return Err(Fault::Memory { address, bytes: 4 }),
     }
@@ -176,6 +182,10 @@ pub fn numbers_next(state: &mut State, [iterator, ..]: [u64; 5]) -> Answer {
     }
     state.write(iterator, &bytes([next, end]))?;
     value(iterator)
+}
+
+pub fn numbers_destroy(_: &mut State, _: [u64; 5]) -> Answer {
+    value(0)
 }
 
 fn bytes(numbers: [i32; 2]) -> [u8; 8] {

@@ -105,13 +105,13 @@ pub fn spin_lock(state: &mut State, [lock, ..]: [u64; 5]) -> Answer {
     if !acquire(word) {
         return Err(Fault::Unsupported("a lock that nobody gives back".to_owned()));
     }
-    state.held_lock = lock;
+    state.held.lock = lock;
     value(0)
 }
 
 /// Gives a lock back.
 pub fn spin_unlock(state: &mut State, [lock, ..]: [u64; 5]) -> Answer {
-    if state.held_lock != lock {
+    if state.held.lock != lock {
         return Err(outside(lock));
     }
     state.release_lock();

@@ -21,6 +21,7 @@ pub(crate) mod print;
 pub(crate) mod redirect;
 pub(crate) mod ring;
 pub(crate) mod route;
+pub(crate) mod socket;
 pub(crate) mod socket_buffer;
 pub(crate) mod text;
 pub(crate) mod tracing;
@@ -35,7 +36,7 @@ pub enum How {
     Works,
     /// It does what the kernel does, but may end other than by returning: tail calls and helpers with callbacks.
     Leaves,
-    /// It always refuses or finds nothing, because the VM lacks what it would access.
+    /// It refuses or finds nothing, because the VM lacks what it would access, unless its surroundings have some.
     Refuses,
 }
 
@@ -96,9 +97,9 @@ macro_rules! helpers {
             69, "fib_lookup", route::fib_lookup, Works;
             80, "get_current_cgroup_id", kernel::get_current_cgroup_id, Works;
             81, "get_local_storage", maps::get_local_storage, Works;
-            84, "sk_lookup_tcp", kernel::zero, Refuses;
-            85, "sk_lookup_udp", kernel::zero, Refuses;
-            86, "sk_release", kernel::zero, Refuses;
+            84, "sk_lookup_tcp", socket::look_up_tcp, Refuses;
+            85, "sk_lookup_udp", socket::look_up_udp, Refuses;
+            86, "sk_release", socket::release, Refuses;
             87, "map_push_elem", maps::push, Works;
             88, "map_pop_elem", maps::pop, Works;
             89, "map_peek_elem", maps::peek, Works;
@@ -108,7 +109,7 @@ macro_rules! helpers {
             96, "tcp_sock", kernel::zero, Refuses;
             97, "skb_ecn_set_ce", socket_buffer::ecn_set_ce, Works;
             98, "get_listener_sock", kernel::zero, Refuses;
-            99, "skc_lookup_tcp", kernel::zero, Refuses;
+            99, "skc_lookup_tcp", socket::look_up_tcp, Refuses;
             105, "strtol", text::strtol, Works;
             106, "strtoul", text::strtoul, Works;
             112, "probe_read_user", tracing::probe_read, Works;

@@ -40,7 +40,7 @@ pub(super) fn take(state: &mut State, map: u64, bytes: u64) -> Result<u64, Fault
     let (ring, _) = ring(state, map)?;
     let record = ring.reserve(bytes).unwrap_or(0);
     if record != 0 {
-        state.reserved.push(record);
+        state.held.records.push(record);
     }
     Ok(record)
 }
@@ -56,9 +56,9 @@ pub fn discard(state: &mut State, [record, ..]: [u64; 5]) -> Answer {
 /// Hands over or drops a record of this run.
 pub(super) fn commit(state: &mut State, record: u64, discard: bool) -> Answer {
     // Only this run's records: with any other address, a program would hand over what another CPU is filling.
-    let own = state.reserved.iter().rposition(|reserved| *reserved == record);
+    let own = state.held.records.iter().rposition(|reserved| *reserved == record);
     let own = own.ok_or(Fault::Memory { address: record, bytes: 0 })?;
-    state.reserved.swap_remove(own);
+    state.held.records.swap_remove(own);
     let mut rings = state.maps.iter().filter_map(|map| match map.storage() {
         Storage::Ring(ring) => Some(ring),
         _ => None,

@@ -24,6 +24,7 @@ use std::ops::Range;
 use kiln_platform::ProgramType;
 
 use crate::memory::{Access, Memory, Placement, RegionId};
+pub(crate) use socket_buffer::socket;
 pub use socket_buffer::{Checksum, Headers, field};
 pub use xdp::Md;
 

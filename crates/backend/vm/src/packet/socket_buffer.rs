@@ -41,10 +41,14 @@ pub mod field {
 }
 
 /// Offsets in `struct bpf_sock`.
-mod socket {
+pub(crate) mod socket {
     pub const FAMILY: usize = 4;
+    pub const KIND: usize = 8;
+    pub const PROTOCOL: usize = 12;
     pub const SRC_IP4: usize = 24;
     pub const SRC_IP6: usize = 28;
+    pub const SRC_PORT: usize = 44;
+    pub const DST_PORT: usize = 48;
     pub const DST_IP4: usize = 52;
     pub const DST_IP6: usize = 56;
     pub const STATE: usize = 72;
