@@ -1,5 +1,6 @@
 //! One extension, compiled, sandboxed and loaded, with its heap and global variables.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
@@ -11,6 +12,10 @@ use kiln_program::btf::Btf;
 use kiln_sandbox::supply::{self, Memory, NoMemory};
 use kiln_sandbox::{Options, sandbox};
 use kiln_vm::{Engine, Vm};
+
+/// The connection whose end at `LOCAL` programs find in the VM.
+pub const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80);
+pub const REMOTE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 40000);
 
 /// The heap's map.
 const HEAP: &str = "kiln_heap_map";
@@ -176,7 +181,9 @@ impl World {
     pub fn all(extension: &Extension, programs: &[&str]) -> Vec<(&'static str, World)> {
         let mut worlds = vec![];
         for (name, engine) in [("interpreter", Engine::Interpreter), ("jit", Engine::Jit)] {
-            let options = kiln_vm::Options { kernel_types: kernel_types(), ..Default::default() };
+            let socket = kiln_vm::Socket { protocol: 6, local: LOCAL.into(), remote: Some(REMOTE.into()) };
+            let surroundings = kiln_vm::Surroundings { sockets: vec![socket], ..Default::default() };
+            let options = kiln_vm::Options { kernel_types: kernel_types(), surroundings, ..Default::default() };
             let mut vm = Vm::new(&extension.object, options).expect("the VM has its maps");
             for program in programs {
                 vm.load(program).unwrap_or_else(|error| panic!("{program}: {error}"));
