@@ -11,9 +11,9 @@ use std::net::{TcpListener, TcpStream};
 use kiln_linux::{RingReader, TestInput};
 use kiln_sandbox::counted::{POINTS, RUNS, SECTION};
 use kiln_sandbox::supply::Memory;
-use kiln_sandbox::{Options, Point, sandbox};
+use kiln_sandbox::{Options, Point, Target, sandbox};
 
-use crate::world::{Extension, LOCAL, Place, REMOTE, World, compiled, global, kernel_types, word};
+use crate::world::{ENGINES, Extension, LOCAL, Place, REMOTE, World, compiled, global, kernel_types, word};
 
 const SOURCE: &str = "tests/heaps/held.bpf.c";
 pub const ENDED: u32 = 7;
@@ -60,8 +60,12 @@ pub fn fill(extension: &Extension, world: &World) {
         heap.store(node(at), heap.address() + node(at + 1) as u64).expect("in the heap");
         heap.store(node(at) + 8, at as u64).expect("in the heap");
     }
+    set_variables(extension, world, &[("head", heap.address() + FIRST as u64), ("rounds", 5)]);
+}
+
+fn set_variables(extension: &Extension, world: &World, values: &[(&str, u64)]) {
     let mut bytes = world.globals();
-    for (name, value) in [("head", heap.address() + FIRST as u64), ("rounds", 5)] {
+    for (name, value) in values {
         let at = global(&extension.object, name);
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
@@ -101,6 +105,8 @@ struct Site<'w> {
     world: &'w World,
     /// In the kernel.
     outside: Option<(Connection, RingReader)>,
+    /// Of the last run, in the VM.
+    instructions: u64,
 }
 
 impl Site<'_> {
@@ -120,7 +126,7 @@ impl Site<'_> {
         let tuple = addresses.chain(ports.iter().flat_map(|port| port.to_be_bytes()));
         bytes.splice(at..at + 12, tuple);
         world.set_globals(&bytes);
-        Site { world, outside }
+        Site { world, outside, instructions: 0 }
     }
 
     /// References to the socket; the VM counts what a run has not given back.
@@ -142,6 +148,7 @@ impl Site<'_> {
                 assert_eq!(ran.output.unreleased, 0, "{program}: held at the end");
                 let records = vm.drain(vm.map("events").expect("the ring buffer")).expect("reads");
                 assert!(records.is_empty(), "programs submit no records");
+                self.instructions = ran.instructions;
                 ran.value as u32
             }
             (Place::Kernel(_), None) => unreachable!("`new` gave it one"),
@@ -210,6 +217,53 @@ fn force(site: &mut Site, program: &str, point: usize, here: &str) -> u64 {
     shared.terminate(0);
     assert_eq!(site.run(program), ENDED, "{here}, {program}: after cancellation");
     cancelled
+}
+
+/// Objects for the VM have no terminate word: a budget ends at one loop or another of each program.
+#[test]
+fn a_spent_budget_cancels_under_everything_in_the_vm() {
+    const ROUNDS: u64 = 2000;
+    let Some(bytes) = compiled(SOURCE, &["-mcpu=v4"]) else { return };
+    let Some(types) = kernel_types() else {
+        println!("skipped: the kernel's types are not readable");
+        return;
+    };
+    let verifier = kiln_verifier::Options { kernel_types: Some(types), ..Default::default() };
+    let options = Options { target: Target::Vm, elide: false, verifier, ..Options::default() };
+    let (programs, all) = points(&bytes, &options);
+    let extension = Extension::of(&bytes, &options).unwrap_or_else(|error| panic!("{error}"));
+    for (name, engine) in ENGINES {
+        let mut fired = BTreeSet::new();
+        let world = |program: &str, budget: u64| {
+            World::vm(&extension, &[program], engine, kiln_vm::Options { budget, ..Default::default() })
+        };
+        for (program, reached) in &programs {
+            let rounds = |world: &World, rounds| set_variables(&extension, world, &[("rounds", rounds)]);
+            let Some(unlimited) = world(program, 1 << 32) else { return };
+            let mut site = Site::new(&extension, &unlimited);
+            rounds(&unlimited, ROUNDS);
+            assert_eq!(site.run(program), ENDED, "{name}: {program}: without cancellation");
+            let parts = 2 * all.iter().filter(|(function, _)| reached.contains(function)).count() as u64;
+            for part in 0..parts {
+                // The last eighth is for landing pads.
+                let budget = site.instructions * (2 * part + 1) / (2 * parts) * 8 / 7;
+                let Some(world) = world(program, budget) else { return };
+                let here = format!("{name}: {program} with {budget} instructions");
+                let mut site = Site::new(&extension, &world);
+                rounds(&world, ROUNDS);
+                let returned: Vec<u32> = (0..TIMES).map(|_| site.run(program)).collect();
+                assert!(returned.iter().all(|value| *value == TC_OK), "{here}: {returned:?}");
+                let counts: Vec<u64> = (0..all.len()).map(|point| Shared(&world).count(point)).collect();
+                assert_eq!(counts.iter().sum::<u64>(), TIMES, "{here}: {counts:?}");
+                fired.extend((0..all.len()).filter(|point| counts[*point] > 0));
+                rounds(&world, 1);
+                assert_eq!(site.run(program), ENDED, "{here}: after cancellation");
+            }
+        }
+        println!("{name}: {} of {} points", fired.len(), all.len());
+        // An iterator over three numbers is nearly always in the loop inside of its own, where the budget ends.
+        assert!(fired.len() + 1 >= all.len(), "{name}: {fired:?}");
+    }
 }
 
 /// After three cancelled runs, the program returns at once until user space clears the count.

@@ -13,6 +13,9 @@ use kiln_sandbox::supply::{self, Memory, NoMemory};
 use kiln_sandbox::{Options, sandbox};
 use kiln_vm::{Engine, Vm};
 
+/// The VM's engines.
+pub const ENGINES: [(&str, Engine); 2] = [("interpreter", Engine::Interpreter), ("jit", Engine::Jit)];
+
 /// The connection whose end at `LOCAL` programs find in the VM.
 pub const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80);
 pub const REMOTE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 40000);
@@ -179,23 +182,34 @@ impl Memory for Heap<'_> {
 impl World {
     /// The extension on both engines of the VM, and in the kernel. Prints a skip if there is no kernel to use.
     pub fn all(extension: &Extension, programs: &[&str]) -> Vec<(&'static str, World)> {
-        let mut worlds = vec![];
-        for (name, engine) in [("interpreter", Engine::Interpreter), ("jit", Engine::Jit)] {
-            let socket = kiln_vm::Socket { protocol: 6, local: LOCAL.into(), remote: Some(REMOTE.into()) };
-            let surroundings = kiln_vm::Surroundings { sockets: vec![socket], ..Default::default() };
-            let options = kiln_vm::Options { kernel_types: kernel_types(), surroundings, ..Default::default() };
-            let mut vm = Vm::new(&extension.object, options).expect("the VM has its maps");
-            for program in programs {
-                vm.load(program).unwrap_or_else(|error| panic!("{program}: {error}"));
-            }
-            let uncompiled = programs.iter().find_map(|program| vm.compiled(program).err());
-            match uncompiled.filter(|_| engine == Engine::Jit) {
-                Some(why) => println!("skipped: compiled code: {why}"),
-                None => worlds.push((name, World::new(extension, Place::Vm(Box::new(vm), engine)))),
-            }
-        }
+        let vm = |(name, engine)| Some((name, World::vm(extension, programs, engine, kiln_vm::Options::default())?));
+        let mut worlds: Vec<_> = ENGINES.into_iter().filter_map(vm).collect();
         worlds.extend(World::kernel(extension).map(|world| ("kernel", world)));
         worlds
+    }
+
+    /// The extension on an engine of the VM, with a socket. Prints a skip and returns `None` if it is not compiled.
+    pub fn vm(
+        extension: &Extension,
+        programs: &[&str],
+        engine: Engine,
+        mut options: kiln_vm::Options,
+    ) -> Option<World> {
+        options.kernel_types = kernel_types();
+        let socket = kiln_vm::Socket { protocol: 6, local: LOCAL.into(), remote: Some(REMOTE.into()) };
+        options.surroundings.sockets = vec![socket];
+        let mut vm = Vm::new(&extension.object, options).expect("the VM has its maps");
+        for program in programs {
+            vm.load(program).unwrap_or_else(|error| panic!("{program}: {error}"));
+        }
+        let uncompiled = programs.iter().find_map(|program| vm.compiled(program).err());
+        match uncompiled.filter(|_| engine == Engine::Jit) {
+            Some(why) => {
+                println!("skipped: compiled code: {why}");
+                None
+            }
+            None => Some(World::new(extension, Place::Vm(Box::new(vm), engine))),
+        }
     }
 
     /// The extension in the kernel. Prints a skip and returns `None` if there is no kernel to use.
