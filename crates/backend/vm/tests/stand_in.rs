@@ -75,3 +75,22 @@ fn the_vm_itself_has_none() {
     let mut vm = kiln_vm::Vm::new(&object(ASKS), Options::default()).expect("a VM");
     assert!(matches!(vm.load("asks"), Err(kiln_vm::Error::Unsupported { .. })));
 }
+
+/// An iterator over bits reads memory: a store that it reads is seen.
+#[test]
+fn iterators_over_bits_see_what_is_stored() {
+    let count = |word: u64| {
+        let text = format!(
+            "; extern bpf_iter_bits_new kfunc\n; extern bpf_iter_bits_next kfunc\n; extern bpf_iter_bits_destroy kfunc
+             ; program kprobe name p
+             r6 = 0\nr1 = {word} ll\n*(u64 *)(r10 - 24) = r1
+             r1 = r10\nr1 += -16\nr2 = r10\nr2 += -24\nr3 = 1\ncall kfunc[bpf_iter_bits_new]
+             again:\nr1 = r10\nr1 += -16\ncall kfunc[bpf_iter_bits_next]
+             if r0 == 0 goto done\nr6 += 1\ngoto again
+             done:\nr1 = r10\nr1 += -16\ncall kfunc[bpf_iter_bits_destroy]\nr0 = r6\nexit"
+        );
+        let mut world = World::new(&object(&text), Options::default(), None).expect("a world");
+        run(&mut world, "p", 1).expect("a run").value
+    };
+    assert_eq!([count(0), count(0x8000_0000_0000_0001), count(u64::MAX)], [0, 2, 64]);
+}

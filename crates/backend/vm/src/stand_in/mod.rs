@@ -53,8 +53,6 @@ use made_up::{MadeUp, is_kernel, mix, pointer};
 
 /// Rounds of loops that `may_goto` ends.
 const MOST_ROUNDS: u32 = 64;
-/// Numbers that an iterator goes over at most (kernel `BPF_MAX_LOOPS`).
-const MOST_NUMBERS: i64 = 8 << 20;
 
 /// A VM with stand-ins for what it lacks.
 pub struct World {
@@ -381,33 +379,6 @@ impl Stage<'_> {
             None => Err(Fault::Memory { address, bytes: 1 }),
         }
     }
-
-    /// Iterators over numbers, on the stack: the current one and the end. `next` gives the place of the number.
-    fn numbers(&mut self, name: &str, [at, start, end, ..]: [u64; 5]) -> Option<Result<u64, Fault>> {
-        let mut keep = |current: i32, end: i32, result: u64| {
-            let bytes = u64::from(current as u32) | u64::from(end as u32) << 32;
-            self.put(at, &bytes.to_le_bytes()).map(|()| result)
-        };
-        let (start, end) = (start as i32, end as i32);
-        Some(match name {
-            "bpf_iter_num_new" => match i64::from(end) - i64::from(start) {
-                ..0 => keep(0, 0, crate::Errno::EINVAL.value()),
-                count if count > MOST_NUMBERS => keep(0, 0, crate::Errno::E2BIG.value()),
-                _ => keep(start.wrapping_sub(1), end, 0),
-            },
-            "bpf_iter_num_destroy" => keep(0, 0, 0),
-            "bpf_iter_num_next" => {
-                let kept = self.peek(at, 8)?;
-                let (current, end) = ((kept as i32).wrapping_add(1), (kept >> 32) as i32);
-                let bytes = u64::from(current as u32) | u64::from(end as u32) << 32;
-                match current < end {
-                    true => self.put(at, &bytes.to_le_bytes()).map(|()| at),
-                    false => self.put(at, &[0; 8]).map(|()| 0),
-                }
-            }
-            _ => return None,
-        })
-    }
 }
 
 impl Environment for Stage<'_> {
@@ -440,8 +411,9 @@ impl Environment for Stage<'_> {
 
     fn call_kfunc(&mut self, function: ExternId, arguments: [u64; 5]) -> Result<u64, Fault> {
         let name = &self.object.externs[function.index()].name;
-        if let Some(result) = self.numbers(name, arguments) {
-            return result;
+        // Iterators that need no kernel: what they read decides what they give.
+        if ["bpf_iter_num_", "bpf_iter_bits_"].iter().any(|begin| name.starts_with(begin)) {
+            return self.view.call_kfunc(function, arguments);
         }
         let shape = self.kfuncs.get(function.index()).and_then(Option::as_ref);
         let shape = shape.filter(|_| name != "bpf_throw").ok_or_else(|| lacks(format!("kfunc {name}")))?;
