@@ -168,6 +168,12 @@ pub(crate) fn load(dst: Reg, base: Reg, offset: i16) -> Insn {
     Insn::Load { size: Size::B8, signed: false, dst, address: Address { base, offset } }
 }
 
+/// `reg = r10 + offset`.
+pub(crate) fn frame_address(reg: Reg, offset: i16) -> [Insn; 2] {
+    let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: reg, src: Source::Imm(offset.into()) };
+    [Insn::mov(reg, Reg::R10), add]
+}
+
 /// `*(u64 *)(base + offset) = src`.
 pub(crate) fn store(base: Reg, offset: i16, src: impl Into<Operand>) -> Insn {
     Insn::Store { size: Size::B8, address: Address { base, offset }, src: src.into().0 }

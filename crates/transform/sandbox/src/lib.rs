@@ -25,12 +25,13 @@
 //! Facts tell which accesses go to the heap, and which guards and cancellation points are unnecessary: it explores the
 //! program with [`Options::heap`] (a number used as an address is a heap address).
 //!
-//! Reading order: [`loops`], `guard` (which accesses, which guards), `cancel` (deadline, landing pads), `frame` (stack slots and
+//! Reading order: [`loops`], `callbacks`, `guard` (which accesses, which guards), `cancel` (deadline, landing pads), `frame` (stack slots and
 //! scratch registers), `rebuild`.
 //!
 //! [`Options::heap`]: kiln_verifier::Options::heap
 #![forbid(unsafe_code)]
 
+mod callbacks;
 mod cancel;
 mod error;
 mod evidence;
@@ -154,7 +155,7 @@ pub fn sandbox_for(
 pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrite, Error> {
     let heap = heap(object, options.target)?;
     let mut new = object.clone();
-    let cancellation = cancel::Plan::new(object, probe, options.target);
+    let cancellation = cancel::Plan::new(object, probe, options.target)?;
     let mut points_before = 0;
     let mut evidence = Vec::new();
     let reached: BTreeSet<FunctionId> =

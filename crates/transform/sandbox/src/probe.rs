@@ -12,6 +12,7 @@ use kiln_platform::{Helper, Kfunc, KfuncFlag};
 use kiln_program::{FunctionId, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, Prepared};
 
+use crate::callbacks::Callbacks;
 use crate::error::Error;
 use crate::loops;
 use crate::options::Options;
@@ -71,7 +72,7 @@ impl Probe {
     /// [`Error::Rejected`] for what is wrong besides heap accesses and loops.
     pub fn new(object: &Object, options: &Options) -> Result<Probe, Error> {
         let mut probe = Probe::of_all_loops(object, options)?;
-        probe.leave_bounded_loops(object, options, UNROLLED_IN_ALL[0]);
+        probe.leave_bounded_loops(object, options, UNROLLED_IN_ALL[0])?;
         Ok(probe)
     }
 
@@ -81,10 +82,13 @@ impl Probe {
     /// # Errors
     /// [`Error::Rejected`] for what is wrong besides heap accesses and loops.
     pub fn of_all_loops(object: &Object, options: &Options) -> Result<Probe, Error> {
+        let callbacks = Callbacks::of(object)?;
         let mut points = Headers::new();
         for program in &object.programs {
             for id in object.reachable_functions(program.entry) {
-                points.entry(id).or_insert_with(|| loops::headers(object.function(id)));
+                let own =
+                    || loops::headers(object.function(id)).into_iter().chain(callbacks.begins(object, id)).collect();
+                points.entry(id).or_insert_with(own);
             }
         }
         points.retain(|_, headers| !headers.is_empty());
@@ -120,14 +124,22 @@ impl Probe {
     }
 
     /// Takes the cancellation points away from loops that the verifier can explore to their end.
-    fn leave_bounded_loops(&mut self, object: &Object, options: &Options, in_all: u64) {
+    fn leave_bounded_loops(&mut self, object: &Object, options: &Options, in_all: u64) -> Result<(), Error> {
         if !options.elide {
-            return;
+            return Ok(());
         }
+        let callbacks = Callbacks::of(object)?;
         let limit = self.processed.saturating_add(in_all);
         let mut tried = 0;
         let all: Vec<_> = self.points.iter().flat_map(|(id, own)| own.iter().rev().map(move |at| (*id, *at))).collect();
         for (function, header) in all {
+            if callbacks.begins(object, function) == Some(header) {
+                if callbacks.is_short(object, function, &self.facts) {
+                    self.points.entry(function).or_default().remove(&header);
+                    self.bounded.entry(function).or_default().insert(header);
+                }
+                continue;
+            }
             let ends_elsewhere =
                 has_point_inside(object, &self.points, function, header) || is_not_followed(object, function, header);
             if tried >= TRIED_INSNS || ends_elsewhere {
@@ -159,6 +171,7 @@ impl Probe {
                 self.bounded.entry(function).or_default().insert(header);
             }
         }
+        Ok(())
     }
 }
 
@@ -172,7 +185,7 @@ pub(crate) fn until_it_verifies(
     let mut refused = None;
     for in_all in UNROLLED_IN_ALL {
         let mut probe = Probe::of_all_loops(object, options)?;
-        probe.leave_bounded_loops(object, options, in_all);
+        probe.leave_bounded_loops(object, options, in_all)?;
         for _ in 0..REWRITES {
             let rewrite = apply(&probe)?;
             let failed = match verify_result(object, &rewrite.object, options) {

@@ -7,12 +7,19 @@ use kiln_program::{InsnId, LineId, MapId, Node, Reference};
 use kiln_verifier::Held;
 
 use crate::error::Error;
-use crate::frame::free_register;
+use crate::frame::{free_register, load, store};
 use crate::rebuild::Edit;
 
 pub(super) const DEADLINE: i16 = 8;
 pub(super) const CANCELLED: i16 = 16;
 pub(super) const BLOCK_SLOTS: usize = 3;
+
+/// What a function that a helper runs gets the address of: the author's address, and the block's.
+pub(super) const PASSED: i16 = 0;
+pub(super) const PASSED_BLOCK: i16 = 8;
+
+/// Registers that a call does not destroy.
+const KEPT_BY_CALLS: [Reg; 4] = [Reg::R6, Reg::R7, Reg::R8, Reg::R9];
 
 /// Where a function has the invocation's block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,12 +28,40 @@ pub(super) enum Block {
     Own,
     /// In its caller's, whose address comes in this register.
     From(Reg),
+    /// In the frame of what calls the helper that runs it, through the address in this register.
+    Through(Reg),
+}
+
+/// Where a register's value is while something else uses the register.
+#[derive(Clone, Copy)]
+pub(super) enum Kept {
+    /// In another register.
+    In(Reg),
+    /// In the frame.
+    At(i16),
+}
+
+impl Kept {
+    pub(super) fn save(self, reg: Reg) -> Insn {
+        match self {
+            Kept::In(other) => Insn::mov(other, reg),
+            Kept::At(slot) => store(Reg::R10, slot, reg),
+        }
+    }
+
+    pub(super) fn restore(self, reg: Reg) -> Insn {
+        match self {
+            Kept::In(other) => Insn::mov(reg, other),
+            Kept::At(slot) => load(reg, Reg::R10, slot),
+        }
+    }
 }
 
 /// One function being made cancellable.
 pub(super) struct Canceller<'e, 'a> {
     pub(super) edit: &'e mut Edit<'a>,
-    pub(super) block: Block,
+    /// Whether the block is in the own frame.
+    pub(super) own: bool,
     /// The block's place in the own frame, or where the own frame keeps its address.
     pub(super) at: i16,
     /// Landing pads by what they release.
@@ -46,7 +81,7 @@ pub(super) struct Scratch {
     /// Registers that cannot be saved in between either, and those that were taken.
     taken: RegSet,
     /// Those that are not free, and where they are saved.
-    pub(super) borrowed: Vec<(Reg, i16)>,
+    pub(super) borrowed: Vec<(Reg, Kept)>,
 }
 
 impl Scratch {
@@ -61,10 +96,21 @@ impl Scratch {
         let free = free_register(self.busy.union(self.taken));
         let reg = free.or_else(|| free_register(self.taken)).ok_or_else(none)?;
         if free.is_none() {
-            self.borrowed.push((reg, edit.shared_slot(header)?));
+            self.borrowed.push((reg, Kept::At(edit.shared_slot(header)?)));
         }
         self.taken.insert(reg);
         Ok(reg)
+    }
+
+    /// A place for a register's value during a call.
+    pub(super) fn keep(&mut self, edit: &mut Edit<'_>, header: InsnId) -> Result<Kept, Error> {
+        match KEPT_BY_CALLS.into_iter().find(|reg| !self.busy.union(self.taken).contains(*reg)) {
+            Some(reg) => {
+                self.taken.insert(reg);
+                Ok(Kept::In(reg))
+            }
+            None => Ok(Kept::At(edit.shared_slot(header)?)),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node};
 use kiln_verifier::Value;
 
-use super::canceller::{Block, Canceller, Scratch};
+use super::canceller::{Canceller, Scratch};
 use crate::error::Error;
 use crate::frame::{load, store};
 
@@ -21,9 +21,9 @@ impl Canceller<'_, '_> {
         let unknown = scratch.take(self.edit, header.id)?;
         let value = if slots.is_empty() { unknown } else { scratch.take(self.edit, header.id)? };
         let borrowed = scratch.borrowed;
-        let mut insns: Vec<Insn> = borrowed.iter().map(|(reg, slot)| store(Reg::R10, *slot, *reg)).collect();
+        let mut insns: Vec<Insn> = borrowed.iter().map(|(reg, kept)| kept.save(*reg)).collect();
         insns.push(load(unknown, Reg::R10, self.at));
-        if let Block::From(_) = self.block {
+        if !self.own {
             insns.push(load(unknown, unknown, 0));
         }
         let hide = |reg: Reg| {
@@ -36,7 +36,7 @@ impl Canceller<'_, '_> {
             insns.extend(hide(value));
             insns.push(store(Reg::R10, slot, value));
         }
-        insns.extend(borrowed.iter().map(|(reg, slot)| load(*reg, Reg::R10, *slot)));
+        insns.extend(borrowed.iter().map(|(reg, kept)| kept.restore(*reg)));
         Ok(self.edit.nodes(insns, header.line))
     }
 

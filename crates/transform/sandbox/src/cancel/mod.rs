@@ -29,10 +29,11 @@ use kiln_platform::ProgramType;
 use kiln_program::{FunctionId, InsnId, Linkage, MapId, Node, Object, Reference};
 use kiln_verifier::Section;
 
-use self::canceller::{BLOCK_SLOTS, Block, CANCELLED, Canceller, DEADLINE};
+use self::canceller::{BLOCK_SLOTS, Block, CANCELLED, Canceller, DEADLINE, PASSED, PASSED_BLOCK};
+use crate::callbacks::Callbacks;
 use crate::error::Error;
 use crate::evidence::Point;
-use crate::frame::{load, store};
+use crate::frame::{frame_address, load, store};
 use crate::options::{Options, Target};
 use crate::probe::Probe;
 use crate::rebuild::Edit;
@@ -41,6 +42,7 @@ use crate::rebuild::Edit;
 pub(crate) struct Plan {
     blocks: BTreeMap<FunctionId, Block>,
     callbacks: BTreeSet<FunctionId>,
+    passed: Callbacks,
     /// The word and counters that are shared with user space.
     shared: Option<MapId>,
     /// Whether a point reads the clock.
@@ -48,18 +50,30 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(object: &Object, probe: &Probe, target: Target) -> Plan {
+    /// # Errors
+    /// [`Error::Unsupported`] if it cannot be told which function a helper runs.
+    pub(crate) fn new(object: &Object, probe: &Probe, target: Target) -> Result<Plan, Error> {
+        let passed = Callbacks::of(object)?;
         let mut cancelled: BTreeSet<FunctionId> =
             probe.points.iter().filter(|(_, points)| !points.is_empty()).map(|(id, _)| *id).collect();
         let all = || (0..object.functions.len()).map(|at| FunctionId(at as u32));
-        let callees = |id: FunctionId| object.function(id).nodes.iter().filter_map(Node::callee);
+        let run = |node: &Node| passed.sites.get(&node.id).into_iter().flat_map(|site| site.functions.iter().copied());
+        let callees = |id: FunctionId| {
+            object.function(id).nodes.iter().flat_map(|node| node.callee().into_iter().chain(run(node)))
+        };
+        // A call that may run one of several functions passes the block to all of them.
+        let together = |cancelled: &BTreeSet<FunctionId>| -> Vec<FunctionId> {
+            let sites = passed.sites.values().filter(|site| !site.functions.is_disjoint(cancelled));
+            sites.flat_map(|site| site.functions.difference(cancelled).copied()).collect()
+        };
         let mut grows = true;
         while grows {
-            let callers: Vec<_> =
-                all().filter(|id| !cancelled.contains(id) && callees(*id).any(|to| cancelled.contains(&to))).collect();
-            grows = !callers.is_empty();
             // A caller without loops only passes its callee's cancellation on.
-            cancelled.extend(callers);
+            let mut more: Vec<_> =
+                all().filter(|id| !cancelled.contains(id) && callees(*id).any(|to| cancelled.contains(&to))).collect();
+            more.extend(together(&cancelled));
+            grows = !more.is_empty();
+            cancelled.extend(more);
         }
         let nodes = || object.functions.iter().flat_map(|function| &function.nodes);
         let callbacks: BTreeSet<FunctionId> = nodes()
@@ -71,6 +85,9 @@ impl Plan {
         let block = |id: FunctionId| {
             let function = object.function(id);
             let is_entry = object.programs.iter().any(|program| program.entry == id);
+            if let Some(reg) = passed.passed_in.get(&id) {
+                return Block::Through(*reg);
+            }
             if is_entry || callbacks.contains(&id) || function.linkage != Linkage::Static {
                 return Block::Own;
             }
@@ -78,7 +95,7 @@ impl Plan {
         };
         let blocks = cancelled.iter().map(|id| (*id, block(*id))).collect();
         let has_deadline = probe.points.values().flatten().any(|header| reads_clock(probe, *header, target));
-        Plan { blocks, callbacks, shared: counted::section(object), has_deadline }
+        Ok(Plan { blocks, callbacks, passed, shared: counted::section(object), has_deadline })
     }
 }
 
@@ -127,6 +144,9 @@ pub(crate) fn insert(
             enter
         }
         Block::From(reg) => [store(Reg::R10, at, reg)].to_vec(),
+        Block::Through(reg) => {
+            [load(Reg::R0, reg, PASSED_BLOCK), store(Reg::R10, at, Reg::R0), load(reg, reg, PASSED)].to_vec()
+        }
     };
     let enter = edit.nodes(enter, first);
     edit.enter_with(enter);
@@ -135,13 +155,14 @@ pub(crate) fn insert(
     let (locks, shared) = (BTreeMap::new(), plan.shared);
     let counts_runs = options.detach_after.is_some();
     let pads = Vec::new();
-    let mut canceller = Canceller { edit, block, at, pads, locks, shared, counts_runs, cancelled_return };
-    canceller.keep_locks(probe)?;
+    let own = block == Block::Own;
+    let mut canceller = Canceller { edit, own, at, pads, locks, shared, counts_runs, cancelled_return };
+    canceller.keep_locks(plan, probe)?;
     canceller.calls(plan)?;
     let function = canceller.edit.function;
-    let own = probe.points.get(&canceller.edit.id);
+    let headers = probe.points.get(&canceller.edit.id);
     let mut points = Vec::new();
-    for node in function.nodes.iter().filter(|node| own.is_some_and(|own| own.contains(&node.id))) {
+    for node in function.nodes.iter().filter(|node| headers.is_some_and(|own| own.contains(&node.id))) {
         points.push(canceller.point(node, probe, options, number + points.len())?);
     }
     Ok(points)
@@ -184,16 +205,24 @@ pub(crate) fn default_return(program_type: ProgramType) -> i32 {
 impl Canceller<'_, '_> {
     /// Passes the block to callees that need it, and checks afterwards whether they were cancelled.
     fn calls(&mut self, plan: &Plan) -> Result<(), Error> {
+        let mut passed = None;
         for node in &self.edit.function.nodes {
-            let Some(Block::From(reg)) = node.callee().and_then(|callee| plan.blocks.get(&callee)) else {
-                continue;
-            };
-            let pass = match self.block {
-                Block::Own => vec![
-                    Insn::mov(*reg, Reg::R10),
-                    Insn::Alu { op: AluOp::Add, width: Width::W64, dst: *reg, src: Source::Imm(self.at.into()) },
-                ],
-                Block::From(_) => vec![load(*reg, Reg::R10, self.at)],
+            let site = plan.passed.sites.get(&node.id);
+            let callee = node.callee().or_else(|| site?.functions.first().copied());
+            let pass = match callee.and_then(|callee| plan.blocks.get(&callee)) {
+                None | Some(Block::Own) => continue,
+                Some(Block::From(reg)) => self.block_address(*reg),
+                Some(Block::Through(reg)) => {
+                    let argument = site.map_or(*reg, |site| site.argument);
+                    let at = match passed {
+                        Some(at) => at,
+                        None => *passed.insert(self.edit.slot().and(self.edit.slot())?),
+                    };
+                    let mut pass = self.block_address(Reg::R0);
+                    pass.extend([store(Reg::R10, at + PASSED_BLOCK, Reg::R0), store(Reg::R10, at + PASSED, argument)]);
+                    pass.extend(frame_address(argument, at));
+                    pass
+                }
             };
             let pass = self.edit.nodes(pass, node.line);
             self.edit.guard(node.id, pass);
@@ -202,9 +231,9 @@ impl Canceller<'_, '_> {
                 places.registers = places.registers.difference(RegSet::CALLER_SAVED);
             }
             let pad = self.pad(node, &held)?;
-            let look = match self.block {
-                Block::Own => vec![load(Reg::R1, Reg::R10, self.at + CANCELLED)],
-                Block::From(_) => vec![load(Reg::R1, Reg::R10, self.at), load(Reg::R1, Reg::R1, CANCELLED)],
+            let look = match self.own {
+                true => vec![load(Reg::R1, Reg::R10, self.at + CANCELLED)],
+                false => vec![load(Reg::R1, Reg::R10, self.at), load(Reg::R1, Reg::R1, CANCELLED)],
             };
             let mut after = self.edit.nodes(look, node.line);
             after.push(self.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), pad, node.line));
@@ -213,12 +242,21 @@ impl Canceller<'_, '_> {
         Ok(())
     }
 
+    /// Puts the block's address into a register.
+    fn block_address(&self, reg: Reg) -> Vec<Insn> {
+        match self.own {
+            true => frame_address(reg, self.at).to_vec(),
+            false => vec![load(reg, Reg::R10, self.at)],
+        }
+    }
+
     /// Stores the addresses of the kernel locks that are held at points and calls, before they are taken.
-    fn keep_locks(&mut self, probe: &Probe) -> Result<(), Error> {
+    fn keep_locks(&mut self, plan: &Plan, probe: &Probe) -> Result<(), Error> {
         let function = self.edit.function;
         let points = probe.points.get(&self.edit.id).into_iter().flatten();
         let points = points.map(|at| probe.stand_in(*at));
-        let calls = function.nodes.iter().filter(|node| node.callee().is_some()).map(|node| node.id);
+        let is_call = |node: &&Node| node.callee().is_some() || plan.passed.sites.contains_key(&node.id);
+        let calls = function.nodes.iter().filter(is_call).map(|node| node.id);
         let held = points.chain(calls).filter_map(|at| probe.facts.held(at));
         let begun = held.flat_map(|held| &held.begun).filter(|begun| begun.what == Section::Lock);
         let taken: BTreeSet<InsnId> = begun.map(|begun| begun.insn).collect();

@@ -10,14 +10,14 @@
 //! The object table is the stack frame: a lock's address is stored there when it is taken, and a reference is where the
 //! program keeps it.
 
-use kiln_isa::{AluOp, CallTarget, Insn, JumpOp, Reg, RegSet, Source, Width};
+use kiln_isa::{CallTarget, Insn, JumpOp, Reg, RegSet, Source};
 use kiln_program::{InsnId, LineId, Node, Reference};
 use kiln_verifier::{Begun, Held, Places, Section};
 
-use super::canceller::{Block, CANCELLED, Canceller};
+use super::canceller::{CANCELLED, Canceller};
 use super::release::{self, Called, Release};
 use crate::error::Error;
-use crate::frame::{load, store};
+use crate::frame::{frame_address, load, store};
 
 /// What a landing pad gives back, in the order of doing it.
 struct Given {
@@ -26,12 +26,6 @@ struct Given {
     /// R1 may be null, and then there is nothing to give back.
     nullable: bool,
     call: Node,
-}
-
-/// `reg = r10 + offset`.
-fn frame_address(reg: Reg, offset: i16) -> [Insn; 2] {
-    let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: reg, src: Source::Imm(offset.into()) };
-    [Insn::mov(reg, Reg::R10), add]
 }
 
 /// The lowest slot of a set: its offset from the frame pointer.
@@ -204,9 +198,9 @@ impl Canceller<'_, '_> {
 
     /// Tells the caller, and returns.
     fn leave(&mut self, line: Option<LineId>) -> Vec<Node> {
-        let tell = match self.block {
-            Block::Own => vec![],
-            Block::From(_) => vec![load(Reg::R1, Reg::R10, self.at), store(Reg::R1, CANCELLED, 1)],
+        let tell = match self.own {
+            true => vec![],
+            false => vec![load(Reg::R1, Reg::R10, self.at), store(Reg::R1, CANCELLED, 1)],
         };
         let leave = [Insn::mov_imm(Reg::R0, self.cancelled_return), Insn::Exit];
         self.edit.nodes(tell.into_iter().chain(leave), line)

@@ -3,7 +3,7 @@
 use kiln_isa::{AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, LineId, MapId, Node, Reference};
 
-use super::canceller::{Block, Canceller, DEADLINE, Scratch};
+use super::canceller::{Canceller, DEADLINE, Kept, Scratch};
 use crate::error::Error;
 use crate::frame::{free_register, load, store};
 use crate::options::Options;
@@ -26,24 +26,20 @@ impl Canceller<'_, '_> {
         let line = header.line;
         let mut scratch = Scratch::new(live, RegSet::EMPTY);
         let counter = scratch.take(self.edit, header.id)?;
-        let base = match self.block {
-            Block::Own => None,
-            Block::From(_) => Some(scratch.take(self.edit, header.id)?),
-        };
-        let borrowed = scratch.borrowed;
+        let base = if self.own { None } else { Some(scratch.take(self.edit, header.id)?) };
         // Registers that a call destroys and the loop still needs, except those that are borrowed.
         let mut saved = Vec::new();
         for reg in live.intersection(RegSet::CALLER_SAVED).iter() {
-            if !borrowed.iter().any(|(other, _)| *other == reg) {
-                saved.push((reg, self.edit.shared_slot(header.id)?));
+            if !scratch.borrowed.iter().any(|(other, _)| *other == reg) {
+                saved.push((reg, scratch.keep(self.edit, header.id)?));
             }
         }
+        let borrowed = scratch.borrowed;
         let (home, offset) = base.map_or((Reg::R10, self.at), |base| (base, 0));
-        let save = |registers: &[(Reg, i16)]| -> Vec<Insn> {
-            registers.iter().map(|(reg, slot)| store(Reg::R10, *slot, *reg)).collect()
-        };
-        let restore = |registers: &[(Reg, i16)]| -> Vec<Insn> {
-            registers.iter().map(|(reg, slot)| load(*reg, Reg::R10, *slot)).collect()
+        let save =
+            |registers: &[(Reg, Kept)]| -> Vec<Insn> { registers.iter().map(|(reg, kept)| kept.save(*reg)).collect() };
+        let restore = |registers: &[(Reg, Kept)]| -> Vec<Insn> {
+            registers.iter().map(|(reg, kept)| kept.restore(*reg)).collect()
         };
         // The end first: jumps lead to it.
         let mut end = self.edit.nodes(restore(&borrowed), line);
@@ -79,13 +75,13 @@ impl Canceller<'_, '_> {
         busy.insert(Reg::R10);
         let (reg, borrowed) = match free_register(busy) {
             Some(free) => (free, Vec::new()),
-            None => (Reg::R0, vec![(Reg::R0, self.edit.shared_slot(header.id)?)]),
+            None => (Reg::R0, vec![(Reg::R0, Kept::At(self.edit.shared_slot(header.id)?))]),
         };
         let expired = self.expired(&[], &borrowed, pad, line);
-        let save = borrowed.iter().map(|(reg, slot)| store(Reg::R10, *slot, *reg));
+        let save = borrowed.iter().map(|(reg, kept)| kept.save(*reg));
         let mut nodes = self.edit.nodes(save, line);
         nodes.extend(self.look_at_word(reg, map, expired, line));
-        let restore = borrowed.iter().map(|(reg, slot)| load(*reg, Reg::R10, *slot));
+        let restore = borrowed.iter().map(|(reg, kept)| kept.restore(*reg));
         nodes.extend(self.edit.nodes(restore, line));
         Ok(nodes)
     }
@@ -93,9 +89,9 @@ impl Canceller<'_, '_> {
     /// Reads the clock. The first time it sets the deadline. It jumps to `expired` if the deadline has passed, else to
     /// `on`, which follows.
     fn look_at_clock(&mut self, expired: InsnId, on: InsnId, options: &Options, line: Option<LineId>) -> Vec<Node> {
-        let (fetch, home, offset) = match self.block {
-            Block::Own => (None, Reg::R10, self.at),
-            Block::From(_) => (Some(load(Reg::R2, Reg::R10, self.at)), Reg::R2, 0),
+        let (fetch, home, offset) = match self.own {
+            true => (None, Reg::R10, self.at),
+            false => (Some(load(Reg::R2, Reg::R10, self.at)), Reg::R2, 0),
         };
         let call = self.edit.node(Insn::Call(CallTarget::Helper(KTIME_GET_NS)), Reference::None, line);
         let deadline = fetch.into_iter().chain([load(Reg::R1, home, offset + DEADLINE)]);
@@ -118,11 +114,17 @@ impl Canceller<'_, '_> {
     }
 
     /// Where an expired deadline leads: registers as the landing pad expects them.
-    fn expired(&mut self, saved: &[(Reg, i16)], borrowed: &[(Reg, i16)], pad: InsnId, line: Option<LineId>) -> InsnId {
+    fn expired(
+        &mut self,
+        saved: &[(Reg, Kept)],
+        borrowed: &[(Reg, Kept)],
+        pad: InsnId,
+        line: Option<LineId>,
+    ) -> InsnId {
         if saved.is_empty() && borrowed.is_empty() {
             return pad;
         }
-        let restore: Vec<_> = saved.iter().chain(borrowed).map(|(reg, slot)| load(*reg, Reg::R10, *slot)).collect();
+        let restore: Vec<_> = saved.iter().chain(borrowed).map(|(reg, kept)| kept.restore(*reg)).collect();
         let mut nodes = self.edit.nodes(restore, line);
         nodes.push(self.jump(pad, line));
         let first = nodes[0].id;

@@ -4,6 +4,7 @@
 //! compares them with it.
 
 mod allocator;
+mod callbacks;
 mod cancellation;
 mod forced;
 mod functions;
