@@ -66,6 +66,22 @@ impl Probe {
         self.stand_ins.get(&header).copied().unwrap_or(header)
     }
 
+    /// Whether an iteration of a loop, or a run of a function that a helper runs, contains loops without a cancellation point.
+    pub(crate) fn iterates_inside(&self, object: &Object, id: FunctionId, header: InsnId) -> bool {
+        let function = object.function(id);
+        let body = loops::body(function, header);
+        let inside = function.nodes.iter().enumerate().filter(|(at, _)| body.is_empty() || body.contains(at));
+        let has_loops = |id: &FunctionId| self.bounded.get(id).is_some_and(|own| !own.is_empty());
+        inside.map(|(_, node)| node).any(|node| {
+            let own = node.id != header && self.bounded.get(&id).is_some_and(|own| own.contains(&node.id));
+            let called = match node.reference {
+                Reference::Function(callee) => object.reachable_functions(callee),
+                _ => Vec::new(),
+            };
+            own || called.iter().any(has_loops)
+        })
+    }
+
     /// Explores every program of an object, and finds the loops that need no cancellation point.
     ///
     /// # Errors

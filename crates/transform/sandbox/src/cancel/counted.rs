@@ -1,7 +1,7 @@
 //! What programs share with user space about cancellation, `struct kiln_cancellation` in `kiln/heap.h`: a word that
 //! cancels runs under kernel locks, and how many runs were cancelled at each point, and in all if the sandbox detaches.
 
-use kiln_isa::{Address, AluOp, AtomicOp, Insn, Reg, Size, Source, Width};
+use kiln_isa::{Address, AluOp, AtomicOp, Insn, Reg, RegSet, Size, Source, Width};
 use kiln_program::{InsnId, LineId, MapId, Node, Object, Reference};
 use kiln_verifier::Held;
 
@@ -38,7 +38,7 @@ impl Canceller<'_, '_> {
     /// Counts that a run is cancelled at a point, and goes on to the landing pad; its first instruction.
     pub(super) fn counted(&mut self, at: &Node, number: usize, held: &Held, pad: InsnId) -> Result<InsnId, Error> {
         let Some(map) = self.shared else { return Ok(pad) };
-        let mut busy = self.registers_in_use(held);
+        let mut busy = self.registers_released(held).union(RegSet::of(&[Reg::R10]));
         let mut free = || {
             let reg = free_register(busy)?;
             busy.insert(reg);

@@ -11,13 +11,19 @@ use crate::frame::{load, store};
 impl Canceller<'_, '_> {
     /// Makes the numbers unknown to the verifier that change in a loop: `r ^= x; r ^= x` with an unknown `x`, the iteration
     /// count. With a known start, the verifier would explore every iteration.
-    pub(super) fn hidden_numbers(&mut self, header: &Node, stand_in: InsnId, live: RegSet) -> Result<Vec<Node>, Error> {
+    pub(super) fn hidden_numbers(
+        &mut self,
+        header: &Node,
+        stand_in: InsnId,
+        live: RegSet,
+        released: RegSet,
+    ) -> Result<Vec<Node>, Error> {
         let (registers, slots) = self.changing_numbers(header, stand_in, live);
         if registers.is_empty() && slots.is_empty() {
             return Ok(Vec::new());
         }
         self.edit.frame.begin_place();
-        let mut scratch = Scratch::new(live, registers);
+        let mut scratch = Scratch::new(live, registers.union(released));
         let unknown = scratch.take(self.edit, header.id)?;
         let value = if slots.is_empty() { unknown } else { scratch.take(self.edit, header.id)? };
         let borrowed = scratch.borrowed;

@@ -4,7 +4,7 @@
 //! they do not use, so that the loops of callees count against the same deadline:
 //!
 //! ```text
-//!   +0   iterations so far, from an unknown start: only every 1024th looks at the clock
+//!   +0   iterations so far, from an unknown start: only every 1024th looks at the clock, or every 16th where they are long
 //!   +8   the deadline in nanoseconds of bpf_ktime_get_ns, 0 until the first look
 //!   +16  whether a callee was cancelled: its caller goes to a landing pad of its own, which releases what it holds
 //! ```
@@ -274,25 +274,28 @@ impl Canceller<'_, '_> {
         let stand_in = probe.stand_in(header.id);
         let held = probe.facts.held(stand_in).cloned().unwrap_or_default();
         let live = self.edit.needed_after(stand_in, header.id);
+        // Where no register that the loop needs is, there may be one that the landing pad needs.
+        let released = self.registers_released(&held);
         let pad = self.pad(header, &held)?;
         let pad = self.counted(header, number, &held, pad)?;
         let may_goto = self.edit.node(Insn::MayGoto { offset: 0 }, Reference::Branch(pad), header.line);
         let mut nodes = vec![may_goto];
         let (under_lock, forced) = (held.locks > 0, options.forced == Some(number));
-        let hidden = if options.hide { self.hidden_numbers(header, stand_in, live)? } else { Vec::new() };
+        let hidden = if options.hide { self.hidden_numbers(header, stand_in, live, released)? } else { Vec::new() };
         let polls = under_lock && options.target == Target::Linux && options.forced.is_none();
         let polled = self.shared.filter(|_| forced || polls);
         match polled {
-            Some(map) => nodes.extend(self.poll(header, live, pad, map)?),
+            Some(map) => nodes.extend(self.poll(header, live.union(released), pad, map)?),
             None if !reads_clock(probe, header.id, options.target) => {}
             None => {
+                let long = probe.iterates_inside(self.edit.object, self.edit.id, header.id);
                 let resume = hidden.first().map_or_else(|| self.edit.resume(header.id), |node| node.id);
-                nodes.extend(self.tick(header, live, [pad, resume], options)?);
+                nodes.extend(self.tick(header, [live, released], [pad, resume], long, options)?);
             }
         }
         nodes.extend(hidden);
         if !options.hide && probe.forgetful.get(&self.edit.id).is_some_and(|own| own.contains(&header.id)) {
-            let hidden = self.hidden_numbers(header, stand_in, live)?;
+            let hidden = self.hidden_numbers(header, stand_in, live, released)?;
             self.edit.enter_loop_with(header.id, hidden);
         }
         self.edit.check(header.id, nodes);

@@ -38,6 +38,12 @@ fn is_kept(places: &Places) -> bool {
     places.slots != 0 || places.objects != 0 || !places.registers.is_empty()
 }
 
+/// The register from which a landing pad takes a reference; `None` if it takes it from the frame.
+fn released_from(places: &Places) -> Option<Reg> {
+    let kept = places.registers.difference(RegSet::CALLER_SAVED).iter().next();
+    kept.or_else(|| places.registers.iter().next().filter(|_| places.slots == 0 && places.objects == 0))
+}
+
 impl Canceller<'_, '_> {
     fn own_node(&self, id: InsnId) -> Option<&Node> {
         self.edit.function.nodes.iter().find(|node| node.id == id)
@@ -72,11 +78,9 @@ impl Canceller<'_, '_> {
         names.chain(others).map(|release| release.name.to_owned()).collect()
     }
 
-    /// Registers in which references are that are nowhere else.
-    pub(super) fn registers_in_use(&self, held: &Held) -> RegSet {
-        let own = self.own_references(held);
-        let only = own.iter().filter(|(places, _)| places.slots == 0 && places.objects == 0);
-        only.fold(RegSet::of(&[Reg::R10]), |set, (places, _)| set.union(places.registers))
+    /// Registers from which the landing pad takes what it gives back.
+    pub(super) fn registers_released(&self, held: &Held) -> RegSet {
+        self.own_references(held).iter().filter_map(|(places, _)| released_from(places)).collect()
     }
 
     /// The landing pad that gives back what is held; its first instruction.
@@ -161,13 +165,12 @@ impl Canceller<'_, '_> {
     ) -> Result<Given, Error> {
         let Some(release) = release else { return Err(self.unreleased(at, "a reference")) };
         let line = at.line;
-        let mut arguments = match places.registers.difference(RegSet::CALLER_SAVED).iter().next() {
-            Some(kept) => vec![Insn::mov(Reg::R1, kept)],
+        let mut arguments = match released_from(places) {
             None if places.objects != 0 => frame_address(Reg::R1, offset_of(places.objects.trailing_zeros())).to_vec(),
-            None if places.slots != 0 => vec![load(Reg::R1, Reg::R10, offset_of(places.slots.trailing_zeros()))],
-            None => {
+            None => vec![load(Reg::R1, Reg::R10, offset_of(places.slots.trailing_zeros()))],
+            Some(kept) if !RegSet::CALLER_SAVED.contains(kept) => vec![Insn::mov(Reg::R1, kept)],
+            Some(reg) => {
                 // A call would destroy it, so it is saved in the frame until it is released.
-                let reg = places.registers.iter().next().unwrap_or(Reg::R0);
                 let slot = self.edit.shared_slot(at.id)?;
                 first.extend(self.edit.nodes([store(Reg::R10, slot, reg)], line));
                 vec![load(Reg::R1, Reg::R10, slot)]

@@ -10,21 +10,24 @@ use crate::options::Options;
 
 /// The clock is read once in this many iterations.
 const ITERATIONS: i32 = 1024;
+/// The same where an iteration contains loops that have no point: each may take 100 us.
+const LONG_ITERATIONS: i32 = 16;
 const KTIME_GET_NS: u32 = 5;
 
 impl Canceller<'_, '_> {
-    /// Counts an iteration, and at every 1024th jumps to the landing pad if the deadline has passed. What follows these
+    /// Counts an iteration, and at every 1024th (16th, if they are `long`) jumps to the landing pad if the deadline has passed. What follows these
     /// instructions begins with `resume`.
     pub(super) fn tick(
         &mut self,
         header: &Node,
-        live: RegSet,
+        [live, released]: [RegSet; 2],
         [pad, resume]: [InsnId; 2],
+        long: bool,
         options: &Options,
     ) -> Result<Vec<Node>, Error> {
         self.edit.frame.begin_place();
         let line = header.line;
-        let mut scratch = Scratch::new(live, RegSet::EMPTY);
+        let mut scratch = Scratch::new(live, released);
         let counter = scratch.take(self.edit, header.id)?;
         let base = if self.own { None } else { Some(scratch.take(self.edit, header.id)?) };
         // Registers that a call destroys and the loop still needs, except those that are borrowed.
@@ -51,9 +54,10 @@ impl Canceller<'_, '_> {
         let mut nodes = self.edit.nodes(save(&borrowed), line);
         let fetch = base.map(|base| load(base, Reg::R10, self.at));
         let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: counter, src: Source::Imm(1) };
+        let iterations = if long { LONG_ITERATIONS } else { ITERATIONS };
         // The mask and the comparison are separate: otherwise the verifier would know the stored count's lower bits
         // after reading the clock, and explore the next 1023 iterations one by one.
-        let mask = Insn::Alu { op: AluOp::And, width: Width::W64, dst: counter, src: Source::Imm(ITERATIONS - 1) };
+        let mask = Insn::Alu { op: AluOp::And, width: Width::W64, dst: counter, src: Source::Imm(iterations - 1) };
         let count = [load(counter, home, offset), add, store(home, offset, counter), mask];
         nodes.extend(self.edit.nodes(fetch.into_iter().chain(count), line));
         // The clock is read out of line. The verifier explores what follows a branch first: then it knows the states without
@@ -68,11 +72,10 @@ impl Canceller<'_, '_> {
     }
 
     /// Jumps to the landing pad if the terminate word is set, where nothing may be called.
-    pub(super) fn poll(&mut self, header: &Node, live: RegSet, pad: InsnId, map: MapId) -> Result<Vec<Node>, Error> {
+    pub(super) fn poll(&mut self, header: &Node, busy: RegSet, pad: InsnId, map: MapId) -> Result<Vec<Node>, Error> {
         self.edit.frame.begin_place();
         let line = header.line;
-        let mut busy = live;
-        busy.insert(Reg::R10);
+        let busy = busy.union(RegSet::of(&[Reg::R10]));
         let (reg, borrowed) = match free_register(busy) {
             Some(free) => (free, Vec::new()),
             None => (Reg::R0, vec![(Reg::R0, Kept::At(self.edit.shared_slot(header.id)?))]),
