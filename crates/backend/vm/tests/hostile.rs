@@ -257,6 +257,7 @@ fn objects_on_the_stack_that_are_made_up_lead_nowhere() {
             "; map ring ringbuf entries 4096
              ; map constants array key 4 value 64 entries 1 flags 0x80 rodata {}
              ; extern bpf_dynptr_copy kfunc
+             ; extern bpf_dynptr_from_skb kfunc
              ; extern bpf_iter_bits_next kfunc
              ; extern bpf_iter_bits_destroy kfunc
              ; program xdp name p
@@ -271,6 +272,10 @@ fn objects_on_the_stack_that_are_made_up_lead_nowhere() {
         let stopped = run(object, &bytes, call);
         assert!(matches!(stopped, Err(Error::Stopped { .. })), "{stopped:?}\n{object}\n{bytes}\n{call}");
     }
+    // An XDP program has no socket buffer, nor have tracing programs.
+    let make = "r2 = 0\nr3 = r10\nr3 += -16\ncall kfunc[bpf_dynptr_from_skb]";
+    let stopped = run(address, "", make).expect_err("there is none").to_string();
+    assert!(stopped.contains("a packet that is not the program's own"), "{stopped}");
     // The packet is where the VM knows, whatever the address says, and not longer than it is.
     assert_eq!(run(address, &size(4, 0), read).expect("the packet's first bytes"), 0);
     assert_eq!(run(address, &size(4, 60), read).expect("an error"), Errno::EINVAL.value());

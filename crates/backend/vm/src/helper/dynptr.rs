@@ -184,6 +184,11 @@ pub fn from_metadata(state: &mut State, [_, flags, address, ..]: [u64; 5]) -> An
 }
 
 fn of_packet(state: &mut State, kind: Kind, size: usize, read_only: bool, flags: u64, address: u64) -> Answer {
+    // Tracing programs pass the kernel's socket buffers.
+    let expected = if kind == Kind::Frame { packet::Kind::Xdp } else { packet::Kind::SocketBuffer };
+    if state.packet.kind() != expected {
+        return Err(Fault::Unsupported("a dynptr of a packet that is not the program's own".to_owned()));
+    }
     let (data, size) = (state.packet.context_address(), size as u32);
     let made = if flags == 0 { Ok(Dynptr { kind, read_only, data, offset: 0, size }) } else { Err(Errno::EINVAL) };
     make(state, address, made)
