@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_program::{BlockId, Cfg, Function, InsnId};
+use kiln_program::{BlockId, Cfg, Function, FunctionId, InsnId, Object, Reference};
 
 /// The first instructions of a function's loops.
 pub fn headers(function: &Function) -> BTreeSet<InsnId> {
@@ -27,6 +27,22 @@ pub fn body(function: &Function, header: InsnId) -> BTreeSet<usize> {
         }
     }
     inside.into_iter().flat_map(|block| cfg.blocks[block.index()].range.clone()).collect()
+}
+
+/// The instructions of a loop, or of a whole function that has none which begins with `header`; and the functions that they call
+/// or have run.
+pub(crate) fn inside(object: &Object, id: FunctionId, header: InsnId) -> (BTreeSet<InsnId>, BTreeSet<FunctionId>) {
+    let function = object.function(id);
+    let body = body(function, header);
+    let own = function.nodes.iter().enumerate().filter(|(at, _)| body.is_empty() || body.contains(at));
+    let (mut insns, mut called) = (BTreeSet::new(), BTreeSet::new());
+    for (_, node) in own {
+        insns.insert(node.id);
+        if let Reference::Function(callee) = node.reference {
+            called.extend(object.reachable_functions(callee));
+        }
+    }
+    (insns, called)
 }
 
 /// The blocks that retreating edges lead to, and those that these edges come from.

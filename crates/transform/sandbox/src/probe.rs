@@ -68,18 +68,10 @@ impl Probe {
 
     /// Whether an iteration of a loop, or a run of a function that a helper runs, contains loops without a cancellation point.
     pub(crate) fn iterates_inside(&self, object: &Object, id: FunctionId, header: InsnId) -> bool {
-        let function = object.function(id);
-        let body = loops::body(function, header);
-        let inside = function.nodes.iter().enumerate().filter(|(at, _)| body.is_empty() || body.contains(at));
-        let has_loops = |id: &FunctionId| self.bounded.get(id).is_some_and(|own| !own.is_empty());
-        inside.map(|(_, node)| node).any(|node| {
-            let own = node.id != header && self.bounded.get(&id).is_some_and(|own| own.contains(&node.id));
-            let called = match node.reference {
-                Reference::Function(callee) => object.reachable_functions(callee),
-                _ => Vec::new(),
-            };
-            own || called.iter().any(has_loops)
-        })
+        let bounded = |id: &FunctionId| self.bounded.get(id);
+        let own = |at: &InsnId| *at != header && bounded(&id).is_some_and(|own| own.contains(at));
+        let (inside, called) = loops::inside(object, id, header);
+        inside.iter().any(own) || called.iter().any(|id| bounded(id).is_some_and(|own| !own.is_empty()))
     }
 
     /// Explores every program of an object, and finds the loops that need no cancellation point.

@@ -4,7 +4,7 @@
 //! they do not use, so that the loops of callees count against the same deadline:
 //!
 //! ```text
-//!   +0   iterations so far, from an unknown start: only every 1024th looks at the clock, or every 16th where they are long
+//!   +0   iterations so far, from an unknown start: only every 1024th looks at the clock, or every 16th or each where they are long
 //!   +8   the deadline in nanoseconds of bpf_ktime_get_ns, 0 until the first look
 //!   +16  whether a callee was cancelled: its caller goes to a landing pad of its own, which releases what it holds
 //! ```
@@ -34,6 +34,7 @@ use crate::callbacks::Callbacks;
 use crate::error::Error;
 use crate::evidence::Point;
 use crate::frame::{frame_address, load, store};
+use crate::loops;
 use crate::options::{Options, Target};
 use crate::probe::Probe;
 use crate::rebuild::Edit;
@@ -163,9 +164,23 @@ pub(crate) fn insert(
     let headers = probe.points.get(&canceller.edit.id);
     let mut points = Vec::new();
     for node in function.nodes.iter().filter(|node| headers.is_some_and(|own| own.contains(&node.id))) {
-        points.push(canceller.point(node, probe, options, number + points.len())?);
+        points.push(canceller.point(node, plan, probe, options, number + points.len())?);
     }
     Ok(points)
+}
+
+/// In how many iterations of a loop the clock is read once.
+fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, probe: &Probe) -> i32 {
+    const ITERATIONS: i32 = 1024;
+    /// Loops inside that have no point may take 100 us each.
+    const LONG_ITERATIONS: i32 = 16;
+    let (_, called) = loops::inside(object, id, header);
+    match called.iter().any(|callee| plan.blocks.get(callee) == Some(&Block::Own)) {
+        // It has a deadline of its own.
+        true => 1,
+        false if probe.iterates_inside(object, id, header) => LONG_ITERATIONS,
+        false => ITERATIONS,
+    }
 }
 
 /// The return value of a cancelled function; for an entry, the hook's value for "continue as if there were no program".
@@ -270,7 +285,14 @@ impl Canceller<'_, '_> {
     }
 
     /// A cancellation point before the first instruction of a loop.
-    fn point(&mut self, header: &Node, probe: &Probe, options: &Options, number: usize) -> Result<Point, Error> {
+    fn point(
+        &mut self,
+        header: &Node,
+        plan: &Plan,
+        probe: &Probe,
+        options: &Options,
+        number: usize,
+    ) -> Result<Point, Error> {
         let stand_in = probe.stand_in(header.id);
         let held = probe.facts.held(stand_in).cloned().unwrap_or_default();
         let live = self.edit.needed_after(stand_in, header.id);
@@ -288,9 +310,9 @@ impl Canceller<'_, '_> {
             Some(map) => nodes.extend(self.poll(header, live.union(released), pad, map)?),
             None if !reads_clock(probe, header.id, options.target) => {}
             None => {
-                let long = probe.iterates_inside(self.edit.object, self.edit.id, header.id);
+                let iterations = iterations(self.edit.object, self.edit.id, header.id, plan, probe);
                 let resume = hidden.first().map_or_else(|| self.edit.resume(header.id), |node| node.id);
-                nodes.extend(self.tick(header, [live, released], [pad, resume], long, options)?);
+                nodes.extend(self.tick(header, [live, released], [pad, resume], iterations, options)?);
             }
         }
         nodes.extend(hidden);

@@ -8,21 +8,17 @@ use crate::error::Error;
 use crate::frame::{free_register, load, store};
 use crate::options::Options;
 
-/// The clock is read once in this many iterations.
-const ITERATIONS: i32 = 1024;
-/// The same where an iteration contains loops that have no point: each may take 100 us.
-const LONG_ITERATIONS: i32 = 16;
 const KTIME_GET_NS: u32 = 5;
 
 impl Canceller<'_, '_> {
-    /// Counts an iteration, and at every 1024th (16th, if they are `long`) jumps to the landing pad if the deadline has passed. What follows these
+    /// Counts an iteration, and once in so many, a power of two, jumps to the landing pad if the deadline has passed. What follows these
     /// instructions begins with `resume`.
     pub(super) fn tick(
         &mut self,
         header: &Node,
         [live, released]: [RegSet; 2],
         [pad, resume]: [InsnId; 2],
-        long: bool,
+        iterations: i32,
         options: &Options,
     ) -> Result<Vec<Node>, Error> {
         self.edit.frame.begin_place();
@@ -54,7 +50,6 @@ impl Canceller<'_, '_> {
         let mut nodes = self.edit.nodes(save(&borrowed), line);
         let fetch = base.map(|base| load(base, Reg::R10, self.at));
         let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: counter, src: Source::Imm(1) };
-        let iterations = if long { LONG_ITERATIONS } else { ITERATIONS };
         // The mask and the comparison are separate: otherwise the verifier would know the stored count's lower bits
         // after reading the clock, and explore the next 1023 iterations one by one.
         let mask = Insn::Alu { op: AluOp::And, width: Width::W64, dst: counter, src: Source::Imm(iterations - 1) };
