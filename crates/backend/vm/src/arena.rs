@@ -12,12 +12,11 @@
 //! an atomic operation does not change its registers. So no access can fault, and none leaves the object's heaps, but a wrong
 //! pointer into one of them can be one into another: they belong to one extension.
 //!
-//! Every page of a heap exists, unlike in the kernel, where user space has to populate it. It takes memory once it is touched: 4 KiB,
-//! or 2 MiB in heaps of 4 MiB to 1 GiB if the machine has huge pages ([`HUGE_PAGES`]).
+//! Every page of a heap exists, unlike in the kernel, where user space has to populate it. It takes memory once it is touched.
 
 use std::collections::HashSet;
 use std::io;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -28,7 +27,7 @@ use kiln_verifier::{Facts, Region, Value};
 
 use crate::block::Block;
 use crate::memory::Memory;
-use crate::places::{Places, open, prefer_huge_pages, release, resident, show};
+use crate::places::{Places, open, release, resident, show};
 
 /// Bytes of an arena's page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -36,9 +35,6 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 const FEWEST_BITS: u32 = 32;
 /// Bytes that all heaps of an object may have: 1 TiB.
 const MOST_BYTES: u64 = 1 << 40;
-/// Heaps that are to be in huge pages. Smaller ones would take much more memory than they use; so would larger ones that are used
-/// here and there, which is what makes a heap larger.
-const HUGE_PAGES: RangeInclusive<u64> = 4 << 20..=1 << 30;
 /// Bytes before and after them that an instruction's own offset reaches, as in the kernel (`GUARD_SZ`).
 const GUARD_BYTES: u64 = 64 << 10;
 
@@ -80,9 +76,6 @@ impl Reserved {
         let region = Reserved { reserved, reserved_bytes, start, place: Place { base, bytes, bits } };
         show(seen, seen_bytes as usize)?;
         open(start, bytes as usize)?;
-        if HUGE_PAGES.contains(&bytes) {
-            prefer_huge_pages(start, bytes as usize);
-        }
         Ok(region)
     }
 }

@@ -166,13 +166,6 @@ fn protect(start: NonNull<u8>, bytes: usize, how: i32) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Asks for huge pages for private memory, where the machine has them ready: fewer misses when addresses are translated, and pages
-/// that are adjacent in caches. It is a wish.
-pub(crate) fn prefer_huge_pages(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: the range is the caller's mapping, and the advice changes no contents.
-    unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-}
-
 /// How many bytes of private memory take memory: its pages were touched. `start` and `bytes` are multiples of pages.
 ///
 /// # Errors
