@@ -99,6 +99,13 @@ fn accesses_to_an_arena_add_a_register() {
             &[3],
             "31 c0 48 89 f2 41 89 fa 49 8b 7c 2a 08",
         ),
+        // lea ecx, [rdi + rsi]; mov rax, qword ptr [rcx + rbp + 8]; and esi, 24; mov rdx, qword ptr [rsi + rbp]
+        (
+            "r4 = r1; r4 += r2; r4 = addr_space_cast(r4, 0, 1); r0 = *(u64 *)(r4 + 8); r2 &= 24; \
+             r2 = addr_space_cast(r2, 0, 1); r3 = *(u64 *)(r2 + 0)",
+            &[3, 6],
+            "8d 0c 37 48 8b 44 29 08 83 e6 18 48 8b 14 2e",
+        ),
         // mov rdx, rsi; mov eax, edi; cmp rax, 4080; ja; mov qword ptr [rax + rbp + 8], rdx
         (
             "r3 = r2; r0 = addr_space_cast(r1, 0, 1); *(u64 *)(r0 + 8) = r3",

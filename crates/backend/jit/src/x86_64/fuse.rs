@@ -85,7 +85,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
         if let Some(length) = self.cast_and_access(at)? {
             return Ok(length);
         }
-        for attempt in [Self::extension, Self::access, Self::three_operands] {
+        for attempt in [Self::cast_sum, Self::extension, Self::access, Self::three_operands] {
             if let Some(length) = attempt(self, at, run) {
                 return Ok(length);
             }
@@ -110,6 +110,37 @@ impl<'a> FunctionCompiler<'_, 'a> {
         let end =
             (at..longest).find(|next| self.in_arena(*next) || *next > at && self.is_border(*next)).unwrap_or(longest);
         &self.nodes[at..end]
+    }
+
+    /// Whether the instruction casts this register alone, to an offset in an arena of 32 bits: that clears its upper half.
+    pub(super) fn clears_upper_half(&self, node: Option<&Node>, register: Reg) -> bool {
+        let casts = matches!(node.map(|node| node.insn),
+            Some(Insn::AddressSpaceCast { dst, src, to: 0, .. }) if dst == register && src == register);
+        casts && self.shared.symbols.arena().is_some_and(|arena| arena.bits == 32)
+    }
+
+    /// A sum, or an operation whose lower half depends on lower halves only, and a cast of it: 32 bits do both.
+    fn cast_sum(&mut self, _: usize, run: &[Node]) -> Option<usize> {
+        let moved = copy(run.first()).filter(|(_, to, from)| to != from && !self.is_computed(*from));
+        let skip = usize::from(moved.is_some());
+        let (op, Width::W64, dst, src) = alu(run.get(skip))? else { return None };
+        if !self.clears_upper_half(run.get(skip + 1), dst) {
+            return None;
+        }
+        match (moved, op, src) {
+            (Some((_, to, from)), AluOp::Add, Source::Reg(added)) if to == dst && added != dst => {
+                let place = Memory { base: gpr(from), index: Some((gpr(added), 1)), displacement: 0 };
+                self.code().lea(Width::W32, gpr(dst), place);
+            }
+            (Some((_, to, from)), AluOp::Add, Source::Imm(imm)) if to == dst => {
+                self.code().lea(Width::W32, gpr(dst), Memory::at(gpr(from), imm));
+            }
+            (None, AluOp::Add | AluOp::Sub | AluOp::And | AluOp::Or | AluOp::Xor, src) => {
+                self.alu(op, Width::W32, dst, src);
+            }
+            _ => return None,
+        }
+        Some(skip + 2)
     }
 
     /// Zero and sign extensions: a shift left and back, or a mask.

@@ -195,6 +195,10 @@ impl FunctionCompiler<'_, '_> {
         let scale = 1 << u8::try_from(region.operands.imm(*scale)).ok().filter(|scale| *scale <= 3)?;
         let place = Memory { base: gpr(reg(*base)), index: Some((gpr(reg(*index)), scale)), displacement: 0 };
         let chain = Chain { place, register: reg(*dst), length: 0 };
+        if self.clears_upper_half(self.nodes.get(next), chain.register) {
+            self.code().lea(Width::W32, gpr(chain.register), chain.place);
+            return Some(region.length + 1);
+        }
         let covered = if self.is_border(next) {
             self.accessed(next, &chain)?
         } else {
