@@ -287,10 +287,9 @@ impl<'v> Heap<'v> {
         self.arena.heap.bytes()
     }
 
-    /// Bytes of the pages that were touched, which take memory. `None` if the operating system does not say.
+    /// Bytes of its pages that take memory: they were written. `None` if the operating system does not say.
     pub fn resident_bytes(&self) -> Option<u64> {
-        let start = NonNull::new(self.address() as *mut u8)?;
-        resident(start, self.bytes()).ok()
+        resident(self.arena.addresses()).ok()
     }
 
     /// The eight bytes at an offset, a multiple of 8; `None` outside of the heap.

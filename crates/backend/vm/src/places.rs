@@ -1,6 +1,9 @@
 //! Addresses for memory: mapping it there, between guard pages, and giving it back.
 
+use std::fs::File;
 use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::ptr::NonNull;
 
 /// Where a region has to be.
@@ -166,25 +169,28 @@ fn protect(start: NonNull<u8>, bytes: usize, how: i32) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How many bytes of private memory take memory: its pages were touched. `start` and `bytes` are multiples of pages.
+/// How many bytes of private memory take memory: pages that were written. Those that were only read are zeros that all share.
 ///
 /// # Errors
-/// What `mincore` reports.
-pub(crate) fn resident(start: NonNull<u8>, bytes: usize) -> io::Result<u64> {
+/// What reading `/proc/self/pagemap` reports.
+pub(crate) fn resident(addresses: Range<u64>) -> io::Result<u64> {
     /// Pages that are asked for at once.
-    const PAGES: usize = 1 << 16;
-    let page = PAGE_BYTES as usize;
-    let (mut seen, mut resident) = (vec![0u8; PAGES.min(bytes.div_ceil(page))], 0);
-    for from in (0..bytes).step_by(PAGES * page) {
-        let part = (bytes - from).min(PAGES * page);
-        // SAFETY: the part is in the caller's mapping, which this does not access, and the vector has a byte for each of its pages.
-        let done = unsafe { libc::mincore(start.as_ptr().add(from).cast(), part, seen.as_mut_ptr().cast()) };
-        if done != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        resident += seen[..part.div_ceil(page)].iter().filter(|page| *page & 1 != 0).count() as u64 * PAGE_BYTES;
+    const PAGES: u64 = 1 << 16;
+    /// The bytes of a page's word.
+    const WORD_BYTES: u64 = 8;
+    /// A page is there, and nobody else has it.
+    const OWN: u64 = 1 << 63 | 1 << 56;
+    let file = File::open("/proc/self/pagemap")?;
+    let (first, end) = (addresses.start / PAGE_BYTES, addresses.end.div_ceil(PAGE_BYTES));
+    let mut words = vec![0; (PAGES.min(end - first) * WORD_BYTES) as usize];
+    let mut resident = 0;
+    for from in (first..end).step_by(PAGES as usize) {
+        let part = &mut words[..((end - from).min(PAGES) * WORD_BYTES) as usize];
+        file.read_exact_at(part, from * WORD_BYTES)?;
+        let (words, _) = part.as_chunks();
+        resident += words.iter().filter(|word| u64::from_le_bytes(**word) & OWN == OWN).count() as u64;
     }
-    Ok(resident)
+    Ok(resident * PAGE_BYTES)
 }
 
 /// Releases addresses of [`reserve`], to which no references exist.

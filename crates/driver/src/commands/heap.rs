@@ -15,7 +15,7 @@ pub struct HeapState {
     pub name: Shown,
     /// Its size: the memory that it may take.
     pub bytes: u64,
-    /// The memory that it takes, in the VM: pages that were touched.
+    /// The memory that it takes, in the VM: pages that were written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
     /// What the allocator has given out, if it has one.
