@@ -25,7 +25,7 @@ struct kiln_tree {
 /* The side on which a key is below a node. On random keys a branch would be predicted wrongly half the time. */
 static __always_inline __u64 kiln_tree_way(struct kiln_tree_node *node, __u64 key)
 {
-	return KILN_SELECT(key, >, node->key, 1, 0);
+	return KILN_SELECT(node->key, <, key, 1, 0);
 }
 
 /* The node of a key; NULL when there is none. */

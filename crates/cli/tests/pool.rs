@@ -103,13 +103,10 @@ fn a_cancelled_run_is_reported_with_its_source_line() {
     let ran = kiln(folder.path(), &["run", "spin.o", "--packet", &packet, "--format", "json"]);
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(said.contains("\"cancelled\"") && said.contains("\"runs\": 1"), "{said}");
-    // What the heap takes, and what it may take.
+    // Nobody has written to the heap.
     let ran = kiln(folder.path(), &["run", "spin.o", "--packet", &packet, "--insn-budget", "1000", "--maps"]);
     let said = String::from_utf8_lossy(&ran.stdout);
-    let taken =
-        said.split_once("heap kiln_heap_map: takes ").and_then(|(_, taken)| taken.split_once(" of 1048576 bytes"));
-    let taken = taken.and_then(|(taken, _)| taken.parse::<u64>().ok());
-    assert!(taken.is_some_and(|taken| (4096..1 << 20).contains(&taken)), "{said}");
+    assert!(said.contains("heap kiln_heap_map: takes 0 of 1048576 bytes"), "{said}");
 }
 
 /// A heap that no kernel gives, one that the VM does not give, and a kernel that has no heaps: each is said with its limit.
