@@ -14,7 +14,7 @@ pub(super) const DEADLINE: i16 = 8;
 pub(super) const CANCELLED: i16 = 16;
 pub(super) const BLOCK_SLOTS: usize = 3;
 
-/// What a function that a helper runs gets the address of: the author's address, and the block's.
+/// The two words of [`Block::Through`]: the author's argument, and the block's address.
 pub(super) const PASSED: i16 = 0;
 pub(super) const PASSED_BLOCK: i16 = 8;
 
@@ -28,7 +28,8 @@ pub(super) enum Block {
     Own,
     /// In its caller's, whose address comes in this register.
     From(Reg),
-    /// In the frame of what calls the helper that runs it, through the address in this register.
+    /// In its caller's, or in that of what calls the helper that runs it: the register has the address of two words in the frame,
+    /// the argument itself and the block's address.
     Through(Reg),
 }
 

@@ -33,7 +33,7 @@ use self::canceller::{BLOCK_SLOTS, Block, CANCELLED, Canceller, DEADLINE, PASSED
 use crate::callbacks::Callbacks;
 use crate::error::Error;
 use crate::evidence::Point;
-use crate::frame::{frame_address, load, store};
+use crate::frame::{frame_address, load, store, written_before};
 use crate::loops;
 use crate::options::{Options, Target};
 use crate::probe::Probe;
@@ -92,7 +92,7 @@ impl Plan {
             if is_entry || callbacks.contains(&id) || function.linkage != Linkage::Static {
                 return Block::Own;
             }
-            unused_argument(object, id, probe).map_or(Block::Own, Block::From)
+            handed_over(object, id, probe)
         };
         let blocks = cancelled.iter().map(|id| (*id, block(*id))).collect();
         let has_deadline = probe.points.values().flatten().any(|header| reads_clock(probe, *header, target));
@@ -108,16 +108,30 @@ fn reads_clock(probe: &Probe, header: InsnId, target: Target) -> bool {
     target == Target::Linux && !under_lock && probe.facts.at(at).is_some()
 }
 
-/// The last argument register that a function does not read.
-fn unused_argument(object: &Object, id: FunctionId, probe: &Probe) -> Option<Reg> {
-    let first = object.function(id).nodes.first()?;
-    let known = probe.facts.at(first.id)?;
+/// How a function gets its caller's block: in the last argument register that it does not read, or with the last argument.
+fn handed_over(object: &Object, id: FunctionId, probe: &Probe) -> Block {
+    const LAST: Reg = Reg::R5;
+    let reached = object.function(id).nodes.first().and_then(|first| Some((first, probe.facts.at(first.id)?)));
+    let Some((first, known)) = reached else { return Block::Own };
     let mut live = match first.insn {
         Insn::Call(_) => RegSet::ALL,
         insn => known.live_after.difference(insn.written().into_iter().collect()),
     };
     live = live.union(first.insn.read());
-    RegSet::arguments(5).difference(live).iter().next_back()
+    match RegSet::arguments(5).difference(live).iter().next_back() {
+        Some(unused) => Block::From(unused),
+        None if is_given(object, id, LAST) => Block::Through(LAST),
+        None => Block::Own,
+    }
+}
+
+/// Whether every call of a function gives it an argument.
+fn is_given(object: &Object, id: FunctionId, argument: Reg) -> bool {
+    object.functions.iter().all(|caller| {
+        let mut calls = caller.nodes.iter().filter(|node| node.callee() == Some(id)).peekable();
+        let written = calls.peek().is_some().then(|| written_before(caller)).unwrap_or_default();
+        calls.all(|node| written.get(&node.id).is_some_and(|written| written.contains(argument)))
+    })
 }
 
 /// Makes a function's loops cancellable; the points, the first of which has the number `number`.

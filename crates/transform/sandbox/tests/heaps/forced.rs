@@ -40,10 +40,10 @@ fn packet(fields: &[u64]) -> Vec<u8> {
     fields.iter().flat_map(|field| field.to_le_bytes()).collect()
 }
 
-/// Few keys, so that all loops are entered; more than a node of a tree holds.
+/// Few keys, so that all loops are entered; more than a node of a tree or the cache holds.
 fn orders(_: &World) -> Vec<Vec<u8>> {
     let operation = |at: u64| if at > 160 { at % 3 } else { [1, 1, 0, 1, 2][at as usize % 5] };
-    (0..320).map(|at| packet(&[0, operation(at), at * 7 % 61, at, 0, 0])).collect()
+    (0..320).map(|at| packet(&[0, operation(at), at * 7 % 83, at, 0, 0])).collect()
 }
 
 /// Blocks allocated, moved and freed, until memory is exhausted: the first ones lie behind one another.

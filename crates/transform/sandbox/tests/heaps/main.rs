@@ -12,6 +12,7 @@ mod generated;
 mod list;
 mod locks;
 mod pool;
+mod quantum;
 mod races;
 mod structures;
 mod world;
