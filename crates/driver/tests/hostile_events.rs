@@ -213,5 +213,7 @@ fn beginnings_without_number_find_bounded_room() {
     let Some((rows, summary, ())) = watched.run(work) else { return };
     let lost = summary.lost_in_kernel[1];
     println!("{} rows, {lost} beginnings without room", rows.len());
-    assert!(lost >= (THREADS - 8) as u64 / 2 && rows.len() as u64 + lost == THREADS as u64, "{summary:?}");
+    // A sleep that a signal interrupts is called again.
+    let calls = rows.len() + lost as usize;
+    assert!(lost >= (THREADS - 8) as u64 / 2 && (THREADS..THREADS + 4).contains(&calls), "{summary:?}");
 }
