@@ -193,8 +193,10 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     let mut stimulus = Stimulus::default();
     stimulus.context = context;
     stimulus.repeat = arguments.repeat;
-    stimulus.insn_budget = arguments.insn_budget;
     stimulus.quantum = arguments.quantum.map(seconds).transpose()?;
+    let by_quantum = stimulus.quantum.is_some() && kiln_driver::vm::KEEPS_QUANTA;
+    let without = if by_quantum { u64::MAX } else { stimulus.insn_budget };
+    stimulus.insn_budget = arguments.insn_budget.unwrap_or(without);
     stimulus.map_bytes = arguments.map_bytes;
     stimulus.blind = arguments.blind;
     stimulus.perf = kiln_driver::vm::PerfFiles { map: arguments.perf_map, dump: arguments.jitdump.clone() };

@@ -109,6 +109,43 @@ fn a_cancelled_run_is_reported_with_its_source_line() {
     assert!(said.contains("heap kiln_heap_map: takes 0 of 1048576 bytes"), "{said}");
 }
 
+/// Objects for the VM end with its quantum, of any length, or with a budget of instructions.
+#[test]
+fn an_object_for_the_vm_ends_with_the_quantum_of_the_run() {
+    if !has_clang() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("spin.bpf.c"), SPIN).expect("writes");
+    let packet = "00".repeat(64);
+    let source = folder.path().join("spin.bpf.c");
+    let compile =
+        ["-target", "bpf", "-O2", "-g", "-mcpu=v4", "-mllvm", "-disable-loop-idiom-all", "-c", "-o", "plain.o"];
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/include");
+    let asm = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let mut clang = Command::new("clang-19");
+    clang.args(compile).arg(source).arg("-I").arg(headers).args(["-idirafter", &asm]).current_dir(folder.path());
+    assert!(clang.status().expect("clang runs").success());
+    let for_vm =
+        |more: &[&str]| kiln(folder.path(), &[&["sandbox", "plain.o", "--target", "vm", "-o", "vm.o"], more].concat());
+    let said = String::from_utf8_lossy(&for_vm(&["--quantum", "1"]).stderr).into_owned();
+    assert!(said.contains("an option of `kiln run` there"), "{said}");
+    assert!(for_vm(&[]).status.success());
+    let begun = std::time::Instant::now();
+    let ran = kiln(folder.path(), &["run", "vm.o", "--packet", &packet, "--quantum", "0.3"]);
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(said.contains("cancelled: 1 run at point 0"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(begun.elapsed().as_millis() >= 300, "{said}");
+    let ran = kiln(folder.path(), &["run", "vm.o", "--packet", &packet, "--quantum", "9", "--insn-budget", "100000"]);
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(said.contains("cancelled: 1 run at point 0"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    let ran = kiln(folder.path(), &["run", "vm.o", "--packet", &packet, "--quantum", "1", "--in", "kernel"]);
+    assert!(ran.status.code() == Some(2), "{}", String::from_utf8_lossy(&ran.stderr));
+    let ran = kiln(folder.path(), &["run", "vm.o", "--packet", &packet, "--map-bytes", "4096"]);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.code() == Some(1) && said.contains("the VM gives a map 4096 at most"), "{said}");
+}
+
 /// A heap that no kernel gives, one that the VM does not give, and a kernel that has no heaps: each is said with its limit.
 #[test]
 fn a_heap_out_of_range_or_without_a_kernel_is_refused_with_its_reason() {

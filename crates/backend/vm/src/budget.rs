@@ -22,8 +22,9 @@ use kiln_jit::Runtime;
 use crate::clock;
 use crate::state::State;
 
-/// Whether compiled code asks for more budget: the JIT for 64-bit Arm does not, and the native tier begins with the same.
-pub(crate) const ASKS: bool = cfg!(target_arch = "x86_64");
+/// Whether a run asks for more budget on this machine, and so keeps a quantum: the JIT for 64-bit Arm does not, and the native
+/// tier begins with the same. Without it, only [`Options::budget`](crate::Options::budget) ends a run.
+pub const ASKS: bool = cfg!(target_arch = "x86_64");
 /// The part of the budget that is kept for landing pads.
 const ALLOWANCE: u64 = 8;
 /// Instructions until the clock is read first.

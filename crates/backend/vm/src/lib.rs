@@ -57,6 +57,7 @@ mod user;
 pub mod vm;
 
 pub use arena::Heap;
+pub use budget::ASKS as KEEPS_QUANTA;
 pub use errno::Errno;
 pub use handle::ProgramHandle;
 pub use interface::{Engine, Error, Input, Options, RunResult};

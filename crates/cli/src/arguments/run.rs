@@ -61,9 +61,9 @@ pub struct RunArguments {
     /// The same as --in native.
     #[arg(long, conflicts_with = "place")]
     pub native: bool,
-    /// Instructions that it may execute in the VM before it is stopped.
-    #[arg(long, value_name = "INSTRUCTIONS", default_value_t = kiln_driver::DEFAULT_BUDGET)]
-    pub insn_budget: u64,
+    /// Instructions that it may execute in the VM before it is stopped; 1,000,000,000 by default, with --quantum any number.
+    #[arg(long, value_name = "INSTRUCTIONS")]
+    pub insn_budget: Option<u64>,
     /// Seconds after which the VM cancels a run in a loop that has a cancellation point (kiln sandbox) or may_goto.
     #[arg(long, value_name = "SECONDS")]
     pub quantum: Option<f64>,
