@@ -27,13 +27,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_platform::ProgramType;
 use kiln_program::{FunctionId, InsnId, Linkage, MapId, Node, Object, Reference};
-use kiln_verifier::Section;
+use kiln_verifier::{Facts, Section, Value};
 
 use self::canceller::{BLOCK_SLOTS, Block, CANCELLED, Canceller, DEADLINE, PASSED, PASSED_BLOCK};
 use crate::callbacks::Callbacks;
 use crate::error::Error;
 use crate::evidence::Point;
-use crate::frame::{frame_address, load, store, written_before};
+use crate::frame::{frame_address, load, store};
 use crate::loops;
 use crate::options::{Options, Target};
 use crate::probe::Probe;
@@ -120,18 +120,15 @@ fn handed_over(object: &Object, id: FunctionId, probe: &Probe) -> Block {
     live = live.union(first.insn.read());
     match RegSet::arguments(5).difference(live).iter().next_back() {
         Some(unused) => Block::From(unused),
-        None if is_given(object, id, LAST) => Block::Through(LAST),
+        None if is_given(object, id, LAST, &probe.facts) => Block::Through(LAST),
         None => Block::Own,
     }
 }
 
-/// Whether every call of a function gives it an argument.
-fn is_given(object: &Object, id: FunctionId, argument: Reg) -> bool {
-    object.functions.iter().all(|caller| {
-        let mut calls = caller.nodes.iter().filter(|node| node.callee() == Some(id)).peekable();
-        let written = calls.peek().is_some().then(|| written_before(caller)).unwrap_or_default();
-        calls.all(|node| written.get(&node.id).is_some_and(|written| written.contains(argument)))
-    })
+/// Whether every call of a function gives it an argument: a call before may have destroyed the register.
+fn is_given(object: &Object, id: FunctionId, argument: Reg, facts: &Facts) -> bool {
+    let mut calls = object.functions.iter().flat_map(|caller| &caller.nodes).filter(|node| node.callee() == Some(id));
+    calls.all(|node| facts.at(node.id).is_some_and(|known| known.registers[argument.index()] != Value::Uninit))
 }
 
 /// Makes a function's loops cancellable; the points, the first of which has the number `number`.
