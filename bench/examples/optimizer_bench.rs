@@ -17,7 +17,7 @@ const USAGE: &str = "usage: cargo xtask bench optimizer [--only GROUP] [--goal G
   --evidence     have a second solver (cvc5) prove every rewrite again; fails where one is refuted
   --inputs N     run both forms of every program that changed on N inputs, in the kernel and the VM
   --canary       run programs that are wrong on purpose instead: the differences are what is found
-  --write        write docs/superoptimizer-results.md too
+  --write        write docs/measurements/superoptimizer-results.md too
   NAME           only programs whose `group/object.o:program` contains one of these
 ";
 
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         print!("{text}");
     }
     if arguments.write {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/superoptimizer-results.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/measurements/superoptimizer-results.md");
         if let Err(error) = std::fs::write(&path, report::document(&text)) {
             eprintln!("{}: {error}", path.display());
             return ExitCode::from(2);

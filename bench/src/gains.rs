@@ -17,7 +17,7 @@
 //! - [`proofs`]: every rewrite, proved again by a second solver;
 //! - [`stimulus`]: the input on which most of a program runs;
 //! - [`timing`]: nanoseconds of two forms of a program, in turns, and how far noise reaches;
-//! - [`report`]: the tables, for a terminal and for `docs/superoptimizer-results.md`.
+//! - [`report`]: the tables, for a terminal and for `docs/measurements/superoptimizer-results.md`.
 
 pub mod attached;
 pub mod equality;

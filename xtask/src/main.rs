@@ -70,7 +70,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "mistakes",
         arguments: "",
-        what: "write docs/mistakes.md: what each verifier prints",
+        what: "write docs/reference/mistakes.md: what each verifier prints",
         run: mistakes::run,
     },
     Task {
@@ -97,7 +97,7 @@ const TASKS: &[Task] = &[
         what: "write playground and documents as pages into target/site (needs the Rust target wasm32-wasip1)",
         run: site::run,
     },
-    Task { name: "manual", arguments: "", what: "print docs/isa.md from the instruction table", run: manual::run },
+    Task { name: "manual", arguments: "", what: "print docs/reference/isa.md from the instruction table", run: manual::run },
 ];
 
 fn usage() -> String {

@@ -1,4 +1,4 @@
-//! `cargo xtask mistakes`: writes docs/mistakes.md anew.
+//! `cargo xtask mistakes`: writes docs/reference/mistakes.md anew.
 //!
 //! The test of the page generates each part; with `BLESS=1` it writes the page. The kernel's parts change only if
 //! `bpf(2)` works.
@@ -12,6 +12,6 @@ use crate::command::{Failure, cargo, run as run_command};
 pub fn run(_arguments: &[String]) -> Result<(), Failure> {
     run_command(
         cargo().args(["test", "--quiet", "--package", "kiln-test", "--test", "mistakes"]).env("BLESS", "1"),
-        "writing docs/mistakes.md",
+        "writing docs/reference/mistakes.md",
     )
 }

@@ -1,6 +1,6 @@
 //! The tables: groups with their means, and one row per program.
 //!
-//! The same text is read on a terminal and in `docs/superoptimizer-results.md`, so it is Markdown.
+//! The same text is read on a terminal and in `docs/measurements/superoptimizer-results.md`, so it is Markdown.
 
 use std::fmt::Write as _;
 
@@ -135,7 +135,7 @@ pub fn markdown(measured: &Measured) -> String {
 pub fn document(tables: &str) -> String {
     format!(
         "# The superoptimizer, measured\n\nWritten by `cargo xtask bench optimizer --write`; what the columns mean and \
-         how they are measured is in [superoptimizer.md](superoptimizer.md).\n\n{tables}"
+         how they are measured is in [superoptimizer.md](../guide/superoptimizer.md).\n\n{tables}"
     )
 }
 

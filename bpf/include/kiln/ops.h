@@ -1,7 +1,7 @@
 /* Native operations for those who would rather write them than have them found.
  *
  * Each function is a proof sequence in C: plain BPF after the compiler, on every kernel. `kiln ops prog.o -o marked.o`
- * marks what the compiler made of it, and Kiln's JITs do it in one machine instruction (docs/native-operations.md).
+ * marks what the compiler made of it, and Kiln's JITs do it in one machine instruction (docs/guide/native-operations.md).
  */
 #ifndef KILN_OPS_H
 #define KILN_OPS_H

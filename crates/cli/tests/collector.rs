@@ -23,7 +23,7 @@ const LOGS: &str = "SELECT pid, name, latency_ns FROM syscalls";
 const GROUPED: &str = "GROUP BY name WINDOW 200 MS";
 /// How long queries may take to be attached.
 const START: Duration = Duration::from_secs(4);
-/// The part of itself by which a value may be counted in the next bucket: see docs/fleet.md.
+/// The part of itself by which a value may be counted in the next bucket: see docs/guide/fleet.md.
 const ERROR: f64 = 1.0 / 64.0;
 
 /// A Collector that receives OTLP and writes files.
@@ -174,7 +174,7 @@ impl Histogram {
         self.counts.iter().map(move |(index, count)| (index >> by, *count))
     }
 
-    /// As docs/fleet.md says.
+    /// As docs/guide/fleet.md says.
     fn merged(&self, other: &Histogram) -> Histogram {
         let Some(scale) = self.scale.into_iter().chain(other.scale).min() else { return Histogram::default() };
         let mut counts = BTreeMap::new();

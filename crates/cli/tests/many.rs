@@ -1,4 +1,4 @@
-//! Many objects at once, and the documents about them: JSON against `docs/schema`, SARIF, exit codes.
+//! Many objects at once, and the documents about them: JSON against `docs/reference/schema`, SARIF, exit codes.
 
 use std::path::{Path, PathBuf};
 
@@ -93,9 +93,9 @@ fn colours_are_as_told() {
     kiln(&folder, &["check", "build"]).assert().code(1).stdout(escape.not());
 }
 
-/// The schema of a document in `docs/schema`.
+/// The schema of a document in `docs/reference/schema`.
 fn schema(name: &str) -> jsonschema::Validator {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schema").join(name);
     let text = std::fs::read_to_string(&path).expect("a schema");
     jsonschema::validator_for(&serde_json::from_str(&text).expect("JSON")).expect("a schema")
 }

@@ -1,4 +1,4 @@
-//! The reference manual, printed from the tables: `docs/isa.md`.
+//! The reference manual, printed from the tables: `docs/reference/isa.md`.
 
 use std::fmt::Write;
 

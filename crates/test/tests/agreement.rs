@@ -11,7 +11,7 @@
 //! (`scripts/other-kernel`), they are compared with its verdicts.
 //!
 //! With `KILN_AGREEMENT_ROWS` set, every program is printed with both verdicts; `KILN_AGREEMENT_ONLY=dynptr,iters`
-//! compares only objects whose path contains one of the words. `BLESS=1` writes `docs/agreement.md`.
+//! compares only objects whose path contains one of the words. `BLESS=1` writes `docs/measurements/agreement.md`.
 
 use std::path::{Path, PathBuf};
 
@@ -96,7 +96,7 @@ fn verdicts_are_the_kernels() {
         let running = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let other = other.as_ref().map(|other| other.release.as_str());
         let page = report::page(&all, &verdicts, running.trim(), other);
-        std::fs::write(in_repository("docs/agreement.md"), page).expect("docs/agreement.md can be written");
+        std::fs::write(in_repository("docs/measurements/agreement.md"), page).expect("docs/measurements/agreement.md can be written");
     }
     assert!(findings.is_empty(), "{} programs:\n{}", findings.len(), findings.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! `docs/mistakes.md` is what Kiln and the kernel print now; `BLESS=1` (or `cargo xtask mistakes`) writes it.
+//! `docs/reference/mistakes.md` is what Kiln and the kernel print now; `BLESS=1` (or `cargo xtask mistakes`) writes it.
 //!
 //! Kiln's part is compared if there is clang. The kernel's part is compared if `bpf(2)` works, and otherwise copied
 //! from the page.
@@ -9,7 +9,7 @@ use kiln_test::engine::kernel_available;
 use kiln_test::mistakes::{self, HEAD, KERNEL, Mistake};
 
 fn page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mistakes.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/mistakes.md")
 }
 
 /// The kernel's part of a mistake's section in the current page.
@@ -71,6 +71,6 @@ fn the_page_says_what_is_printed() {
     let first = text.lines().zip(old.lines()).find(|(new, old)| new != old);
     assert!(
         first.is_none() && text.len() == old.len(),
-        "docs/mistakes.md is not current; run `cargo xtask mistakes`: {first:?}"
+        "docs/reference/mistakes.md is not current; run `cargo xtask mistakes`: {first:?}"
     );
 }

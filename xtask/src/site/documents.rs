@@ -23,7 +23,7 @@ pub struct Written {
 
 /// Documents named at the top of the front page.
 const FIRST: [&str; 5] =
-    ["README.md", "docs/running.md", "docs/check-output.md", "docs/superoptimizer.md", "docs/architecture.md"];
+    ["README.md", "docs/guide/running.md", "docs/guide/check-output.md", "docs/guide/superoptimizer.md", "docs/internals/architecture.md"];
 
 /// Makes a page around a document: from its title, the way up to the front page, and its content.
 type Wrap<'a> = &'a dyn Fn(&str, &str, &str) -> String;

@@ -1,6 +1,6 @@
 //! Who may depend on whom.
 //!
-//! `docs/architecture.md` has one table with a row a package and a column "may use". That table is the rule: a package
+//! `docs/internals/architecture.md` has one table with a row a package and a column "may use". That table is the rule: a package
 //! may depend on what its row names, and on what those rows name in turn. So a reader and the check look at one text.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::Finding;
 use crate::workspace::{Package, Workspace, room};
 
-const ARCHITECTURE: &str = "docs/architecture.md";
+const ARCHITECTURE: &str = "docs/internals/architecture.md";
 
 struct Row {
     line: usize,

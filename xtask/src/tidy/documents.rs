@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::finding::Finding;
 use crate::workspace::Workspace;
 
-const DEPENDENCIES: &str = "docs/dependencies.md";
+const DEPENDENCIES: &str = "docs/internals/dependencies.md";
 
 /// Names under `[workspace.dependencies]` that are not packages of ours.
 fn external(workspace: &Workspace) -> BTreeSet<String> {

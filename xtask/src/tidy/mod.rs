@@ -1,10 +1,10 @@
 //! The house rules, as checks that a machine can make.
 //!
-//! A rule that only a document states is soon broken. Each rule of `docs/architecture.md` and of the house style that
+//! A rule that only a document states is soon broken. Each rule of `docs/internals/architecture.md` and of the house style that
 //! can be told from the files is a row of [`CHECKS`], a function from a [`Workspace`] to what is wrong with it:
 //!
 //! ```text
-//!   crates/frontend/elf/Cargo.toml: elf may not depend on vm (docs/architecture.md, "may use")
+//!   crates/frontend/elf/Cargo.toml: elf may not depend on vm (docs/internals/architecture.md, "may use")
 //!   crates/isa/src/text.rs:1: a module begins with `//!` and what it is about
 //! ```
 //!

@@ -27,7 +27,7 @@
 //! What is not covered (`Unknown`): classic packet loads, address space casts, loops inside a window (their bodies, and
 //! what is around them, are windows). What is trusted beside the normalizer and the solver: that the facts hold, that no two maps
 //! of an object are the same kernel map (`bpf_map__reuse_fd` could make them so), the helper table.
-//! `docs/equivalence.md` has the decisions and the measurements.
+//! `docs/internals/equivalence.md` has the decisions and the measurements.
 //!
 //! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], `calls`, [`shared`], [`concrete`],
 //! [`check`](mod@window::check), [`answers`]; [`operation`] proves the rows of native operations.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The program is the one that the verifier accepted, and the symbols are those of the JIT's code, so the memory and
-//! termination guarantees are the same. What is trusted in addition is clang and the linker (`docs/trusted-base.md`).
+//! termination guarantees are the same. What is trusted in addition is clang and the linker (`docs/internals/trusted-base.md`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -15,7 +15,7 @@ use crate::lint::{self, Finding};
 use crate::show::shown::{Shown, count};
 use crate::target::{Choice, Types};
 
-/// The version of the documents of `--format json`, which `docs/schema` describes.
+/// The version of the documents of `--format json`, which `docs/reference/schema` describes.
 pub const SCHEMA: u32 = 1;
 
 /// What is asked about each object.

@@ -1,6 +1,6 @@
 //! An example for each reason of a rejection: the smallest program that is rejected for it, and the same mended.
 //!
-//! They are filetests (or programs of `docs/mistakes.md`), so what is said of them here is tested: `kiln explain`
+//! They are filetests (or programs of `docs/reference/mistakes.md`), so what is said of them here is tested: `kiln explain`
 //! prints no example that the verifier does not judge as it says.
 
 /// A rejected program and its mended form, as text.

@@ -23,7 +23,7 @@ macro_rules! rule {
     };
 }
 
-/// Every rule, in the order of the documentation (`docs/lint.md`).
+/// Every rule, in the order of the documentation (`docs/guide/lint.md`).
 pub const RULES: &[Rule] = &[
     rule!(
         "unwritten-key", Check::Program(memory::unwritten_keys), All,

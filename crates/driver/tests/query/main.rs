@@ -142,9 +142,9 @@ fn all_splits_count_the_same_system_calls() {
     }
 }
 
-/// Queries of docs/query-one-liners.md.
+/// Queries of docs/reference/query-one-liners.md.
 fn one_liners() -> Vec<String> {
-    let text = include_str!("../../../../docs/query-one-liners.md");
+    let text = include_str!("../../../../docs/reference/query-one-liners.md");
     let blocks = text.split("```sql\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap_or_default().trim().to_owned()).collect()
 }

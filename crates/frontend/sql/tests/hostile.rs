@@ -5,7 +5,7 @@
 use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::{DataType, Query, Value};
 
-/// Constructs that the queries of docs/query-one-liners.md do not have.
+/// Constructs that the queries of docs/reference/query-one-liners.md do not have.
 const SEEDS: &[&str] = &[
     "EXPLAIN ANALYZE SELECT DISTINCT pid, -args[0] FROM syscalls WHERE NOT (ret BETWEEN -1 AND 2) LIMIT 3",
     "SELECT CASE comm WHEN 'a' THEN 1 WHEN 'b' THEN NULL ELSE 0x10 END AS x FROM signals ORDER BY x DESC",
@@ -146,7 +146,7 @@ fn run(query: &Query, numbers: &mut Numbers) {
 #[test]
 fn broken_queries_are_answered_or_refused() {
     let count = std::env::var("KILN_BROKEN_QUERIES").ok().and_then(|text| text.parse().ok()).unwrap_or(5_000);
-    let documented = include_str!("../../../../docs/query-one-liners.md");
+    let documented = include_str!("../../../../docs/reference/query-one-liners.md");
     let documented = documented.split("```sql\n").skip(1).filter_map(|block| block.split("```").next()).map(str::trim);
     let seeds: Vec<&str> = documented.chain(SEEDS.iter().copied()).collect();
     let mut numbers = Numbers(7);

@@ -1,4 +1,4 @@
-//! The comparison as tables, for a terminal and for `docs/agreement.md`.
+//! The comparison as tables, for a terminal and for `docs/measurements/agreement.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -174,12 +174,12 @@ pub fn annotations(all: &[Compared]) -> String {
     text
 }
 
-/// The page `docs/agreement.md`.
+/// The page `docs/measurements/agreement.md`.
 pub fn page(all: &Comparisons, verdicts: &Verdicts, running: &str, other: Option<&str>) -> String {
     let mut text = format!(
         "# Agreement with the kernel\n\n\
          This page compares the verdicts of Kiln and the kernel on every program of the corpora\n\
-         ([tests/corpus](../tests/corpus/README.md), tier `all`). The running kernel (Linux {running} here) is asked by\n\
+         ([tests/corpus](../../tests/corpus/README.md), tier `all`). The running kernel (Linux {running} here) is asked by\n\
          loading each program alone. Programs that do not reach its verifier are loaded into another kernel in a virtual\n\
          machine. The page is written by\n\n    \
          scripts/corpus all && scripts/other-kernel\n    \

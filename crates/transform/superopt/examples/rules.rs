@@ -1,4 +1,4 @@
-//! The page about rules as data: `cargo run -p kiln-superopt --example rules -- FOLDER... > docs/rules.md`
+//! The page about rules as data: `cargo run -p kiln-superopt --example rules -- FOLDER... > docs/reference/rules.md`
 //!
 //! Proves every shipped rule, optimizes every object of the folders without search, and prints what each rule gave.
 

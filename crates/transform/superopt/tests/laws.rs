@@ -167,7 +167,7 @@ fn addresses_used_often_are_kept() {
     assert_eq!(lines.iter().filter(|line| line.ends_with("map[counts]")).count(), 1, "{lines:#?}");
 }
 
-/// `docs/laws.md` ends with the table. `BLESS=1` writes it.
+/// `docs/reference/laws.md` ends with the table. `BLESS=1` writes it.
 #[test]
 fn the_page_of_laws_is_the_table() {
     let mut table = String::from("| law | what it says | step | when | facts |\n|---|---|---|---|---|\n");
@@ -180,7 +180,7 @@ fn the_page_of_laws_is_the_table() {
         let steps = row.steps.len();
         table += &format!("| `{}` | {} | {steps} | {stages} | {facts} |\n", row.name, row.statement);
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/laws.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/laws.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (text, old) = page.split_at(page.find("| law |").expect("a table"));
     if std::env::var_os("BLESS").is_some() {

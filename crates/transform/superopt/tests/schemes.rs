@@ -15,7 +15,7 @@ fn limits() -> Limits {
 /// Every rule of every shipped file, and the page that lists them.
 #[test]
 fn shipped_rules_hold_for_all_operands() {
-    let page = include_str!("../../../../docs/rules.md");
+    let page = include_str!("../../../../docs/reference/rules.md");
     let mut listed = page.lines().filter_map(|line| line.strip_prefix("| `"));
     for (file, text) in SHIPPED {
         for rule in parse_rules(text).unwrap() {
@@ -24,7 +24,7 @@ fn shipped_rules_hold_for_all_operands() {
             let how = if matches!(method, Method::Smt { .. }) { "solver" } else { "normal form" };
             let row = format!("{}` | {file} | {how} | {cases} |", rule.name);
             let own = listed.next().unwrap_or_default();
-            assert!(own.starts_with(&row), "docs/rules.md has `{own}`, not `{row}`: print it again, its end says how");
+            assert!(own.starts_with(&row), "docs/reference/rules.md has `{own}`, not `{row}`: print it again, its end says how");
         }
     }
     assert_eq!(listed.next(), None);

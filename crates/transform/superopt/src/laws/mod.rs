@@ -2,7 +2,7 @@
 //! verifier knows of all runs.
 //!
 //! A new law is one file and one row of [`LAWS`]. The file has a step: a function from a [`Context`] to the [`Change`]s
-//! that it made. The row gives evidence its name, [`crate::passes`] its place in a round, and `docs/laws.md` its line
+//! that it made. The row gives evidence its name, [`crate::passes`] its place in a round, and `docs/reference/laws.md` its line
 //! (`BLESS=1 cargo test -p kiln-superopt --test laws` writes it).
 //!
 //! A law's own conditions only have to be good enough to propose: that the function still does what it did is proved

@@ -13,7 +13,7 @@
 //!
 //! [`Search`] is the seam between what is asked and how it is looked for; [`Enumerate`] and [`Markov`] are the two ways,
 //! and [`rewrite`] chooses windows and shares out the work. How far a search goes is told in candidates ([`Bound`]), so
-//! that it ends at the same place on every machine; the clock is only what may end it sooner. `docs/search.md` has the
+//! that it ends at the same place on every machine; the clock is only what may end it sooner. `docs/internals/search.md` has the
 //! tables and what it brings.
 
 mod enumerate;
