@@ -45,12 +45,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-/// Items that need an operating system or a solver. A browser has neither: there the crate reads, checks, explains and
-/// lists.
-macro_rules! system {
-    ($($item:item)*) => { $(#[cfg(not(target_family = "wasm"))] $item)* };
-}
-
 pub mod commands;
 pub mod error;
 pub mod file;
@@ -59,31 +53,44 @@ pub mod input;
 pub mod lint;
 pub mod show;
 
-system! {
-    pub mod clang;
-    pub mod http;
-    pub mod inputs;
-    pub mod kernel;
-    pub mod output;
-    pub mod target;
-
-    pub use commands::run::DEFAULT_BUDGET;
-    pub use commands::{
-        bench, calibrate, check_objects, compare, compile, congestion, dispatch, doctor, evidence, examples, explain, heap, learn, machine, native, objects,
-        optimize, packets, profile, profiles, query, recheck, replay, run, sandbox,
-        serve,
-    };
-    pub use inputs::{capture, feed};
-    pub use kernel::running;
-    pub use kernel::running::require_kernel;
-    pub use kiln_native::Setting;
-    pub use kiln_superopt::learn::Watch;
-    pub use kiln_superopt::{Because, Evidence, Goal, Progress};
-    /// The embedded VM.
-    pub use kiln_vm as vm;
-    pub use kiln_vm::Engine;
-    pub use show::{report, sarif};
-}
+#[cfg(not(target_family = "wasm"))]
+pub mod clang;
+#[cfg(not(target_family = "wasm"))]
+pub mod http;
+#[cfg(not(target_family = "wasm"))]
+pub mod inputs;
+#[cfg(not(target_family = "wasm"))]
+pub mod kernel;
+#[cfg(not(target_family = "wasm"))]
+pub mod output;
+#[cfg(not(target_family = "wasm"))]
+pub mod target;
+#[cfg(not(target_family = "wasm"))]
+pub use commands::run::DEFAULT_BUDGET;
+#[cfg(not(target_family = "wasm"))]
+pub use commands::{
+    bench, calibrate, check_objects, compare, compile, congestion, dispatch, doctor, evidence, examples, explain, heap,
+    learn, machine, native, objects, optimize, packets, profile, profiles, query, recheck, replay, run, sandbox, serve,
+};
+#[cfg(not(target_family = "wasm"))]
+pub use inputs::{capture, feed};
+#[cfg(not(target_family = "wasm"))]
+pub use kernel::running;
+#[cfg(not(target_family = "wasm"))]
+pub use kernel::running::require_kernel;
+#[cfg(not(target_family = "wasm"))]
+pub use kiln_native::Setting;
+#[cfg(not(target_family = "wasm"))]
+pub use kiln_superopt::learn::Watch;
+#[cfg(not(target_family = "wasm"))]
+pub use kiln_superopt::{Because, Evidence, Goal, Progress};
+/// The embedded VM.
+#[cfg(not(target_family = "wasm"))]
+pub use kiln_vm as vm;
+#[cfg(not(target_family = "wasm"))]
+pub use kiln_vm::Engine;
+#[cfg(not(target_family = "wasm"))]
+pub use show::{report, sarif};
 
 pub use commands::{cancellation, check, cost, dump, operations};
 pub use error::Error;

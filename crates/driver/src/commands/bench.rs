@@ -333,7 +333,9 @@ impl Sides {
                 ProgramType::RawTracepoint | ProgramType::RawTracepointWritable => {
                     statistics_sample(loaded, context, repeat).map_err(|error| error.to_string())
                 }
-                other => Err(format!("not timed in the kernel: it has no test run that runs a {} program", other.name())),
+                other => {
+                    Err(format!("not timed in the kernel: it has no test run that runs a {} program", other.name()))
+                }
             };
         }
         let ran = loaded.run_packet(&self.packet, repeat).map_err(|error| error.to_string())?;

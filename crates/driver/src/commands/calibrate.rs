@@ -21,9 +21,9 @@ use kiln_superopt::cost::EventPart;
 use super::bench::Timing;
 use super::profile::{self, Profile};
 use crate::error::Error;
-use crate::{file, folders};
 use crate::query::Session;
 use crate::query::live::{Nothing, loaded};
+use crate::{file, folders};
 
 /// Samples of each measurement.
 const SAMPLES: usize = 9;

@@ -274,7 +274,13 @@ impl Summary {
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}, {}: {} accepted", count(self.objects, "object"), count(self.programs, "program"), self.accepted)?;
+        write!(
+            f,
+            "{}, {}: {} accepted",
+            count(self.objects, "object"),
+            count(self.programs, "program"),
+            self.accepted
+        )?;
         let others = [(self.rejected, "rejected"), (self.unsupported, "unsupported"), (self.invalid, "invalid")];
         for (number, what) in others.into_iter().filter(|(number, _)| *number > 0) {
             write!(f, ", {number} {what}")?;

@@ -84,8 +84,7 @@ pub fn in_kernel(before: (&[u8], &Object), after: &[u8], program: &Program, pack
 /// # Errors
 /// Fails if the kernel does not load the program, or if a run fails, but not for a packet that it does not take.
 pub fn kernel_trace(bytes: &[u8], object: &Object, program: &Program, packets: &[Vec<u8>]) -> Result<Trace, String> {
-    let loaded = kernel::load(bytes, object, program)
-        .map_err(|failure| failure.why())?;
+    let loaded = kernel::load(bytes, object, program).map_err(|failure| failure.why())?;
     run_all(&loaded, packets).map_err(|error| error.to_string())
 }
 

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use kiln_linux::{LoadedImages, MapHandle, RingReader, load_images};
 use kiln_plan::congestion::{
-    COUNTERS, Generated, MAX_NAME_BYTES, Place, Policy, STRUCTURE, Signal, UserPart, generate, movable,
-    placements,
+    COUNTERS, Generated, MAX_NAME_BYTES, Place, Policy, STRUCTURE, Signal, UserPart, generate, movable, placements,
 };
 use kiln_program::MapId;
 use serde::Serialize;
@@ -157,7 +156,8 @@ pub fn register<'p>(plan: &'p Plan, name: &str) -> Result<Registered<'p>, Error>
         Some(EEXIST) => Error::InvalidInput(format!("there is an algorithm `{name}` already; choose another --name")),
         _ => error.into(),
     })?;
-    let ring = plan.generated.maps.reports.map(|(ring, _)| RingReader::new(map_of(&images, ring)?).map_err(Error::from));
+    let ring =
+        plan.generated.maps.reports.map(|(ring, _)| RingReader::new(map_of(&images, ring)?).map_err(Error::from));
     Ok(Registered { _registered: registered, ring: ring.transpose()?, images, plan })
 }
 

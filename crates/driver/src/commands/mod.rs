@@ -7,31 +7,55 @@ pub mod cost;
 pub mod dump;
 pub mod operations;
 
-system! {
-    pub mod bench;
-    pub mod calibrate;
-    pub mod check_objects;
-    pub mod compare;
-    pub mod compile;
-    pub mod congestion;
-    pub mod dispatch;
-    pub mod doctor;
-    pub mod evidence;
-    pub mod examples;
-    pub mod explain;
-    pub mod heap;
-    pub mod learn;
-    pub mod machine;
-    pub mod native;
-    pub mod objects;
-    pub mod optimize;
-    pub mod packets;
-    pub mod profile;
-    pub mod profiles;
-    pub mod query;
-    pub mod recheck;
-    pub mod replay;
-    pub mod run;
-    pub mod sandbox;
-    pub mod serve;
-}
+#[cfg(not(target_family = "wasm"))]
+pub mod bench;
+#[cfg(not(target_family = "wasm"))]
+pub mod calibrate;
+#[cfg(not(target_family = "wasm"))]
+pub mod check_objects;
+#[cfg(not(target_family = "wasm"))]
+pub mod compare;
+#[cfg(not(target_family = "wasm"))]
+pub mod compile;
+#[cfg(not(target_family = "wasm"))]
+pub mod congestion;
+#[cfg(not(target_family = "wasm"))]
+pub mod dispatch;
+#[cfg(not(target_family = "wasm"))]
+pub mod doctor;
+#[cfg(not(target_family = "wasm"))]
+pub mod evidence;
+#[cfg(not(target_family = "wasm"))]
+pub mod examples;
+#[cfg(not(target_family = "wasm"))]
+pub mod explain;
+#[cfg(not(target_family = "wasm"))]
+pub mod heap;
+#[cfg(not(target_family = "wasm"))]
+pub mod learn;
+#[cfg(not(target_family = "wasm"))]
+pub mod machine;
+#[cfg(not(target_family = "wasm"))]
+pub mod native;
+#[cfg(not(target_family = "wasm"))]
+pub mod objects;
+#[cfg(not(target_family = "wasm"))]
+pub mod optimize;
+#[cfg(not(target_family = "wasm"))]
+pub mod packets;
+#[cfg(not(target_family = "wasm"))]
+pub mod profile;
+#[cfg(not(target_family = "wasm"))]
+pub mod profiles;
+#[cfg(not(target_family = "wasm"))]
+pub mod query;
+#[cfg(not(target_family = "wasm"))]
+pub mod recheck;
+#[cfg(not(target_family = "wasm"))]
+pub mod replay;
+#[cfg(not(target_family = "wasm"))]
+pub mod run;
+#[cfg(not(target_family = "wasm"))]
+pub mod sandbox;
+#[cfg(not(target_family = "wasm"))]
+pub mod serve;

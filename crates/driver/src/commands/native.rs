@@ -16,10 +16,10 @@ use kiln_program::{Object, Program};
 use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
+use crate::clang::toolchain;
 use crate::commands::bench::Timing;
 use crate::commands::compare::{Comparison, Trace, judge, vm_trace};
 use crate::commands::{packets, run};
-use crate::clang::toolchain;
 use crate::error::Error;
 use crate::input::Input;
 use crate::show::shown::Shown;

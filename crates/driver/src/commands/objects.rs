@@ -130,7 +130,8 @@ pub fn each<T: Send>(count: usize, jobs: usize, work: impl Fn(usize) -> T + Sync
                     }
                 }
             };
-            threads += usize::from(std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run).is_ok());
+            threads +=
+                usize::from(std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run).is_ok());
         }
         drop(send);
         if threads == 0 {

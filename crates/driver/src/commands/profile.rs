@@ -200,10 +200,7 @@ const CASES: &[Case] = &[
             "r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\n",
         )
     },
-    Case {
-        on: Some(MapType::Hash),
-        ..on_map("map_delete_elem", HASH, KEY, STORE_AND_DELETE, STORE)
-    },
+    Case { on: Some(MapType::Hash), ..on_map("map_delete_elem", HASH, KEY, STORE_AND_DELETE, STORE) },
     Case {
         on: Some(MapType::PercpuHash),
         ..on_map(
@@ -275,9 +272,7 @@ impl Loaded {
         let program = &input.object.programs[0];
         if in_kernel {
             let loaded = kiln_linux::load_image(&input.object, program);
-            return loaded
-                .map(Loaded::Kernel)
-                .map_err(|failure| failure.why());
+            return loaded.map(Loaded::Kernel).map_err(|failure| failure.why());
         }
         let vm = run::load_vm(&input, program, crate::DEFAULT_BUDGET).map_err(|error| error.to_string())?;
         Ok(Loaded::Vm(Box::new(vm)))

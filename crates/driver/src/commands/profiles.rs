@@ -189,7 +189,8 @@ fn as_loaded_on(input: &Input, name: &str, profile: &Profile, types: &Types) -> 
         _ => kiln_elf::resolve_kconfig(&mut object, &release_config(profile.version())),
     };
     let profile = profile.clone();
-    let options = kiln_verifier::Options { explain: true, profile, skip_facts: true, kernel_types, ..input.verifier_options() };
+    let options =
+        kiln_verifier::Options { explain: true, profile, skip_facts: true, kernel_types, ..input.verifier_options() };
     Ok(Loaded { object, options, types: said })
 }
 

@@ -32,7 +32,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { target: Target::Linux, quantum: Duration::from_millis(10), cancelled_return: None, elide: true, detach_after: None, ask_kernel: true }
+        Options {
+            target: Target::Linux,
+            quantum: Duration::from_millis(10),
+            cancelled_return: None,
+            elide: true,
+            detach_after: None,
+            ask_kernel: true,
+        }
     }
 }
 
@@ -75,7 +82,8 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
         forced: None,
         verifier: input.verifier_options(),
     };
-    let asks = options.target == Target::Linux && options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
+    let asks =
+        options.target == Target::Linux && options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
     let rewrite = kiln_sandbox::sandbox_for(&input.object, &settings, |object| asks && is_too_large(object));
     let rewrite = rewrite.map_err(error)?;
     let bytes = match &input.elf {

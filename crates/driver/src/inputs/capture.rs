@@ -31,7 +31,9 @@ pub fn packets(name: &str, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Error> 
         Some(&PCAPNG) => packets.read_pcapng(bytes)?,
         Some(first) if PCAP.contains(first) => packets.read_pcap(bytes)?,
         Some(first) if OTHER_PCAP.contains(first) => {
-            return Err(Error::InvalidInput(format!("{name}: a pcap of the modified kind; tcpdump -r {name} -w NEW writes it anew")));
+            return Err(Error::InvalidInput(format!(
+                "{name}: a pcap of the modified kind; tcpdump -r {name} -w NEW writes it anew"
+            )));
         }
         _ => return Ok(None),
     }

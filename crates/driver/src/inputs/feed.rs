@@ -139,7 +139,8 @@ impl Feed {
     /// # Errors
     /// Returns [`Error::InvalidInput`] for text of another form.
     pub fn global(&mut self, text: &str) -> Result<(), Error> {
-        let (name, value) = text.split_once('=').ok_or_else(|| invalid(format!("--set {text}: NAME=VALUE is expected")))?;
+        let (name, value) =
+            text.split_once('=').ok_or_else(|| invalid(format!("--set {text}: NAME=VALUE is expected")))?;
         self.globals.push((name.to_owned(), json_or_text(value)));
         Ok(())
     }
@@ -180,7 +181,8 @@ impl Feed {
             };
             let place = bytes.get_mut(offset..).and_then(|rest| rest.get_mut(..size));
             let place = place.ok_or_else(|| invalid(format!("{name} lies outside of section {section}")))?;
-            typed::read(Some(&types), variable.0, json, place).map_err(|what| invalid(format!("--set {name}: {what}")))?;
+            typed::read(Some(&types), variable.0, json, place)
+                .map_err(|what| invalid(format!("--set {name}: {what}")))?;
             map.contents = match map.contents {
                 MapContents::ReadOnly(_) => MapContents::ReadOnly(bytes),
                 _ => MapContents::Data(bytes),

@@ -16,8 +16,7 @@ pub fn from_hex(text: &str) -> Result<Vec<u8>, Error> {
         .char_indices()
         .filter(|(_, c)| !c.is_whitespace() && *c != ':')
         .map(|(at, c)| {
-            c.to_digit(16)
-                .ok_or_else(|| Error::InvalidInput(format!("character {at}, {c:?}, is no hexadecimal digit")))
+            c.to_digit(16).ok_or_else(|| Error::InvalidInput(format!("character {at}, {c:?}, is no hexadecimal digit")))
         })
         .collect::<Result<_, _>>()?;
     if digits.len() % 2 != 0 {

@@ -189,14 +189,7 @@ fn fill(types: Option<&Btf>, id: TypeId, json: &Value, out: &mut [u8], depth: us
     }
 }
 
-fn set_member(
-    types: &Btf,
-    id: TypeId,
-    name: &str,
-    json: &Value,
-    out: &mut [u8],
-    depth: usize,
-) -> Result<(), String> {
+fn set_member(types: &Btf, id: TypeId, name: &str, json: &Value, out: &mut [u8], depth: usize) -> Result<(), String> {
     let (member, offset) = find_member(types, id, name, 0).ok_or_else(|| {
         let known = types.members(id).iter().map(|member| types.text(member.name)).filter(|name| !name.is_empty());
         format!("no member {name}; there are {}", known.collect::<Vec<_>>().join(", "))
@@ -302,7 +295,9 @@ mod tests {
         assert_eq!(read_plain(json!("hex:0a0b"), 2), Ok(vec![10, 11]));
         assert_eq!(read_plain(json!(["0x01", "0x02"]), 2), Ok(vec![1, 2]));
         assert_eq!(read_plain(json!(u64::MAX), 8), Ok(vec![255; 8]));
-        for (json, size) in [(json!(256), 1), (json!("x"), 4), (json!("hex:00"), 2), (json!(1), 0), (json!({}), 4), (json!(null), 1)] {
+        for (json, size) in
+            [(json!(256), 1), (json!("x"), 4), (json!("hex:00"), 2), (json!(1), 0), (json!({}), 4), (json!(null), 1)]
+        {
             assert!(read_plain(json.clone(), size).is_err(), "{json}");
         }
         assert_eq!(print(None, 0, &[1, 0xab]), "01ab");

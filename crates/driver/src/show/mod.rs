@@ -6,8 +6,9 @@ pub mod diagnostic;
 pub mod flame;
 pub mod shown;
 
-system! {
-    pub mod disassembly;
-    pub mod report;
-    pub mod sarif;
-}
+#[cfg(not(target_family = "wasm"))]
+pub mod disassembly;
+#[cfg(not(target_family = "wasm"))]
+pub mod report;
+#[cfg(not(target_family = "wasm"))]
+pub mod sarif;

@@ -148,12 +148,12 @@ fn summary(outcome: &Outcome, details: &Details<'_>) -> Markup {
         outcome.programs.iter().map(counts).fold([0u64; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]])
     };
     let slots = sum(|program| [program.slots_before.into(), program.slots_after.into()]);
-    let insns = sum(|program| match [
-        processed(&program.kernel_before, &program.before).0,
-        processed(&program.kernel_after, &program.after).0,
-    ] {
-        [Some(before), Some(after)] => [before, after],
-        _ => [0; 2],
+    let insns = sum(|program| {
+        match [processed(&program.kernel_before, &program.before).0, processed(&program.kernel_after, &program.after).0]
+        {
+            [Some(before), Some(after)] => [before, after],
+            _ => [0; 2],
+        }
     });
     let changed = outcome.programs.iter().filter(|program| program.slots_before != program.slots_after).count();
     let mut programs: Vec<_> = outcome.programs.iter().zip(&details.program_groups).collect();
@@ -385,8 +385,7 @@ fn justification(because: &Because) -> String {
                 "rule" => "the rule itself is proved for all operands",
                 other => other,
             };
-            let by =
-                if proposed_by == "search" { "Found by search".to_owned() } else { format!("Rule {proposed_by}") };
+            let by = if proposed_by == "search" { "Found by search".to_owned() } else { format!("Rule {proposed_by}") };
             format!("{by}; proved in {micros} µs: {how}.")
         }
     }

@@ -20,8 +20,8 @@ use serde::Serialize;
 pub use kiln_linux::XdpMode;
 pub use kiln_plan::dispatch::{Hook, Transport};
 
-use super::query::plan::verified;
 pub use super::query::plan::StepProgram as Program;
+use super::query::plan::verified;
 use crate::error::Error;
 use sockets::Sockets;
 
@@ -87,7 +87,10 @@ pub struct Dispatched {
 pub fn fields() -> impl Iterator<Item = (String, &'static str)> {
     let named = Field::NAMED.into_iter().map(|(_, name, about)| (name.to_owned(), about));
     let payload = format!("packet.payload[0] to [{}]", kiln_plan::dispatch::PAYLOAD_WORDS - 1);
-    named.chain([(payload, "eight bytes each of what UDP or TCP carries; 0 where the packet is shorter (not at sk_lookup)")])
+    named.chain([(
+        payload,
+        "eight bytes each of what UDP or TCP carries; 0 where the packet is shorter (not at sk_lookup)",
+    )])
 }
 
 /// Reads a policy for this many executors at a hook.
@@ -171,11 +174,13 @@ impl Loaded {
         let Some(processors) = self.generated.processors else { return Ok(()) };
         for (executor, processor) in (0u32..).zip(numbers) {
             let known = self.map(self.generated.targets)?;
-            known.update(&processor.to_le_bytes(), &QUEUE_PACKETS.to_le_bytes(), 0).map_err(|error| match error.errno() {
-                Some(ENODEV) => {
-                    Error::InvalidInput(format!("processor {processor} is not there; `nproc` says how many are"))
+            known.update(&processor.to_le_bytes(), &QUEUE_PACKETS.to_le_bytes(), 0).map_err(|error| {
+                match error.errno() {
+                    Some(ENODEV) => {
+                        Error::InvalidInput(format!("processor {processor} is not there; `nproc` says how many are"))
+                    }
+                    _ => error.into(),
                 }
-                _ => error.into(),
             })?;
             self.map(processors)?.update(&executor.to_le_bytes(), &processor.to_le_bytes(), 0)?;
         }

@@ -125,7 +125,9 @@ impl Sockets {
                 Transport::Udp => ("is bound to", "ss -lnup"),
                 Transport::Tcp => ("listens on", "ss -lntp"),
             };
-            return Err(Error::InvalidInput(format!("no socket {what} {wanted} here; `{list}` lists those that there are")));
+            return Err(Error::InvalidInput(format!(
+                "no socket {what} {wanted} here; `{list}` lists those that there are"
+            )));
         }
         let mut found = owners(&bound, process);
         if found.is_empty() {
@@ -136,7 +138,8 @@ impl Sockets {
         }
         if found.len() > MAX_EXECUTORS as usize {
             let count = found.len();
-            let message = format!("{count} sockets are on {wanted}, and a policy has {MAX_EXECUTORS} executors at most");
+            let message =
+                format!("{count} sockets are on {wanted}, and a policy has {MAX_EXECUTORS} executors at most");
             return Err(Error::InvalidInput(message));
         }
         found.sort_by_key(|one| (one.address.port(), one.pid, one.descriptor));
@@ -233,7 +236,8 @@ mod tests {
         for text in ["udp:9000", "tcp:198.51.100.1:80", "udp:[::1]:5300-5303", "tcp:1-65535"] {
             assert_eq!(text.parse::<Wanted>().map(|wanted| wanted.to_string()), Ok(text.to_owned()));
         }
-        for wrong in ["", "9000", "udp", "udp:", "sctp:9", "udp:0", "udp:70000", "udp:9-8", "udp:::1:80", "udp:host:80"] {
+        for wrong in ["", "9000", "udp", "udp:", "sctp:9", "udp:0", "udp:70000", "udp:9-8", "udp:::1:80", "udp:host:80"]
+        {
             assert!(wrong.parse::<Wanted>().is_err(), "{wrong}");
         }
     }

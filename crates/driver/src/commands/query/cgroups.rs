@@ -82,7 +82,10 @@ pub fn of_container(id: &str) -> Result<Vec<u64>, Error> {
         [] => Err(Error::InvalidInput(format!("no cgroup is of a container whose id begins with {id}"))),
         several => {
             let names: Vec<String> = several.iter().map(|one| one.display().to_string()).collect();
-            Err(Error::InvalidInput(format!("several containers have an id that begins with {id}: {}", names.join(", "))))
+            Err(Error::InvalidInput(format!(
+                "several containers have an id that begins with {id}: {}",
+                names.join(", ")
+            )))
         }
     }
 }
@@ -103,7 +106,8 @@ mod tests {
         }
         let found = [of_path(Path::new(&name)), of_path(&mount.join(&name)), of_container(&id[..8])];
         let (missing, above) = (of_container("yyyyyyyy"), of_path(Path::new("../../etc")));
-        let inodes = [mount.join(&name), inner.clone()].map(|folder| std::fs::metadata(folder).map(|about| about.ino()));
+        let inodes =
+            [mount.join(&name), inner.clone()].map(|folder| std::fs::metadata(folder).map(|about| about.ino()));
         std::fs::remove_dir(&inner).expect("it is empty");
         std::fs::remove_dir(mount.join(&name)).expect("it is empty");
         let [outer, inner] = inodes.map(|inode| inode.expect("it was there"));

@@ -45,11 +45,7 @@ impl Add for Time {
     type Output = Time;
 
     fn add(self, other: Time) -> Time {
-        Time {
-            least: self.least + other.least,
-            expected: self.expected + other.expected,
-            most: self.most + other.most,
-        }
+        Time { least: self.least + other.least, expected: self.expected + other.expected, most: self.most + other.most }
     }
 }
 

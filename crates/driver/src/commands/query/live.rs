@@ -114,9 +114,11 @@ pub fn now_ns() -> u64 {
     static OFFSET: OnceLock<u64> = OnceLock::new();
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let own = nanoseconds(time.tv_sec, time.tv_nsec);
-    own.wrapping_sub(*OFFSET.get_or_init(|| {
-        monotonic_offset(&std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
-    }))
+    own.wrapping_sub(
+        *OFFSET.get_or_init(|| {
+            monotonic_offset(&std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
+        }),
+    )
 }
 
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
@@ -509,7 +511,8 @@ mod tests {
 
     #[test]
     fn offsets_of_time_namespaces_are_read() {
-        let of = |seconds: i64, more: i64| monotonic_offset(&format!("monotonic {seconds:>11} {more:>9}\nboottime 7 7\n"));
+        let of =
+            |seconds: i64, more: i64| monotonic_offset(&format!("monotonic {seconds:>11} {more:>9}\nboottime 7 7\n"));
         assert_eq!(of(0, 0), 0);
         assert_eq!(of(3, 5), 3_000_000_005);
         assert_eq!(of(-2, 500_000_000) as i64, -1_500_000_000);

@@ -133,7 +133,8 @@ pub fn of_csv(name: &str, path: &Path) -> Result<Lookup, Error> {
     }
     let data_type = |column: usize| {
         let mut fields = rows.iter().filter_map(|row| row.get(column)).filter(|field| !field.is_empty());
-        let all = |test: fn(&str) -> bool| rows.iter().filter_map(|row| row.get(column)).all(|it| it.is_empty() || test(it));
+        let all =
+            |test: fn(&str) -> bool| rows.iter().filter_map(|row| row.get(column)).all(|it| it.is_empty() || test(it));
         match fields.next() {
             Some(_) if all(|field| field.parse::<u64>().is_ok()) => DataType::Uint,
             Some(_) if all(|field| field.parse::<i64>().is_ok()) => DataType::Int,
@@ -164,7 +165,8 @@ struct Processes {
 impl Processes {
     fn read(&self, pid: u64) -> Option<Arc<[Value]>> {
         let folder = self.root.join(pid.to_string());
-        let text = |name: &str| std::fs::read(folder.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let text =
+            |name: &str| std::fs::read(folder.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let status = text("status").ok()?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let number = |name: &str| {
@@ -237,7 +239,8 @@ mod tests {
     #[test]
     fn files_have_types_and_one_row_a_key() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), "port, service, note\n22,ssh,\n80,\"web, plain\",x\n81,web,x\n").expect("it is written");
+        std::fs::write(file.path(), "port, service, note\n22,ssh,\n80,\"web, plain\",x\n81,web,x\n")
+            .expect("it is written");
         let lookup = of_csv("ports", file.path()).expect("it is a table");
         assert_eq!(lookup.columns[0].1, DataType::Uint);
         let row = lookup.rows.find(0, &Value::Uint(80)).expect("it is there");

@@ -112,9 +112,8 @@ impl Session {
             let found = found.ok_or_else(|| {
                 Error::InvalidInput(format!("table `{}` has no column `{column}` to choose by", query.table.name))
             })?;
-            let equal = |value: &Value| {
-                Expr::binary(BinaryOp::Equal, Expr::Column(found), Expr::Literal(value.clone()))
-            };
+            let equal =
+                |value: &Value| Expr::binary(BinaryOp::Equal, Expr::Column(found), Expr::Literal(value.clone()));
             let any = values.iter().map(equal).reduce(|one, other| Expr::binary(BinaryOp::Or, one, other));
             query.filter = Expr::all(query.filter.take().into_iter().chain(any));
         }

@@ -18,7 +18,8 @@ pub struct ParquetWriter<W>(Infallible, PhantomData<W>);
 /// # Errors
 /// Always returns [`Error::Unsupported`].
 pub fn create(_: &Path, _: &[ColumnHead], _: bool) -> Result<ParquetWriter<File>, Error> {
-    let message = "this build writes no Parquet: build kiln with `cargo build --release -p kiln-cli --features parquet`";
+    let message =
+        "this build writes no Parquet: build kiln with `cargo build --release -p kiln-cli --features parquet`";
     Err(Error::Unsupported(message.to_owned()))
 }
 

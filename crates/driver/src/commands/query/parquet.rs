@@ -138,11 +138,13 @@ fn column<W: Write + Send>(
     macro_rules! write {
         ($kind:ty, $of:expr) => {{
             let of = $of;
-            let there: Vec<_> = values.filter_map(|value| {
-                let value = of(&value);
-                levels.push(i16::from(value.is_some()));
-                value
-            }).collect();
+            let there: Vec<_> = values
+                .filter_map(|value| {
+                    let value = of(&value);
+                    levels.push(i16::from(value.is_some()));
+                    value
+                })
+                .collect();
             column.typed::<$kind>().write_batch(&there, Some(&levels), None)?;
         }};
     }
@@ -207,7 +209,10 @@ mod tests {
         let mut rows = 0;
         for (at, row) in reader.get_row_iter(None).expect("rows").enumerate() {
             let row = row.expect("a row");
-            assert_eq!((row.get_ulong(0).expect("a start"), row.get_ulong(1).expect("an end")), (at as u64, at as u64 + 1));
+            assert_eq!(
+                (row.get_ulong(0).expect("a start"), row.get_ulong(1).expect("an end")),
+                (at as u64, at as u64 + 1)
+            );
             if at % 2 == 0 {
                 assert_eq!(row.get_string(2).expect("text"), "<script>\"'\u{202e}");
                 assert_eq!(row.get_ulong(3).expect("u64"), u64::MAX);

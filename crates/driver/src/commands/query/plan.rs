@@ -110,7 +110,8 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
     let groups = |query: &Query| matches!(query.shape, Shape::Groups(_));
     let counts_rows = session.stages().iter().any(groups) && !session.scans().into_iter().all(groups);
     if settings.sample > 1 && counts_rows {
-        let message = "an outer query over rows cannot say how many there are of a sample: leave out --sample".to_owned();
+        let message =
+            "an outer query over rows cannot say how many there are of a sample: leave out --sample".to_owned();
         return Err(Error::InvalidInput(message));
     }
     let scans = session.scans();
@@ -176,7 +177,8 @@ fn tried(
     split: Split,
     settings: &Settings,
 ) -> Result<(Generated, Vec<StepProgram>), String> {
-    let generated = generate(query, split, Origin::Hooks(&session.types), settings).map_err(|failure| failure.to_string())?;
+    let generated =
+        generate(query, split, Origin::Hooks(&session.types), settings).map_err(|failure| failure.to_string())?;
     let object = &generated.object;
     let mut programs = verified(object, Some(&session.types))?;
     for ((step, program), hook) in programs.iter_mut().zip(&object.programs).zip(query.table.hooks()) {

@@ -88,7 +88,8 @@ impl Programs {
         let maps = File::open(format!("/proc/{process}/maps"));
         let is_read = maps.and_then(|file| file.take(MAX_MAPS_BYTES).read_to_string(&mut text)).is_ok();
         let mappings: Vec<Mapping> = text.lines().filter_map(|line| self.parsed(process, line)).collect();
-        let known = self.processes.entry(process).or_insert_with(|| Process { read: Instant::now(), mappings: Vec::new() });
+        let known =
+            self.processes.entry(process).or_insert_with(|| Process { read: Instant::now(), mappings: Vec::new() });
         known.read = Instant::now();
         if is_read && !mappings.is_empty() {
             known.mappings = mappings;

@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn addresses_are_in_the_function_before_them() {
-        let text = "ffffffff81000100 t second\nffffffff81000000 T first\nffffffff81000180 d data\n0000000000000000 T none\n";
+        let text =
+            "ffffffff81000100 t second\nffffffff81000000 T first\nffffffff81000180 d data\n0000000000000000 T none\n";
         let symbols = Symbols::of(text);
         assert_eq!(symbols.name(0xffff_ffff_8100_00ff), "first");
         assert_eq!(symbols.name(0xffff_ffff_8100_0200), "second");

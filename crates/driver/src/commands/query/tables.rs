@@ -18,8 +18,8 @@ use kiln_program::Object;
 use kiln_program::btf::Btf;
 use serde::Serialize;
 
-use super::plan::{self, StepProgram};
 use super::lookups;
+use super::plan::{self, StepProgram};
 use crate::error::Error;
 use crate::input::running_kernel_types;
 use crate::kernel::running;
@@ -184,7 +184,12 @@ impl CheckedTables {
 /// # Errors
 /// [`Error::InvalidInput`] where there is no such table, or no types of a kernel; [`Error::Unsupported`] where no types
 /// can be read; [`Error::Os`] where the kernel cannot be asked.
-pub fn check(name: Option<&str>, choice: &Choice, types: &Types, with_kernel: bool) -> Result<Vec<CheckedTables>, Error> {
+pub fn check(
+    name: Option<&str>,
+    choice: &Choice,
+    types: &Types,
+    with_kernel: bool,
+) -> Result<Vec<CheckedTables>, Error> {
     if with_kernel {
         running::require_kernel()?;
     }

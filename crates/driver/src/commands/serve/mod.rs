@@ -157,7 +157,9 @@ impl Service {
         let max_overhead = install.max_overhead.unwrap_or(limits.query_overhead);
         // Not a number is neither more nor less.
         if max_overhead.is_nan() || max_overhead <= 0.0 {
-            return Err(Error::InvalidInput("a query may take more than 0 of one processor (--max-overhead)".to_owned()));
+            return Err(Error::InvalidInput(
+                "a query may take more than 0 of one processor (--max-overhead)".to_owned(),
+            ));
         }
         if max_overhead > limits.query_overhead {
             return Err(Error::Limit(format!(

@@ -85,7 +85,9 @@ impl Running {
         let mut session = Session::new(spec.sql.exact())?;
         session.model = crate::calibrate::model()?;
         if session.parsed.action != super::super::query::Action::Run {
-            return Err(Error::InvalidInput("only queries that give rows can be installed; `kiln query` explains".into()));
+            return Err(Error::InvalidInput(
+                "only queries that give rows can be installed; `kiln query` explains".into(),
+            ));
         }
         let groups = spec.rows.clamp(1, 1 << 20) as u32;
         let settings = Settings {
@@ -102,8 +104,7 @@ impl Running {
             query: Some(spec.name.clone()),
             ..Targets::default()
         };
-        let exporter =
-            if targets.otlp.is_some() { Some(Exporter::begin(&session, &targets)?) } else { None };
+        let exporter = if targets.otlp.is_some() { Some(Exporter::begin(&session, &targets)?) } else { None };
         let progress = Progress {
             state: State::Running,
             reason: None,

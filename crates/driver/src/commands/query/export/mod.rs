@@ -147,9 +147,11 @@ impl Exporter {
     /// rows are not metrics if Prometheus is to read them.
     pub fn begin(session: &Session, targets: &Targets) -> Result<Exporter, Error> {
         let form = Form::of(session);
-        let otlp = targets.otlp.as_deref().map(|url| Otlp::connect(url, form.clone(), targets.query.clone())).transpose()?;
+        let otlp =
+            targets.otlp.as_deref().map(|url| Otlp::connect(url, form.clone(), targets.query.clone())).transpose()?;
         if targets.prometheus.is_some() && !(form.is_metrics() && session.windowed()) {
-            let message = "Prometheus reads aggregates of windows: add an aggregate and, for example, `WINDOW 10 SECONDS`";
+            let message =
+                "Prometheus reads aggregates of windows: add an aggregate and, for example, `WINDOW 10 SECONDS`";
             return Err(Error::InvalidInput(message.to_owned()));
         }
         let endpoint = targets.prometheus.as_deref();

@@ -125,7 +125,11 @@ impl Otlp {
 
     /// Rows as a document of the protocol; `boot_ns` is when the monotonic clock began.
     fn document(&self, rows: &[Row], boot_ns: u64) -> Json {
-        let attributes = [("service.name", Some("kiln")), ("host.name", self.host.as_deref()), ("kiln.query", self.query.as_ref().map(Shown::exact))];
+        let attributes = [
+            ("service.name", Some("kiln")),
+            ("host.name", self.host.as_deref()),
+            ("kiln.query", self.query.as_ref().map(Shown::exact)),
+        ];
         let attributes: Vec<Json> = attributes
             .iter()
             .filter_map(|(key, value)| value.map(|value| json!({"key": key, "value": {"stringValue": value}})))
@@ -201,7 +205,9 @@ fn metrics(form: &Form, rows: &[Row], boot_ns: u64) -> Vec<Json> {
         let Some(role) = role.filter(|role| *role != Role::Label) else { continue };
         let points: Vec<Json> = rows.iter().filter_map(|row| point(form, row, at, role, boot_ns)).collect();
         let (kind, data) = match role {
-            Role::Counter => ("sum", json!({"aggregationTemporality": DELTA, "isMonotonic": true, "dataPoints": points})),
+            Role::Counter => {
+                ("sum", json!({"aggregationTemporality": DELTA, "isMonotonic": true, "dataPoints": points}))
+            }
             Role::Histogram => ("exponentialHistogram", json!({"aggregationTemporality": DELTA, "dataPoints": points})),
             Role::Gauge | Role::Label => ("gauge", json!({"dataPoints": points})),
         };
