@@ -2,8 +2,8 @@
 
 use kiln_native::Toolchain;
 
-use crate::error::Error;
 use crate::folders;
+use kiln_program::Error;
 
 /// The compiler's name or path.
 pub fn name() -> String {

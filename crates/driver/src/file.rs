@@ -10,7 +10,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use crate::error::Error;
+use kiln_program::Error;
 
 /// The bytes of a file, or of standard input for `-`.
 ///

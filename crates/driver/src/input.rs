@@ -9,8 +9,8 @@ use kiln_platform::ProgramType;
 use kiln_program::btf::Btf;
 use kiln_program::{FunctionId, Linkage, Node, Object, Program, Reference};
 
-use crate::error::Error;
 use crate::file;
+use kiln_program::Error;
 
 /// Bytes of an object file at most: the largest in use are a few MiB.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;

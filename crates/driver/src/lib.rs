@@ -46,7 +46,7 @@
 #![forbid(unsafe_code)]
 
 pub mod commands;
-pub mod error;
+
 pub mod file;
 pub mod folders;
 pub mod input;
@@ -93,9 +93,9 @@ pub use kiln_vm::Engine;
 pub use show::{report, sarif};
 
 pub use commands::{cancellation, check, cost, dump, operations};
-pub use error::Error;
 pub use input::Input;
 pub use kiln_platform::{ArgKind, Helper, KernelVersion, MapType, Memory, ProgramType};
+pub use kiln_program::{Error, error};
 pub use kiln_program::{MapId, Object, Program, bytecode};
 pub use kiln_verifier::Reason;
 pub use show::shown::Shown;

@@ -11,7 +11,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use kiln_program::Error;
 
 /// Where the bytes of an output path go.
 enum Target {

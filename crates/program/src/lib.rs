@@ -17,13 +17,15 @@
 //! slots.
 //!
 //! Reading order: [`object`], [`mod@cfg`], [`lower`], [`mod@validate`], [`interpret`], [`text`], [`shown`]; then [`liveness`],
-//! [`bytecode`] (raw instructions) and [`operation`] (marks of native operations).
+//! [`bytecode`] (raw instructions) and [`operation`] (marks of native operations)
+//! and [`error`] (what every part of Kiln can fail with).
 #![forbid(unsafe_code)]
 
 pub mod btf;
 pub mod bytecode;
 pub mod cfg;
 pub mod components;
+pub mod error;
 pub mod interpret;
 pub mod liveness;
 pub mod lower;
@@ -34,6 +36,7 @@ pub mod text;
 pub mod validate;
 
 pub use cfg::{Block, BlockId, ById, Cfg, IdHasher, Ids};
+pub use error::Error;
 pub use interpret::{Environment, Interpreter, Outcome, Trap};
 pub use lower::{Image, LowerError, Relocation, lower_function, lower_program};
 pub use object::{

@@ -49,6 +49,16 @@ impl Error {
     }
 }
 
+impl From<Error> for kiln_program::Error {
+    fn from(error: Error) -> kiln_program::Error {
+        match error {
+            Error::InvalidInput(text) => kiln_program::Error::InvalidInput(text),
+            Error::Os { call, errno } => kiln_program::Error::Os { call, errno, advice: advice(errno).to_owned() },
+            other => kiln_program::Error::Unsupported(other.to_string()),
+        }
+    }
+}
+
 /// The `errno` values that get advice.
 pub(crate) mod libc_errno {
     pub const EPERM: i32 = 1;
@@ -87,4 +97,14 @@ pub(crate) fn check_pointer<T>(call: impl Into<String>, pointer: *mut T) -> Resu
 #[cfg(feature = "libbpf")]
 pub(crate) fn c_string(text: &str) -> Result<std::ffi::CString, Error> {
     std::ffi::CString::new(text).map_err(|_| Error::InvalidInput(format!("{text:?} contains a NUL byte")))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_kernels_errors_keep_call_errno_and_advice() {
+        let failed = kiln_program::Error::from(super::Error::Os { call: "bpf(BPF_PROG_LOAD)".to_owned(), errno: 1 });
+        assert_eq!((failed.kind(), failed.errno(), failed.exit_code()), ("os", Some(1), 3));
+        assert!(failed.to_string().contains("needs root"), "{failed}");
+    }
 }

@@ -49,3 +49,15 @@ pub enum Error {
     #[error("the shared object {0}")]
     Image(String),
 }
+
+impl From<Error> for kiln_program::Error {
+    fn from(error: Error) -> kiln_program::Error {
+        match &error {
+            Error::Os { what, source } => {
+                kiln_program::Error::machine(what, source, "; install clang 19, or name another with KILN_CLANG")
+            }
+            Error::Limit { .. } => kiln_program::Error::Limit(error.to_string()),
+            _ => kiln_program::Error::Unsupported(error.to_string()),
+        }
+    }
+}

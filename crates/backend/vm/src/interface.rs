@@ -213,3 +213,30 @@ pub enum Error {
         errno: Errno,
     },
 }
+
+impl From<Error> for kiln_program::Error {
+    fn from(error: Error) -> kiln_program::Error {
+        match error {
+            Error::Rejected { program, source } => match source.downcast_ref::<kiln_verifier::Error>() {
+                Some(kiln_verifier::Error::Rejected(rejection)) => kiln_program::Error::Rejected(rejection.to_string()),
+                Some(kiln_verifier::Error::Limit { .. }) => {
+                    kiln_program::Error::Limit(format!("program {program}: {source}"))
+                }
+                _ => kiln_program::Error::Unsupported(format!("program {program}: {source}")),
+            },
+            Error::Stopped { trap: Trap::Budget { .. }, .. } => kiln_program::Error::Limit(error.to_string()),
+            Error::Input(_)
+            | Error::Missing { .. }
+            | Error::Invalid(_)
+            | Error::Surroundings(_)
+            | Error::Map(CreateError::Invalid { .. }) => kiln_program::Error::InvalidInput(error.to_string()),
+            Error::Map(CreateError::Limit { .. }) => kiln_program::Error::Limit(error.to_string()),
+            Error::Map(CreateError::Os { name, source }) => {
+                kiln_program::Error::io(&format!("memory for map {name}"), &source)
+            }
+            Error::Native { source, .. } => source.into(),
+            Error::Os(source) => kiln_program::Error::io("memory for the VM", &source),
+            other => kiln_program::Error::Unsupported(other.to_string()),
+        }
+    }
+}

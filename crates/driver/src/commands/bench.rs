@@ -24,11 +24,11 @@ use serde::Serialize;
 use crate::commands::optimize::{self, Optimized};
 use crate::commands::packets;
 use crate::commands::run;
-use crate::error::Error;
 use crate::input::{self, Input, Types};
 use crate::inputs::feed::Feed;
 use crate::kernel::{self, KernelProgram};
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// How to measure. By default as `kiln bench` does, without the kernel.
 #[non_exhaustive]

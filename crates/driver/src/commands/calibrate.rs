@@ -20,10 +20,10 @@ use kiln_superopt::cost::EventPart;
 
 use super::bench::Timing;
 use super::profile::{self, Profile};
-use crate::error::Error;
 use crate::query::Session;
 use crate::query::live::{Nothing, loaded};
 use crate::{file, folders};
+use kiln_program::Error;
 
 /// Samples of each measurement.
 const SAMPLES: usize = 9;

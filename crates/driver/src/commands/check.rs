@@ -201,7 +201,7 @@ pub fn check(input: &Input, programs: &[&Program], with_kernel: bool) -> Vec<Che
 pub fn unreadable(input: &Input) -> Vec<Checked> {
     let one = |function: &kiln_elf::Unreadable| {
         let verdict = match crate::input::elf_error(&input.object.name, function.reason.clone()) {
-            crate::Error::Unsupported(reason) => Verdict::Unsupported { reason: reason.into() },
+            kiln_program::Error::Unsupported(reason) => Verdict::Unsupported { reason: reason.into() },
             other => Verdict::Invalid { reason: other.to_string().into() },
         };
         Checked {

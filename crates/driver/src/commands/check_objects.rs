@@ -9,11 +9,11 @@ use serde::Serialize;
 use crate::commands::check::{self, Checked, Verdict};
 use crate::commands::objects::Found;
 use crate::commands::profiles::{self, Matrix};
-use crate::error::Error;
 use crate::input::{self, Input};
 use crate::lint::{self, Finding};
 use crate::show::shown::{Shown, count};
 use crate::target::{Choice, Types};
+use kiln_program::Error;
 
 /// The version of the documents of `--format json`, which `docs/reference/schema` describes.
 pub const SCHEMA: u32 = 1;

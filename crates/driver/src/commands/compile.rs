@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::{Input, input, optimize, output, sandbox};
+use kiln_program::Error;
 
 /// The headers for extension authors, which `kiln cc` brings along.
 const HEADERS: [(&str, &str); 22] = [

@@ -20,9 +20,9 @@ use kiln_program::{Clean, Function, FunctionId, InsnId, Node, Object, Program, R
 use kiln_verifier::{Assumptions, Facts, InsnFacts, Region, Scalar, StackSet, Value};
 use serde::Serialize;
 
-use crate::error::Error;
 use crate::show::core_names;
 use crate::show::shown::{Shown, count};
+use kiln_program::Error;
 
 /// What a listing shows in addition to the instructions: source lines, by default.
 #[non_exhaustive]

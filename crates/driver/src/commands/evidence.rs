@@ -25,9 +25,9 @@ use kiln_equiv::solver::{Strategy, is_unsatisfiable};
 use kiln_program::{Function, FunctionId, Object, text};
 use kiln_superopt::evidence::ChainStep;
 
-use crate::error::Error;
 use crate::file;
 use crate::output::write_whole;
+use kiln_program::Error;
 
 /// The chain.
 pub const CERTIFICATE: &str = "certificate.gz";

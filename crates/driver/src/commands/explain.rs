@@ -4,9 +4,9 @@ use kiln_verifier::Reason;
 use serde::Serialize;
 
 use crate::commands::examples::{self, Example};
-use crate::error::Error;
 use crate::input;
 use crate::lint::{RULES, Rule};
+use kiln_program::Error;
 
 /// A reason or a rule, explained.
 #[derive(Clone, Debug, Serialize)]

@@ -5,8 +5,8 @@ use kiln_program::{Map, Object};
 use kiln_sandbox::supply::{self, Accounts, Memory, NoMemory, SUPPLY_BYTES};
 use serde::Serialize;
 
-use crate::error::Error;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// What a heap takes, and what its allocator has given out.
 #[derive(Clone, Debug, Serialize)]

@@ -15,9 +15,9 @@ use kiln_superopt::rules::data::SHIPPED;
 use serde::Serialize;
 
 use crate::commands::objects::gather;
-use crate::error::Error;
 use crate::show::shown::Shown;
 use crate::{file, input};
+use kiln_program::Error;
 
 /// How to learn.
 #[derive(Clone, Debug)]

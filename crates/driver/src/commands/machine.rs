@@ -22,9 +22,9 @@ use kiln_program::{FunctionId, InsnId, Object, Program};
 use serde::Serialize;
 
 use crate::commands::{dump, run};
-use crate::error::Error;
 use crate::show::disassembly::{MachineInsn, disassemble};
 use crate::show::shown::{Shown, count};
+use kiln_program::Error;
 
 /// A program's listing with its machine code.
 #[derive(Clone, Debug, Serialize)]

@@ -20,10 +20,10 @@ use crate::clang::toolchain;
 use crate::commands::bench::Timing;
 use crate::commands::compare::{Comparison, Trace, judge, vm_trace};
 use crate::commands::{packets, run};
-use crate::error::Error;
 use crate::input::Input;
 use crate::show::shown::Shown;
 use crate::{kernel, output};
+use kiln_program::Error;
 
 /// Inputs that code is compared on.
 const INPUTS: usize = 256;

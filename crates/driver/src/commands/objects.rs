@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use crate::error::Error;
+use kiln_program::Error;
 
 /// Files and folders looked at below the folders of one command.
 const MAX_ENTRIES: usize = 1_000_000;

@@ -5,9 +5,9 @@ use kiln_isa::operation::{Arch, Exit, Imm, Native, NativeOperand, Operation, Reg
 use kiln_program::{Mark, Object};
 use serde::Serialize;
 
-use crate::error::Error;
 use crate::input::Input;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// An operation, for listings.
 #[derive(Clone, Debug, Serialize)]

@@ -22,10 +22,10 @@ use serde::Serialize;
 
 use crate::commands::check::{self, KernelVerdict, Verdict};
 use crate::commands::evidence;
-use crate::error::Error;
 use crate::file;
 use crate::input::Input;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// How to optimize. The default takes up to [`DEFAULT_BUDGET`], for the goal and the rules that `kiln optimize` has, and
 /// does not ask the running kernel.

@@ -27,8 +27,8 @@ use serde::Serialize;
 
 use crate::commands::bench::Timing;
 use crate::commands::run;
-use crate::error::Error;
 use crate::input;
+use kiln_program::Error;
 
 /// One row of the profile.
 #[derive(Clone, Debug, Serialize)]

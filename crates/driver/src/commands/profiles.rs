@@ -11,11 +11,11 @@ use kiln_verifier::Prepared;
 use serde::Serialize;
 
 use crate::commands::check::{self, Checked, Verdict};
-use crate::error::Error;
 use crate::input::{Input, elf_error, release_config, running_kernel_config};
 use crate::show::shown::Shown;
 pub use crate::target::Kernel;
 use crate::target::{Choice, Types};
+use kiln_program::Error;
 
 /// The profiles of the kernels asked for, oldest first, each once; the running one last, with what it says of the
 /// object.

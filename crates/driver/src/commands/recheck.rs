@@ -18,9 +18,9 @@ use kiln_certificate::prove::Count;
 use kiln_certificate::solver::{Process, Program};
 use serde::Serialize;
 
-use crate::error::Error;
 use crate::show::shown::Shown;
 use crate::{evidence, input};
+use kiln_program::Error;
 
 /// How to check: by default one function at a time, with the first known solver that is installed, a minute a query.
 #[non_exhaustive]

@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::commands::heap::HeapState;
 use crate::commands::packets::MIN_PACKET_BYTES;
 use crate::commands::run::{MapState, Maps, Place, Session, Stimulus, action, check_input};
-use crate::error::Error;
 use crate::input::Input;
 use crate::inputs::feed::Feed;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 /// What a program did with the packets of a capture, one after the other, on the same maps.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replayed {

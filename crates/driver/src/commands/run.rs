@@ -14,13 +14,13 @@ use crate::commands::cancellation::{self, Cancelled};
 use crate::commands::check::{self, Verdict};
 use crate::commands::heap::{self, HeapState, KernelHeap, VmHeap};
 use crate::commands::packets::MIN_PACKET_BYTES;
-use crate::error::Error;
 use crate::input::Input;
 use crate::inputs::feed::{self, Feed};
 use crate::inputs::hex::hex;
 use crate::inputs::typed;
 use crate::kernel;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// Where a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,9 +8,9 @@ pub use kiln_sandbox::Target;
 use serde::Serialize;
 
 use crate::commands::check::{self, KernelVerdict};
-use crate::error::Error;
 use crate::input::Input;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// How to sandbox.
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use pcap_parser::{
     Block, Linktype, PcapBlockOwned, PcapNGSlice, nom, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header,
 };
 
-use crate::error::Error;
+use kiln_program::Error;
 
 /// Packets read from one capture at most.
 pub const MAX_PACKETS: usize = 1 << 20;

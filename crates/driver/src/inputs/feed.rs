@@ -20,10 +20,10 @@ use kiln_program::{Map, MapContents, Object};
 use kiln_vm::{UpdateFlag, Vm};
 use serde_json::Value;
 
-use crate::error::Error;
 use crate::file;
 use crate::input::meant;
 use crate::inputs::typed;
+use kiln_program::Error;
 
 /// Bytes of a file of map entries at most.
 const MAX_FILE_BYTES: u64 = 256 << 20;

@@ -1,6 +1,6 @@
 //! Bytes as hexadecimal digits.
 
-use crate::error::Error;
+use kiln_program::Error;
 
 /// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {

@@ -11,8 +11,8 @@ use kiln_program::{ExternKind, MapContents, MapId, MapSlot, Object, Program, Ref
 
 pub use ask::{Answer, NotAsked, ask};
 
-use crate::error::Error;
 use crate::input::Input;
+use kiln_program::Error;
 
 /// A program loaded by libbpf from an object file's bytes, alone with the maps it uses.
 pub struct KernelProgram {

@@ -16,8 +16,8 @@ use kiln_platform::{Feature, Found, Helper, KernelVersion, Kfunc, Profile};
 use kiln_program::btf::Kind;
 use kiln_program::{ExternKind, Object};
 
-use crate::error::Error;
 use crate::input::running_kernel_types;
+use kiln_program::Error;
 
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 const TYPES: &str = "/sys/kernel/btf";

@@ -24,10 +24,10 @@ use kiln_program::{InsnId, Program};
 use kiln_verifier::{Assumptions, Prepared};
 use serde::Serialize;
 
-use crate::error::Error;
 use crate::input::{self, Input};
 use crate::show::diagnostic::Place;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 pub use linted::Rule;
 use linted::{Check, Found, Linted, Only};

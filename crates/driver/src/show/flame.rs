@@ -15,7 +15,7 @@ use inferno::flamegraph::{self, Direction, TextTruncateDirection};
 use kiln_program::clean;
 
 use crate::commands::cost::Cost;
-use crate::error::Error;
+use kiln_program::Error;
 
 const STYLE: &str = include_str!("flame/style.css");
 const THEME_SCRIPT: &str = include_str!("report/theme.js");

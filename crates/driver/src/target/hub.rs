@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kiln_platform::{KernelVersion, Profile};
 use kiln_program::btf::Btf;
 
-use crate::error::Error;
 use crate::file;
 use crate::input::{MAX_FILE_BYTES, parse_types};
+use kiln_program::Error;
 
 /// Files and folders looked at in one folder of types. BTFHub's archive has some ten thousand.
 const MAX_ENTRIES: usize = 200_000;

@@ -21,10 +21,10 @@ use kiln_platform::{KernelVersion, Profile};
 use kiln_program::btf::Btf;
 use serde::Deserialize;
 
-use crate::error::Error;
 use crate::file;
 use crate::input::{RUNNING_KERNEL_TYPES, read_types};
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// The name of a project's file.
 const FILE: &str = "kiln.toml";

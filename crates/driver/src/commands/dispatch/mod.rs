@@ -22,7 +22,7 @@ pub use kiln_plan::dispatch::{Hook, Transport};
 
 pub use super::query::plan::StepProgram as Program;
 use super::query::plan::verified;
-use crate::error::Error;
+use kiln_program::Error;
 use sockets::Sockets;
 
 /// How often it is looked whether to end.

@@ -15,9 +15,9 @@ use kiln_linux::ProcessSocket;
 use kiln_plan::dispatch::{MAX_EXECUTORS, Transport};
 use serde::Serialize;
 
-use crate::error::Error;
 use crate::file;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// Bytes of a list of sockets at most.
 const MAX_LIST_BYTES: u64 = 64 << 20;

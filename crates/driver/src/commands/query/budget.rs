@@ -21,7 +21,7 @@ use super::Session;
 use super::cost::Time;
 use super::live::Nothing;
 use super::plan::{self, Plan};
-use crate::error::Error;
+use kiln_program::Error;
 
 /// How long events are counted.
 const COUNTING: Duration = Duration::from_millis(200);

@@ -7,7 +7,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use kiln_program::Error;
 
 /// Maximum number of cgroups below one.
 const MAX_CGROUPS: usize = 1 << 10;

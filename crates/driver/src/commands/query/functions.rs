@@ -5,7 +5,7 @@ use std::path::Path;
 use object::read::elf::{ElfFile64, ElfSymbol64};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
-use crate::error::Error;
+use kiln_program::Error;
 
 /// A symbol of a file.
 type Symbol<'d, 'f> = ElfSymbol64<'d, 'f>;

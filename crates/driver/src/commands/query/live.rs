@@ -16,7 +16,7 @@ use kiln_program::MapId;
 
 use super::plan::Plan;
 use super::{ProgramRuns, Session, Sink, Summary, functions};
-use crate::error::Error;
+use kiln_program::Error;
 
 /// How long the reader waits for programs to wake it.
 const WAIT: Duration = Duration::from_millis(50);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kiln_plan::lookup::{Lookup, Rows};
 use kiln_plan::{DataType, Value, lookup};
 
-use crate::error::Error;
+use kiln_program::Error;
 
 /// Maximum number of rows of a lookup table.
 const MAX_ROWS: usize = 1 << 20;

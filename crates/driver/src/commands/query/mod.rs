@@ -43,9 +43,9 @@ pub use kiln_plan::{Histogram, Row, Settings, Split, Value};
 pub use kiln_sql::{Action, Parsed};
 pub use tables::{ColumnDescription, TableDescription, describe_tables};
 
-use crate::error::Error;
 use crate::input::running_kernel_types;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// A query and the kernel types that it is for.
 pub struct Session {

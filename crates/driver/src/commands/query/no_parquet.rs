@@ -8,7 +8,7 @@ use std::path::Path;
 use kiln_plan::Row;
 
 use super::ColumnHead;
-use crate::error::Error;
+use kiln_program::Error;
 
 /// A writer that this build does not have.
 pub struct ParquetWriter<W>(Infallible, PhantomData<W>);

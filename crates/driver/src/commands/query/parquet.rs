@@ -23,7 +23,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
 use super::ColumnHead;
-use crate::error::Error;
+use kiln_program::Error;
 
 /// Rows that are written together.
 const GROUP_ROWS: usize = 1 << 16;

@@ -20,8 +20,8 @@ use serde::Serialize;
 
 use super::Session;
 use super::cost::{self, Estimate, Time};
-use crate::error::Error;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// A split that was tried.
 #[derive(Clone, Debug, Serialize)]

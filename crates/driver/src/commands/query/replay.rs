@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::live::{Halves, drain, lost};
 use super::{Session, Sink, Summary};
-use crate::error::Error;
+use kiln_program::Error;
 
 /// The first line of a recording.
 const MAGIC: &str = "kiln-events-1";

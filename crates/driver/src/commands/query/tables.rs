@@ -20,11 +20,11 @@ use serde::Serialize;
 
 use super::lookups;
 use super::plan::{self, StepProgram};
-use crate::error::Error;
 use crate::input::running_kernel_types;
 use crate::kernel::running;
 use crate::show::shown::Shown;
 use crate::target::{Choice, Kernel, Types};
+use kiln_program::Error;
 
 /// A table, as `kiln tables` lists it.
 #[derive(Clone, Debug, Serialize)]

@@ -13,8 +13,8 @@
 use serde_json::{Value as Json, json};
 
 use super::{Install, Service};
-use crate::error::Error;
 use crate::http::{Answer, Request};
+use kiln_program::Error;
 
 /// Maximum length of a request's body, in bytes.
 pub const MAX_BODY: usize = 64 << 10;

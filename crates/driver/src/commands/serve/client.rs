@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::Install;
 use crate::commands::query::ColumnHead;
-use crate::error::Error;
+use kiln_program::Error;
 
 /// How long a service may take to answer: it plans and loads a query meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use super::Service;
 use super::answers::{Door, MAX_BODY, answer, refused};
-use crate::error::Error;
 use crate::http::{Answer, Handler, Listener, Request, Server};
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// A door of a service.
 struct Reception {

@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::error::Error;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 use running::{Running, State};
 
 /// Maximum length of a query's name.

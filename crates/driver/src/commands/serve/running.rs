@@ -16,8 +16,8 @@ use super::locked;
 use crate::commands::query::export::{Exported, Exporter, Form, Role, Targets};
 use crate::commands::query::plan::{Plan, plan};
 use crate::commands::query::{Row, Session, Settings, Summary, live};
-use crate::error::Error;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// The shortest time of which a share is known, in nanoseconds.
 const SHARE_INTERVAL_NS: u64 = 100_000_000;

@@ -23,8 +23,8 @@ use kiln_plan::query::{AggregateFunction, Output, Shape};
 use kiln_plan::{DataType, Row, Value};
 
 use super::{Session, Summary, live};
-use crate::error::Error;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 use otlp::Otlp;
 use prometheus::Endpoint;
 

@@ -13,8 +13,8 @@ use serde_json::{Value as Json, json};
 use ureq::Agent;
 
 use super::{Form, Role, boot_ns, identifier, label};
-use crate::error::Error;
 use crate::show::shown::Shown;
+use kiln_program::Error;
 
 /// Maximum time of one request.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -13,8 +13,8 @@ use kiln_plan::{Histogram, Row, Value};
 
 use super::{Form, Role, identifier, label};
 use crate::commands::query::Summary;
-use crate::error::Error;
 use crate::http::{Answer, Handler, Listener, Request, Server};
+use kiln_program::Error;
 
 /// The value of a series.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 
 use std::io::ErrorKind;
 
-use kiln_program::{Clean, CleanLines};
+use crate::shown::{Clean, CleanLines};
 
 /// Why a command did not do what was asked.
 #[non_exhaustive]
@@ -120,60 +120,6 @@ fn errno_of(error: &std::io::Error) -> Option<i32> {
     error.raw_os_error().or_else(wrapped)
 }
 
-#[cfg(not(target_family = "wasm"))]
-impl From<kiln_linux::Error> for Error {
-    fn from(error: kiln_linux::Error) -> Error {
-        match error {
-            kiln_linux::Error::InvalidInput(text) => Error::InvalidInput(text),
-            kiln_linux::Error::Os { call, errno } => {
-                Error::Os { call, errno, advice: kiln_linux::advice(errno).to_owned() }
-            }
-            other => Error::Unsupported(other.to_string()),
-        }
-    }
-}
-
-#[cfg(not(target_family = "wasm"))]
-impl From<kiln_native::Error> for Error {
-    fn from(error: kiln_native::Error) -> Error {
-        match &error {
-            kiln_native::Error::Os { what, source } => {
-                Error::machine(what, source, "; install clang 19, or name another with KILN_CLANG")
-            }
-            kiln_native::Error::Limit { .. } => Error::Limit(error.to_string()),
-            _ => Error::Unsupported(error.to_string()),
-        }
-    }
-}
-
-#[cfg(not(target_family = "wasm"))]
-impl From<kiln_vm::Error> for Error {
-    fn from(error: kiln_vm::Error) -> Error {
-        use kiln_program::Trap;
-        use kiln_vm::map::CreateError;
-        match error {
-            kiln_vm::Error::Rejected { program, source } => match source.downcast_ref::<kiln_verifier::Error>() {
-                Some(kiln_verifier::Error::Rejected(rejection)) => Error::Rejected(rejection.to_string()),
-                Some(kiln_verifier::Error::Limit { .. }) => Error::Limit(format!("program {program}: {source}")),
-                _ => Error::Unsupported(format!("program {program}: {source}")),
-            },
-            kiln_vm::Error::Stopped { trap: Trap::Budget { .. }, .. } => Error::Limit(error.to_string()),
-            kiln_vm::Error::Input(_)
-            | kiln_vm::Error::Missing { .. }
-            | kiln_vm::Error::Invalid(_)
-            | kiln_vm::Error::Surroundings(_)
-            | kiln_vm::Error::Map(CreateError::Invalid { .. }) => Error::InvalidInput(error.to_string()),
-            kiln_vm::Error::Map(CreateError::Limit { .. }) => Error::Limit(error.to_string()),
-            kiln_vm::Error::Map(CreateError::Os { name, source }) => {
-                Error::io(&format!("memory for map {name}"), &source)
-            }
-            kiln_vm::Error::Native { source, .. } => source.into(),
-            kiln_vm::Error::Os(source) => Error::io("memory for the VM", &source),
-            other => Error::Unsupported(other.to_string()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -208,12 +154,5 @@ mod tests {
     fn marks_in_a_query_stay_below_it() {
         let error = Error::InvalidQuery("no\u{1b}\n  | a\u{202e}\n  | ^\naccepted".to_owned());
         assert_eq!(error.to_string(), "no\\u{1b}\n  | a\\u{202e}\n  | ^\n  | accepted");
-    }
-
-    #[test]
-    fn the_kernels_errors_keep_call_errno_and_advice() {
-        let failed = Error::from(kiln_linux::Error::Os { call: "bpf(BPF_PROG_LOAD)".to_owned(), errno: 1 });
-        assert_eq!((failed.kind(), failed.errno(), failed.exit_code()), ("os", Some(1), 3));
-        assert!(failed.to_string().contains("needs root"), "{failed}");
     }
 }
