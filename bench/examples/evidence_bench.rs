@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use kiln_bench::gains;
-use kiln_driver::{evidence, optimize, recheck};
+use kiln_driver::{evidence, optimize, verify_evidence};
 use kiln_test::corpus::{self, CorpusObject};
 use serde::{Deserialize, Serialize};
 
@@ -115,14 +115,14 @@ fn try_one(entry: &CorpusObject, budget: Duration) -> Result<Tried, Box<dyn std:
     let evidence_bytes = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
     let object = folder.path().join("optimized.o");
     std::fs::write(&object, &outcome.bytes)?;
-    let mut replay = recheck::Options::default();
+    let mut replay = verify_evidence::Options::default();
     replay.solver = Some(SOLVER.to_owned());
     replay.timeout = QUERY;
     replay.jobs = 1;
     replay.original = Some(corpus::folder().join(&entry.path));
     replay.object = Some(object);
-    let checked = recheck::verify(&proofs, &replay, &|_, _| true)?;
-    let problem = |own: &recheck::Problem| {
+    let checked = verify_evidence::verify(&proofs, &replay, &|_, _| true)?;
+    let problem = |own: &verify_evidence::Problem| {
         let function = own.function.as_ref().map_or("the whole", |name| name.exact());
         format!("{function}: {}", own.detail.exact().lines().next().unwrap_or(""))
     };

@@ -107,7 +107,7 @@ fn show(object: &Object) -> Vec<(&'static str, String)> {
     let input = input::of_object(object.clone());
     let mut shown = vec![("maps", dump::maps(object)), ("text", kiln_program::text::print(object))];
     shown.extend(input.select(&["x".to_owned()]).err().map(|error| ("error", error.to_string())));
-    for checked in check::check(&input, &input.select(&none).unwrap_or_default(), false) {
+    for checked in check::check(&input, &input.select(&none).unwrap_or_default()) {
         shown.push(("name", format!("accepted {} ({})", checked.program, checked.section)));
         if let check::Verdict::Rejected { code, diagnosis, .. } = &checked.verdict {
             shown.push((

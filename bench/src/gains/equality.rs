@@ -17,10 +17,10 @@ mod stand_in;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_driver::inputs::hex::hex;
+use kiln_driver::hex::hex;
 use kiln_driver::kernel::{self, KernelProgram};
 use kiln_driver::packets::{self, Random};
-use kiln_driver::{Engine, Input, Object, Program, ProgramType, run};
+use kiln_driver::{Engine, Input, Object, Program, ProgramType, loading};
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, Source};
 use kiln_platform::{Helper, MapType};
 use kiln_program::MapContents;
@@ -294,7 +294,8 @@ fn vm_trace(object: &Object, program: &Program, inputs: &[Vec<u8>]) -> Result<Tr
     let options = kiln_vm::Options { budget: MOST_INSNS, surroundings, ..Default::default() };
     let mut trace = Trace::default();
     for (half, inputs) in inputs.chunks(inputs.len().div_ceil(2).max(1)).enumerate() {
-        let mut vm = run::new_vm(object, program, options.clone()).map_err(|error| shortened(&error.to_string()))?;
+        let mut vm =
+            loading::new_vm(object, program, options.clone()).map_err(|error| shortened(&error.to_string()))?;
         if half == 1 {
             fill_vm_maps(&mut vm, object);
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use kiln_driver::optimize::Outcome;
-use kiln_driver::recheck::{self, Fault, Recheck};
+use kiln_driver::verify_evidence::{self, Fault, Recheck};
 use kiln_driver::{Error, Object, evidence};
 use serde::Serialize;
 
@@ -48,10 +48,10 @@ fn ask(before: &Object, outcome: &Outcome, bytes: &mut u64) -> Result<Recheck, E
     evidence::write(folder.path(), before, &outcome.object, &outcome.proofs)?;
     let files = std::fs::read_dir(folder.path()).into_iter().flatten().flatten();
     *bytes = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
-    let mut options = recheck::Options::default();
+    let mut options = verify_evidence::Options::default();
     options.solver = Some(SOLVER.to_owned());
     options.timeout = LIMIT;
-    let answer = recheck::verify(folder.path(), &options, &|_, _| true)?;
+    let answer = verify_evidence::verify(folder.path(), &options, &|_, _| true)?;
     if !answer.is_proved() {
         // What is not proved is looked at.
         eprintln!("{}: kept in {}", before.name, folder.keep().display());
@@ -140,7 +140,7 @@ pub fn write(text: &mut String, all: &[Rechecked]) {
 
 #[cfg(test)]
 mod tests {
-    use kiln_driver::recheck::Problem;
+    use kiln_driver::verify_evidence::Problem;
 
     use super::*;
 

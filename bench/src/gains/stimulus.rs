@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_driver::kernel::KernelProgram;
-use kiln_driver::{Object, Program, packets, run};
+use kiln_driver::{Object, Program, loading, packets};
 use kiln_isa::{AluOp, Insn, Source};
 use kiln_platform::MapType;
 use kiln_program::{InsnId, MapContents, MapId};
@@ -117,7 +117,7 @@ pub fn search(object: &Object, program: &Program) -> Result<Stimulus, String> {
 
 fn new_vm(object: &Object, program: &Program) -> Result<Vm, String> {
     let options = kiln_vm::Options { budget: MOST_INSNS, ..Default::default() };
-    run::new_vm(object, program, options).map_err(|error| error.to_string())
+    loading::new_vm(object, program, options).map_err(|error| error.to_string())
 }
 
 /// How often each instruction runs on an input, once what the first runs do is done.

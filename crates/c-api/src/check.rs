@@ -2,9 +2,11 @@
 
 use std::ffi::{CString, c_char};
 
-use kiln_driver::check::Verdict;
-use kiln_driver::target::{Choice, Types};
-use kiln_driver::{Error, check, profiles};
+use kiln_inspect::check::{self, Verdict};
+use kiln_inspect::input::running_kernel_types;
+use kiln_inspect::kernels::{self, Kernel, RunningTypes};
+use kiln_linux::running;
+use kiln_program::Error;
 
 use crate::failure::{Failure, c_text, guard, kiln_status};
 use crate::object::kiln_object;
@@ -52,14 +54,15 @@ pub unsafe extern "C" fn kiln_check_new(
         let input = &unsafe { pointer::reference(object, "the object") }?.input;
         let programs = input.select(&[])?;
         let (programs, json) = if kernel.is_null() {
-            let checked = check::check(input, &programs, false);
+            let checked = check::check(input, &programs);
             let each = checked.iter().map(|one| Program::new(&one.program.to_string(), &one.verdict));
             (each.collect(), serde_json::to_string(&checked))
         } else {
             // SAFETY: a string, as the caller promises.
-            let kernel = unsafe { pointer::text(kernel, "the kernel") }?.parse().map_err(Failure::invalid)?;
-            let choice = Choice { kernels: vec![kernel], by: None, btf: None };
-            let matrix = profiles::check(input, &programs, &choice, &Types::Running)?;
+            let kernel: Kernel = unsafe { pointer::text(kernel, "the kernel") }?.parse().map_err(Failure::invalid)?;
+            let ask = || running::profile(&[&input.object], running_kernel_types().as_deref());
+            let profiles = kernels::profiles(&[kernel], ask)?;
+            let matrix = kernels::check(input, &programs, &profiles, &RunningTypes, None)?;
             let each = matrix.programs.iter().map(|row| Program::new(&row.program.to_string(), &row.verdicts[0]));
             (each.collect(), serde_json::to_string(&matrix))
         };

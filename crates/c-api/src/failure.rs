@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use kiln_driver::{Error, vm};
+use kiln_program::Error;
+use kiln_vm as vm;
 
 /// What a function did, and a verdict. The first four are the exit codes of the command.
 #[repr(C)]

@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use kiln_driver::vm::{Call, OwnHelper};
-use kiln_driver::{ArgKind, Helper, Memory};
 use kiln_platform::FIRST_OWN_HELPER;
+use kiln_platform::{ArgKind, Helper, Memory};
+use kiln_vm::{Call, OwnHelper};
 
 use crate::failure::{Failure, guard, kiln_status};
 use crate::pointer;

@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_void};
 use std::path::Path;
 
-use kiln_driver::{Input, ProgramType, bytecode, input};
+use kiln_inspect::input::{self, Input};
+use kiln_platform::ProgramType;
+use kiln_program::bytecode;
 
 use crate::failure::{Failure, guard, kiln_status};
 use crate::pointer;

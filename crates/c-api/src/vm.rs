@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use kiln_driver::vm::{Options, UpdateFlag, Vm};
+use ::kiln_vm::{Options, UpdateFlag, Vm};
 
 use crate::failure::{Failure, guard, kiln_status};
 use crate::helper::{helpers, kiln_helper};
@@ -209,8 +209,8 @@ pub unsafe extern "C" fn kiln_vm_delete(
     })
 }
 
-fn map_id(map: u32) -> kiln_driver::MapId {
-    kiln_driver::MapId(map)
+fn map_id(map: u32) -> kiln_program::MapId {
+    kiln_program::MapId(map)
 }
 
 fn check_key(vm: &Vm, map: u32, key: &[u8]) -> Result<(), Failure> {

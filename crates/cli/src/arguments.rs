@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use kiln_driver::ProgramType;
-use kiln_driver::machine;
-use kiln_driver::profiles::Kernel;
+use kiln_driver::commands::dump as native_dump;
+use kiln_driver::kernels::Kernel;
 
 pub use congestion::CongestionArguments;
 pub use dispatch::{DispatchArguments, SocketHook};
@@ -507,10 +507,10 @@ pub enum Machine {
 
 impl Machine {
     /// As the driver calls it.
-    pub fn arch(self) -> machine::Arch {
+    pub fn arch(self) -> native_dump::Arch {
         match self {
-            Machine::X86 => machine::Arch::X86_64,
-            Machine::Arm => machine::Arch::Aarch64,
+            Machine::X86 => native_dump::Arch::X86_64,
+            Machine::Arm => native_dump::Arch::Aarch64,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `kiln build`.
 
+use kiln_driver::build::{self, Built};
 use kiln_driver::compare::Comparison;
-use kiln_driver::native::{self, Built};
 
 use crate::arguments::Format;
 use crate::arguments::build::BuildArguments;
@@ -13,13 +13,13 @@ use crate::{print, say};
 pub fn build(arguments: &BuildArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     let programs = input.select(&arguments.object.program)?;
-    let options = native::Options {
+    let options = build::Options {
         setting: arguments.native.setting(),
         cpu: arguments.cpu.clone(),
         folder: arguments.output.clone(),
     };
     let spinner = Spinner::new("building");
-    let built = native::build(&input, &programs, &options, &mut |what| spinner.say(what.to_owned()));
+    let built = build::build(&input, &programs, &options, &mut |what| spinner.say(what.to_owned()));
     spinner.finish();
     let built = built?;
     match format {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kiln_driver::check::Checked;
-use kiln_driver::check_objects::{self, Document, Report, SCHEMA, Summary, Wanted, worst};
+use kiln_driver::commands::check::reports::{self, Document, Report, SCHEMA, Summary, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
 use kiln_driver::{Error, flame, lint, output, sarif};
@@ -69,12 +69,10 @@ struct Shown {
 
 /// Checks one object. The text form is made if wanted: with `quiet`, without what is accepted.
 fn one(found: &Found, wanted: &Wanted, text: Option<bool>) -> Shown {
-    let outcome = check_objects::check(found, wanted);
+    let outcome = reports::check(found, wanted);
     let mut shown = match (&outcome.report.result, &outcome.input, text) {
-        (check_objects::Result::Checked { programs, .. }, Some(input), Some(quiet)) => {
-            print::checked(input, programs, quiet)
-        }
-        (check_objects::Result::Kernels(matrix), Some(input), Some(quiet)) => print::matrix(input, matrix, quiet),
+        (reports::Result::Checked { programs, .. }, Some(input), Some(quiet)) => print::checked(input, programs, quiet),
+        (reports::Result::Kernels(matrix), Some(input), Some(quiet)) => print::matrix(input, matrix, quiet),
         _ => String::new(),
     };
     if let (Some(input), Some(findings), Some(_)) = (&outcome.input, &outcome.report.findings, text) {
@@ -107,7 +105,7 @@ impl Checking {
             *self.unknown.entry(name).or_default() += 1;
         }
         match &report.result {
-            check_objects::Result::Failed { error } => {
+            reports::Result::Failed { error } => {
                 let named = error.message.to_string().contains(&report.object.to_string());
                 let name = (!named).then_some(&report.object);
                 print::failure(name, &error.message);
@@ -149,7 +147,7 @@ fn write_flame_graph(arguments: &CheckArguments, reports: &[Report]) -> Result<(
     let Some(path) = &arguments.flame_graph else { return Ok(()) };
     let mut verified = Vec::new();
     for report in reports {
-        let check_objects::Result::Checked { programs, .. } = &report.result else { continue };
+        let reports::Result::Checked { programs, .. } = &report.result else { continue };
         let object = (reports.len() > 1).then(|| report.object.to_string());
         verified.extend(programs.iter().filter_map(|checked: &Checked| {
             let program = format!("{} ({})", checked.program, checked.program_type.unwrap_or("no type"));
@@ -165,7 +163,7 @@ fn write_flame_graph(arguments: &CheckArguments, reports: &[Report]) -> Result<(
         _ => print::count(reports.len(), "object"),
     };
     let kernel = reports.iter().find_map(|report| match &report.result {
-        check_objects::Result::Checked { kernel, .. } => Some(format!(", as Linux {kernel}")),
+        reports::Result::Checked { kernel, .. } => Some(format!(", as Linux {kernel}")),
         _ => None,
     });
     let title = format!("kiln check: {objects}{}", kernel.unwrap_or_default());

@@ -6,11 +6,12 @@ use std::time::Duration;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use kiln_driver::check::Verdict;
+use kiln_driver::commands::dump as native_dump;
 use kiln_driver::feed::Feed;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Input, bench, calibrate, capture, check, compile, doctor, dump, explain, file, input, learn,
-    machine, operations, output, profile, recheck, replay, run, sandbox,
+    Engine, Error, Input, bench, calibrate, capture, cc, check, doctor, dump, explain, file, input, learn, ops, output,
+    profile, replay, run, sandbox, verify_evidence,
 };
 
 use crate::arguments::{self, BenchArguments, Cli, DumpArguments, Format, ObjectArguments};
@@ -94,19 +95,19 @@ pub fn cc(arguments: &CcArguments) -> Code {
     };
     let mut sandbox = sandbox::Options::default();
     sandbox.quantum = from_environment("KILN_QUANTUM", 0.01)?;
-    let options = compile::Options {
+    let options = cc::Options {
         clang: kiln_driver::clang::name(),
         arguments: arguments.arguments.clone(),
         sandbox,
         optimize: from_environment("KILN_OPTIMIZE", 1.0)?,
     };
-    Ok(compile::compile(&options)?.code)
+    Ok(cc::compile(&options)?.code)
 }
 
 /// `kiln verify-evidence`.
 pub fn verify_evidence(arguments: &EvidenceArguments, format: Format) -> Code {
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = recheck::Options::default();
+    let mut options = verify_evidence::Options::default();
     options.solver = arguments.solver.clone();
     options.timeout = seconds(arguments.timeout)?;
     options.jobs = arguments.jobs.map_or_else(processors, usize::from);
@@ -117,7 +118,7 @@ pub fn verify_evidence(arguments: &EvidenceArguments, format: Format) -> Code {
         spinner.say(format!("{done} of {all} functions"));
         !spinner.cancelled()
     };
-    let checked = recheck::verify(&arguments.folder, &options, &progress);
+    let checked = verify_evidence::verify(&arguments.folder, &options, &progress);
     spinner.finish();
     let checked = checked?;
     match format {
@@ -170,7 +171,7 @@ enum Packets {
 
 fn packets(hex: Option<&str>, path: Option<&Path>) -> Result<Packets, Error> {
     let Some(path) = path else {
-        return Ok(Packets::One(hex.map_or(Ok(Vec::new()), kiln_driver::inputs::hex::from_hex)?));
+        return Ok(Packets::One(hex.map_or(Ok(Vec::new()), kiln_driver::hex::from_hex)?));
     };
     let bytes = file::read(path, input::MAX_FILE_BYTES)?;
     Ok(match capture::packets(&path.display().to_string(), &bytes)? {
@@ -322,7 +323,7 @@ pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     let maps = dump::maps(&input.object);
     if arguments.native {
         let arch = arguments.machine.map(arguments::Machine::arch);
-        let listings = machine::Listings::new(&input.object, &programs, options, arch)?;
+        let listings = native_dump::Listings::new(&input.object, &programs, options, arch)?;
         match format {
             Format::Json => print::json(&listings)?,
             _ => print::listings(&maps, listings.iter()),
@@ -340,7 +341,7 @@ pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
 /// `kiln ops`.
 pub fn ops(arguments: &OpsArguments, format: Format) -> Code {
     let Some(path) = &arguments.object else {
-        let rows = operations::rows();
+        let rows = ops::rows();
         match format {
             Format::Json => print::json(&rows)?,
             _ => print::operations(&rows),
@@ -351,14 +352,14 @@ pub fn ops(arguments: &OpsArguments, format: Format) -> Code {
     match &arguments.output {
         Some(output) => {
             output::check_writable(output)?;
-            let bytes = operations::annotate(&mut input)?;
+            let bytes = ops::annotate(&mut input)?;
             output::write_whole(output, &bytes)?;
         }
         None => {
-            operations::recognize(&mut input);
+            ops::recognize(&mut input);
         }
     }
-    let found = operations::found(&input.object);
+    let found = ops::found(&input.object);
     match format {
         Format::Json => print::json(&found)?,
         _ => print::found_operations(&found),

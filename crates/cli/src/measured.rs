@@ -1,8 +1,9 @@
 //! How measurements of `kiln bench` look.
 
-use kiln_driver::bench::{Pair, Row, Timing, geomean};
+use kiln_driver::bench::{Pair, Row, geomean};
 use kiln_driver::check::{KernelVerdict, Verdict};
 use kiln_driver::shown::Clean;
+use kiln_driver::timing::Timing;
 
 use crate::print::{count, percent, table};
 use crate::say;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_driver::check_objects::{self, Failure, SCHEMA, Wanted, worst};
+use kiln_driver::commands::check::reports::{self, Failure, SCHEMA, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::optimize::{Optimized, Options, Outcome, default_budget, optimize as run, read_model};
 use kiln_driver::target::{self, Choice, Types};
-use kiln_driver::{Error, Goal, Input, Shown, check, evidence, learn, output, profiles, report, running};
+use kiln_driver::{Error, Goal, Input, Shown, check, evidence, learn, output, report, running};
 use serde_json::json;
 
 use crate::arguments::{self, Format, ObjectArguments, OptimizeArguments};
@@ -155,7 +155,7 @@ fn one(
     options.keep_queries = arguments.report.is_some();
     options.certify = arguments.evidence.is_some();
     options.budget_bounds_certificate = arguments.budget.is_some();
-    options.profile = profiles::oldest(&shared.choice.kernels, &input.object)?;
+    options.profile = target::oldest(&shared.choice.kernels, &input.object)?;
     options.rules = shared.rules.clone();
     options.programs = arguments.program.clone();
     let outcome = run(&input, &options, spinner);
@@ -254,7 +254,7 @@ fn exit_code(found: &Found, input: &Input, outcome: &Outcome, arguments: &Optimi
         kernel_types,
         lint: kiln_driver::lint::Selection::default(),
     };
-    worst([unreadable, check_objects::check(found, &wanted).report.exit_code()])
+    worst([unreadable, reports::check(found, &wanted).report.exit_code()])
 }
 
 /// Programs that are verified again for the exit code.

@@ -9,11 +9,11 @@ use kiln_driver::cost::Cost;
 use kiln_driver::diagnostic;
 use kiln_driver::doctor::{Finding, Level, State};
 use kiln_driver::explain::Explained;
+use kiln_driver::kernels::Matrix;
 use kiln_driver::optimize::Outcome;
-use kiln_driver::profiles::Matrix;
 pub use kiln_driver::shown::count;
 use kiln_driver::shown::{Clean, clean, escaped_json};
-use kiln_driver::{Error, Shown, operations};
+use kiln_driver::{Error, Shown, ops};
 
 pub use table::table;
 
@@ -139,8 +139,8 @@ fn verdict(input: &kiln_driver::Input, result: &Checked) -> String {
 }
 
 /// Which kernels the verdicts are about.
-pub fn which_kernels(result: &kiln_driver::check_objects::Result) {
-    use kiln_driver::check_objects::Result::{Checked, Failed, Kernels};
+pub fn which_kernels(result: &kiln_driver::commands::check::reports::Result) {
+    use kiln_driver::commands::check::reports::Result::{Checked, Failed, Kernels};
     match result {
         Checked { kernel, types, .. } => say!("as Linux {kernel}, {types}"),
         Kernels(matrix) => say!("{}", columns(matrix)),
@@ -239,7 +239,7 @@ fn cost(profile: &Cost) -> String {
 /// Verdicts by program and kernel, then the first explanation of each program that some kernel rejects; with `quiet`,
 /// without programs that all kernels accept.
 pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix, quiet: bool) -> String {
-    let accepted = |row: &kiln_driver::profiles::Row| row.verdicts.iter().all(Verdict::is_accepted);
+    let accepted = |row: &kiln_driver::kernels::Row| row.verdicts.iter().all(Verdict::is_accepted);
     if quiet && matrix.programs.iter().all(accepted) {
         return String::new();
     }
@@ -428,7 +428,7 @@ pub fn learned(outcome: &kiln_driver::learn::Outcome) {
 }
 
 /// What the replay of a certificate said.
-pub fn rechecked(checked: &kiln_driver::recheck::Recheck) {
+pub fn rechecked(checked: &kiln_driver::verify_evidence::Recheck) {
     for problem in checked.problems.iter().take(PROBLEMS_SHOWN) {
         let whose = clean(problem.function.as_ref().map_or("the folder", Shown::exact));
         say!("{whose}: {}: {}", styled(BAD, &format!("{:?}", problem.fault).to_lowercase()), problem.detail);
@@ -519,9 +519,9 @@ pub fn sandboxed(outcome: &kiln_driver::sandbox::Outcome, explain: bool) {
 }
 
 /// The operations, a paragraph each.
-pub fn operations(rows: &[operations::Row]) {
+pub fn operations(rows: &[ops::Row]) {
     for row in rows {
-        say!("{}  [{}]", row.name, operations::machines(row));
+        say!("{}  [{}]", row.name, ops::machines(row));
         say!("  {}", row.meaning);
         for sequence in &row.proof_sequences {
             say!("  proof sequence, {}: {}", sequence.name, sequence.instructions.join(" ; "));
@@ -540,7 +540,7 @@ pub fn operations(rows: &[operations::Row]) {
 }
 
 /// Where an object has operations, a line each.
-pub fn found_operations(found: &[operations::Found]) {
+pub fn found_operations(found: &[ops::Found]) {
     for row in found {
         say!("{} slot {}: {}", row.function, row.slot, row.operation);
     }

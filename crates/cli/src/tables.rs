@@ -2,9 +2,10 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 use kiln_driver::Error;
+use kiln_driver::kernels::Kernel;
 use kiln_driver::query;
 use kiln_driver::query::tables::{self, CheckedTable, CheckedTables};
-use kiln_driver::target::{self, Kernel, Types};
+use kiln_driver::target::{self, Types};
 
 use crate::arguments::{Format, TablesArguments};
 use crate::rows::joined;

@@ -18,7 +18,7 @@ fn main() -> Result<ExitCode, Error> {
     let input = input::open(&path, &[])?;
     let mut code = 0;
     // Without names, `select` gives every program. `true` would add costs by source line.
-    for checked in check::check(&input, &input.select(&[])?, false) {
+    for checked in check::check(&input, &input.select(&[])?) {
         code = code.max(checked.verdict.exit_code());
         match &checked.verdict {
             Verdict::Accepted { processed_insns, .. } => {

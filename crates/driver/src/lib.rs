@@ -4,15 +4,15 @@
 //!
 //! | command | function |
 //! |---|---|
-//! | `kiln check` | [`check::check`], [`profiles::check`] with `--kernel`, [`lint::lint`] with `--lint` |
+//! | `kiln check` | [`commands::check::reports`]; [`check::check`], [`kernels::check`] with `--kernel`, [`lint::lint`] with `--lint` |
 //! | `kiln optimize` | [`optimize::optimize`], [`report::page`] with `--report` |
 //! | `kiln sandbox` | [`sandbox::sandbox`] |
-//! | `kiln cc` | [`compile::compile`] |
+//! | `kiln cc` | [`cc::compile`] |
 //! | `kiln run` | [`run::run`] |
 //! | `kiln bench` | [`bench::bench_all`], [`profile::profile`] with `--profile` |
-//! | `kiln build` | [`native::build`] |
-//! | `kiln dump` | [`dump::program`] |
-//! | `kiln verify-evidence` | [`recheck::verify`] |
+//! | `kiln build` | [`build::build`] |
+//! | `kiln dump` | [`dump::program`]; [`commands::dump`] with `--native` |
+//! | `kiln verify-evidence` | [`verify_evidence::verify`] |
 //! | `kiln query` | [`query::plan::plan`], then [`query::live::run`] or [`query::replay::run`] |
 //! | `kiln serve` | [`serve::Service`], [`serve::listen::Doors`], [`serve::client::Client`] |
 //! | `kiln explain` | [`explain::explain`] |
@@ -25,7 +25,7 @@
 //! # fn main() -> Result<(), kiln_driver::Error> {
 //! let text = "; program xdp\n r1 = 1\n r0 = 1\n r0 += r1\n exit\n";
 //! let input = input::parse("pass.bpf", text.into(), &[])?;
-//! let verdicts = kiln_driver::check::check(&input, &input.select(&[])?, false);
+//! let verdicts = kiln_driver::check::check(&input, &input.select(&[])?);
 //! assert!(verdicts[0].verdict.is_accepted());
 //!
 //! let mut options = optimize::Options::default();
@@ -45,58 +45,45 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod commands;
-
-pub mod file;
-pub mod folders;
-pub mod input;
-pub mod lint;
-pub mod show;
-
-#[cfg(not(target_family = "wasm"))]
 pub mod clang;
-#[cfg(not(target_family = "wasm"))]
+pub mod commands;
+pub mod compare;
+mod disassembly;
+pub mod evidence;
+pub mod folders;
+pub mod heap;
 pub mod http;
-#[cfg(not(target_family = "wasm"))]
 pub mod inputs;
-#[cfg(not(target_family = "wasm"))]
 pub mod kernel;
-#[cfg(not(target_family = "wasm"))]
+pub mod loading;
+pub mod objects;
 pub mod output;
-#[cfg(not(target_family = "wasm"))]
+pub mod packets;
+pub mod profile;
+pub mod report;
 pub mod target;
-#[cfg(not(target_family = "wasm"))]
-pub use commands::run::DEFAULT_BUDGET;
-#[cfg(not(target_family = "wasm"))]
-pub use commands::{
-    bench, calibrate, check_objects, compare, compile, congestion, dispatch, doctor, evidence, examples, explain, heap,
-    learn, machine, native, objects, optimize, packets, profile, profiles, query, recheck, replay, run, sandbox, serve,
-};
-#[cfg(not(target_family = "wasm"))]
-pub use inputs::{capture, feed};
-#[cfg(not(target_family = "wasm"))]
-pub use kernel::running;
-#[cfg(not(target_family = "wasm"))]
-pub use kernel::running::require_kernel;
-#[cfg(not(target_family = "wasm"))]
-pub use kiln_native::Setting;
-#[cfg(not(target_family = "wasm"))]
-pub use kiln_superopt::learn::Watch;
-#[cfg(not(target_family = "wasm"))]
-pub use kiln_superopt::{Because, Evidence, Goal, Progress};
-/// The embedded VM.
-#[cfg(not(target_family = "wasm"))]
-pub use kiln_vm as vm;
-#[cfg(not(target_family = "wasm"))]
-pub use kiln_vm::Engine;
-#[cfg(not(target_family = "wasm"))]
-pub use show::{report, sarif};
+pub mod timing;
 
-pub use commands::{cancellation, check, cost, dump, operations};
-pub use input::Input;
+pub use commands::check::{flame, sarif};
+pub use commands::doctor::calibrate;
+pub use commands::run::replay;
+pub use commands::{
+    bench, build, cc, congestion, dispatch, doctor, learn, optimize, query, run, sandbox, serve, verify_evidence,
+};
+pub use inputs::{capture, feed};
+pub use kiln_inspect::show::{diagnostic, shown};
+pub use kiln_inspect::{
+    Error, Input, Shown, check, cost, dump, explain, file, hex, input, kernels, lint, ops, sandboxed,
+};
+pub use kiln_linux::running;
+pub use kiln_linux::running::require_kernel;
+pub use kiln_native::Setting;
 pub use kiln_platform::{ArgKind, Helper, KernelVersion, MapType, Memory, ProgramType};
-pub use kiln_program::{Error, error};
 pub use kiln_program::{MapId, Object, Program, bytecode};
+pub use kiln_superopt::learn::Watch;
+pub use kiln_superopt::{Because, Evidence, Goal, Progress};
 pub use kiln_verifier::Reason;
-pub use show::shown::Shown;
-pub use show::{diagnostic, flame, shown};
+/// The embedded VM.
+pub use kiln_vm as vm;
+pub use kiln_vm::Engine;
+pub use loading::DEFAULT_BUDGET;

@@ -1,9 +1,10 @@
 //! Tables: their smallest splits are accepted for every kernel that has them, and what a kernel lacks is named.
 
 use kiln_driver::Error;
+use kiln_driver::kernels::Kernel;
 use kiln_driver::query::plan;
 use kiln_driver::query::tables::{CheckedTable, CheckedTables, check};
-use kiln_driver::target::{Choice, Kernel, Types};
+use kiln_driver::target::{Choice, Types};
 use kiln_plan::expr::Expr;
 use kiln_plan::generate::layout;
 use kiln_plan::query::{Output, Shape};

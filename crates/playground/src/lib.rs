@@ -17,9 +17,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use kiln_driver::check::Checked;
-use kiln_driver::dump::{self, Listing};
-use kiln_driver::{Error, Input, KernelVersion, ProgramType, Shown, check, input};
+use kiln_inspect::check::{self, Checked};
+use kiln_inspect::dump::{self, Listing};
+use kiln_inspect::{Error, Input, Shown, input};
+use kiln_platform::{KernelVersion, ProgramType};
 use kiln_superopt::{Because, Evidence};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -106,7 +107,7 @@ fn types(named: &[(String, String)]) -> Result<Vec<(String, ProgramType)>, Error
 fn programs(input: &Input) -> Vec<Answered> {
     let all: Vec<_> = input.object.programs.iter().collect();
     let mut listed = 0;
-    let read = check::check(input, &all, false).into_iter().zip(&all).map(|(mut checked, program)| {
+    let read = check::check(input, &all).into_iter().zip(&all).map(|(mut checked, program)| {
         checked.profile = check::profile(input, program);
         let functions = input.object.reachable_functions(program.entry);
         listed += functions.into_iter().map(|id| input.object.function(id).nodes.len()).sum::<usize>();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kiln_driver::compare::{self, Comparison, Trace};
-use kiln_driver::{Engine, Setting, packets, run};
+use kiln_driver::{Engine, Setting, loading, packets};
 use kiln_isa::{AluOp, Insn, Reg, Source};
 use kiln_program::{Object, Program};
 use kiln_test::corpus::{self, CorpusObject};
@@ -58,7 +58,7 @@ struct Case<'a> {
 impl Case<'_> {
     fn in_vm(&self, object: &Object, engine: Engine, blind: bool) -> Result<Trace, String> {
         let options = Options { blind, ..Options::default() };
-        let vm = run::new_vm(object, self.program, options).map_err(|error| error.to_string())?;
+        let vm = loading::new_vm(object, self.program, options).map_err(|error| error.to_string())?;
         if engine == Engine::Native {
             let made = vm.load_native(&self.program.name, self.toolchain, Setting::Scalar);
             made.map_err(|error| error.to_string())?;

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use kiln_driver::{evidence, optimize, recheck};
+use kiln_driver::{evidence, optimize, verify_evidence};
 use kiln_test::corpus;
 
 /// The solver that is not Kiln's own.
@@ -17,15 +17,15 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-fn verify(folder: &Path) -> recheck::Recheck {
+fn verify(folder: &Path) -> verify_evidence::Recheck {
     let solver = Some(SOLVER.to_owned());
-    let mut options = recheck::Options::default();
+    let mut options = verify_evidence::Options::default();
     options.solver = solver;
     options.timeout = Duration::from_secs(600);
     options.jobs = 2;
     options.original = None;
     options.object = None;
-    recheck::verify(folder, &options, &|_, _| true).expect("it is checked")
+    verify_evidence::verify(folder, &options, &|_, _| true).expect("it is checked")
 }
 
 /// Changes one line of a compressed file, the first that can be.

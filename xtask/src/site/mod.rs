@@ -20,8 +20,8 @@ use sha2::{Digest, Sha256};
 
 use crate::command::{Failure, cargo, flags, root, run as run_command, target_dir};
 
-const STYLE: &str = include_str!("../../../crates/driver/src/show/report/style.css");
-const THEME: &str = include_str!("../../../crates/driver/src/show/report/theme.js");
+const STYLE: &str = include_str!("../../../crates/driver/src/report/style.css");
+const THEME: &str = include_str!("../../../crates/driver/src/report/theme.js");
 const PAGE: &str = include_str!("../../../crates/playground/page/index.html");
 const PAGE_STYLE: &str = include_str!("../../../crates/playground/page/style.css");
 const PAGE_SCRIPT: &str = include_str!("../../../crates/playground/page/page.js");

@@ -9,7 +9,7 @@
 //!
 //! Both give a [`Prog`], which can be test-run, attached and asked for its statistics. libbpf loads ELF files, because
 //! a drop-in object is one that libbpf and the kernel accept. Nothing is pinned, and everything is unloaded when its
-//! owner is dropped. [`available`] tells in advance whether loading is possible, and if not, why.
+//! owner is dropped. [`running`] has its profile, and [`available`] tells in advance whether loading is possible, and if not, why.
 //!
 //! Without the feature `libbpf` the crate needs no C library: types and functions are the same, nothing can be loaded,
 //! and [`available`] says so (module `absent`).
@@ -40,6 +40,7 @@ pub mod probe;
 pub mod prog;
 #[cfg(feature = "libbpf")]
 pub mod ring;
+pub mod running;
 pub mod socket;
 #[cfg(feature = "libbpf")]
 pub mod struct_ops;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use kiln_driver::profiles::Kernel;
+use kiln_driver::kernels::Kernel;
 use kiln_driver::query::Split;
 use kiln_driver::query::budget::Sample;
 

@@ -1,7 +1,7 @@
 //! How runs look: what programs returned, and what maps and heaps hold afterwards.
 
 use kiln_driver::heap::HeapState;
-use kiln_driver::inputs::hex::hex;
+use kiln_driver::hex::hex;
 use kiln_driver::replay::Replayed;
 use kiln_driver::run::{MapState, Ran};
 use kiln_driver::shown::Clean;
@@ -49,7 +49,7 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
 }
 
 /// Where a cancellation point is.
-pub fn cancellation_point(point: &kiln_driver::cancellation::PointOf) -> String {
+pub fn cancellation_point(point: &kiln_driver::sandboxed::PointOf) -> String {
     let line = point.line.as_ref().map_or(String::new(), |line| format!(" at {line}"));
     format!("point {} in {}{line}", point.number, point.function)
 }

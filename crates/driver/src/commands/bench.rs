@@ -22,12 +22,13 @@ use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
 use crate::commands::optimize::{self, Optimized};
-use crate::commands::packets;
-use crate::commands::run;
-use crate::input::{self, Input, Types};
 use crate::inputs::feed::Feed;
 use crate::kernel::{self, KernelProgram};
-use crate::show::shown::Shown;
+use crate::loading;
+use crate::packets;
+use crate::timing::Timing;
+use kiln_inspect::input::{self, Input, Types};
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// How to measure. By default as `kiln bench` does, without the kernel.
@@ -89,29 +90,6 @@ pub struct Pair {
     pub before: Timing,
     /// The optimized program's.
     pub after: Timing,
-}
-
-/// A time from several samples.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Timing {
-    /// Nanoseconds, median.
-    pub median_ns: f64,
-    /// Nanoseconds, quarter of the samples below.
-    pub low_ns: f64,
-    /// Nanoseconds, quarter of the samples above.
-    pub high_ns: f64,
-}
-
-impl Timing {
-    /// The median and quartiles of samples; `None` without any.
-    pub fn of(mut samples: Vec<f64>) -> Option<Timing> {
-        samples.sort_by(f64::total_cmp);
-        let at = |part: usize| samples.get((samples.len() - 1) * part / 4).copied();
-        if samples.is_empty() {
-            return None;
-        }
-        Some(Timing { median_ns: at(2)?, low_ns: at(1)?, high_ns: at(3)? })
-    }
 }
 
 /// Nanoseconds that a chunk of runs in the VM should take.
@@ -218,7 +196,7 @@ fn measure(
     notes: &mut Vec<String>,
 ) -> (Option<Pair>, Option<Pair>) {
     let Some(program_type) = program.program_type else {
-        notes.push(crate::commands::check::no_type(program));
+        notes.push(kiln_inspect::check::no_type(program));
         return (None, None);
     };
     let mut keep = |result: Result<_, Error>| result.map_err(|error| notes.push(error.to_string())).ok();
@@ -258,7 +236,7 @@ fn both_vms(before: &Input, after: &Input, program: &Program, feed: &Feed) -> Re
 fn fed_vm(input: &Input, program: &Program, budget: u64, feed: &Feed) -> Result<Vm, Error> {
     let mut object = input.object.clone();
     feed.set_globals(&mut object)?;
-    run::fed_vm(&object, program, kiln_vm::Options { budget, ..Default::default() }, feed)
+    loading::fed_vm(&object, program, kiln_vm::Options { budget, ..Default::default() }, feed)
 }
 
 fn both_kernels(
@@ -271,7 +249,7 @@ fn both_kernels(
     let mut load = |input: &Input| {
         let mut object = input.object.clone();
         if !feed.is_empty() {
-            let fed = feed.set_globals(&mut object).and_then(|()| run::fed_kernel(input, &object, program, feed));
+            let fed = feed.set_globals(&mut object).and_then(|()| loading::fed_kernel(input, &object, program, feed));
             return fed.map_err(|error| notes.push(format!("the kernel: {error}"))).ok();
         }
         let loaded = kernel::load(&input.bytes, &object, program);

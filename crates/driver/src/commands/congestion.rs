@@ -23,7 +23,7 @@ pub use kiln_plan::congestion::{MAX_CONNECTIONS, Placement};
 pub use super::query::plan::StepProgram as Program;
 
 use super::query::plan::verified;
-use crate::input::running_kernel_types;
+use kiln_inspect::input::running_kernel_types;
 use kiln_program::Error;
 
 /// What the kernel says of a name that is taken.

@@ -1,182 +1,107 @@
-//! `kiln dump`: listings, as data and as text.
+//! `kiln dump --native`: each BPF instruction with the machine instructions that the JIT makes of it.
 //!
 //! ```text
-//!   program filter <filter> in section xdp: 12 slots
-//!   ; filter.c:31: count = *value;
-//!   L2:
-//!       9: r1 = *(u64 *)(r0 + 0x0)        ; r0=value[counters] live r0,r1
+//!       0: r1 = *(u32 *)(r1 + 0x0)
+//!                                             0x0000  8b3f               mov edi, [rdi]
+//!       1: w1 &= 0x8
+//!       2: if w1 == 0x0 goto L5
+//!                                             0x0002  40f6c708           test dil, 8
+//!                                             0x0006  740b               je 0x13
 //! ```
 //!
-//! With facts, a line names only what changed since the line above it; after a label everything is named again.
+//! Instructions that are compiled together stand together. The order is the machine code's: a marked operation's
+//! instructions move to its end.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::fmt::{Display, Formatter};
 
-use kiln_platform::Helper;
-use kiln_program::btf::Btf;
-use kiln_program::text::{Labels, Names};
-use kiln_program::{Clean, Function, FunctionId, InsnId, Node, Object, Program, Reference};
-use kiln_verifier::{Assumptions, Facts, InsnFacts, Region, Scalar, StackSet, Value};
+pub use kiln_isa::operation::Arch;
+use kiln_isa::operation::Registry;
+use kiln_jit::{Part, Span};
+use kiln_program::{FunctionId, InsnId, Object, Program};
 use serde::Serialize;
 
-use crate::show::core_names;
-use crate::show::shown::{Shown, count};
+use crate::disassembly::{MachineInsn, disassemble};
+use crate::loading;
+use kiln_inspect::dump;
+use kiln_inspect::show::shown::{Shown, count};
 use kiln_program::Error;
 
-/// What a listing shows in addition to the instructions: source lines, by default.
-#[non_exhaustive]
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Source lines, where recorded.
-    pub source: bool,
-    /// What the verifier knows before each instruction.
-    pub facts: bool,
-    /// The types of the kernel that programs are verified against.
-    pub kernel_types: Option<Arc<Btf>>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { source: true, facts: false, kernel_types: None }
-    }
-}
-
-/// A program with its subprograms.
+/// A program's listing with its machine code.
 #[derive(Clone, Debug, Serialize)]
 pub struct Listing {
-    /// The program.
-    pub program: Shown,
-    /// Its section.
-    pub section: Shown,
-    /// Its type, where known.
-    pub program_type: Option<&'static str>,
-    /// Why facts are missing, where they were asked for.
+    /// The BPF instructions.
+    #[serde(flatten)]
+    pub listing: dump::Listing,
+    /// What they became.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_facts: Option<Shown>,
-    /// The entry, then its subprograms.
-    pub functions: Vec<FunctionListing>,
+    pub native: Option<Native>,
+    /// Why there is no machine code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_native: Option<Shown>,
 }
 
-/// One function.
+/// Machine code of a program with all its functions.
 #[derive(Clone, Debug, Serialize)]
-pub struct FunctionListing {
-    /// Its symbol.
-    pub name: Shown,
-    /// The section it is in.
-    pub section: Shown,
-    /// Its slots.
-    pub slots: u32,
-    /// Its instructions.
-    pub instructions: Vec<Line>,
+pub struct Native {
+    /// The machine: `x86_64` or `aarch64`.
+    pub machine: &'static str,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Its parts, in order and without gaps.
+    pub spans: Vec<NativeSpan>,
 }
 
-/// One instruction.
+/// Machine code with one purpose.
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
-    /// The slot it begins at, in its function.
-    pub slot: u32,
-    /// The label in front of it, if a branch leads here.
+pub struct NativeSpan {
+    /// `insns`, or `rare` for the rare case of one; `padding`, `prologue`, `epilogue`, `callback` (the entry by which
+    /// helpers call a function).
+    pub part: &'static str,
+    /// The function, as an index into the listing's functions; none for padding.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub label: Option<Shown>,
-    /// The instruction, with names for what it refers to.
-    pub text: Shown,
-    /// The source file, where recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<Shown>,
-    /// The line in that file, from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
-    /// What the line says, where the object has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Shown>,
-    /// What it refers to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reference: Option<Referred>,
-    /// The CO-RE relocation, such as `field_byte_offset of struct task_struct.pid`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub core: Option<Shown>,
-    /// The native operation that it ends by a mark, or `part` where it is another instruction of one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub operation: Option<Shown>,
-    /// What the verifier knows before it, where asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub facts: Option<Shown>,
-    /// All facts of each instruction, not only those that changed since the line above.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub known: Option<KnownHere>,
+    pub function: Option<usize>,
+    /// The BPF instructions that it does, by their slots in the function.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<u32>,
+    /// Where it begins.
+    pub offset: usize,
+    /// Its length in bytes; 0 for an instruction that needs no code, and for the beginning of a function without frame.
+    pub bytes: usize,
+    /// The instructions.
+    pub code: Vec<MachineInsn>,
 }
 
-/// All that is known before an instruction, over all paths.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct KnownHere {
-    /// Registers that hold something on every path, such as `r1`: `ctx`.
-    pub registers: BTreeMap<Shown, Shown>,
-    /// Stack slots of which something is known, by their lowest byte, such as `fp-8`.
-    pub stack: BTreeMap<Shown, Shown>,
-    /// Registers that may be read after the instruction.
-    pub live: Vec<Shown>,
-    /// Bytes of the own frame that may be read after it, as ranges from the frame pointer, such as `-8..-1`.
-    pub stack_live: Vec<Shown>,
-    /// Bytes of the packet known to be there.
-    pub packet_bytes: u32,
-    /// What some path holds: references by the call that acquired them, and locks.
-    pub held: Vec<Shown>,
-}
-
-/// What an instruction refers to.
-#[derive(Clone, Debug, Serialize)]
-pub struct Referred {
-    /// `map`, `map-value`, `function` or `extern`.
-    pub kind: &'static str,
-    /// Its name.
-    pub name: Shown,
-    /// The byte, in a map's value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub offset: Option<u32>,
-}
-
-/// Instructions that the listings of an object's programs may have together.
-pub const MAX_LISTED: usize = 1_000_000;
-
-/// Whether programs can be listed: each with all that it reaches, so what many share is listed for each.
-///
-/// # Errors
-/// [`Error::Limit`] for more than [`MAX_LISTED`] instructions.
-pub fn check_size(object: &Object, programs: &[&Program]) -> Result<(), Error> {
-    let mut listed = 0;
-    for program in programs {
-        let functions = object.reachable_functions(program.entry);
-        listed += functions.into_iter().map(|id| object.function(id).nodes.len()).sum::<usize>();
-        if listed > MAX_LISTED {
-            let many = "the programs have more than a million instructions, those that they share counted for each";
-            return Err(Error::Limit(format!("{many} (MAX_LISTED): choose some with --program")));
-        }
-    }
-    Ok(())
-}
-
-/// Listings as one document, each made when it is written.
+/// Listings of programs with their machine code as one document, each made when it is written.
 pub struct Listings<'a> {
-    object: &'a Object,
+    /// With marks for the operations that the VM recognizes.
+    object: Object,
     programs: &'a [&'a Program],
-    options: Options,
+    options: dump::Options,
+    arch: Arch,
 }
 
 impl<'a> Listings<'a> {
-    /// The programs to list.
+    /// The programs to list, and the machine that they are compiled for; none for this one.
     ///
     /// # Errors
-    /// As [`check_size`].
-    pub fn new(object: &'a Object, programs: &'a [&'a Program], options: Options) -> Result<Listings<'a>, Error> {
-        check_size(object, programs)?;
-        Ok(Listings { object, programs, options })
+    /// As [`dump::check_size`]; [`Error::Unsupported`] if the JIT does not have this machine.
+    pub fn new(
+        object: &Object,
+        programs: &'a [&'a Program],
+        options: dump::Options,
+        arch: Option<Arch>,
+    ) -> Result<Listings<'a>, Error> {
+        dump::check_size(object, programs)?;
+        let unsupported =
+            || Error::Unsupported("the JIT does not have this machine; name one with --machine".to_owned());
+        let arch = arch.or(kiln_vm::HERE).ok_or_else(unsupported)?;
+        Ok(Listings { object: loading::marked(object.clone(), &Registry::BUILTIN.on(arch)), programs, options, arch })
     }
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = Listing> + '_ {
-        let shared = Shared::of(self.object);
-        self.programs.iter().map(move |program| shared.listing(self.object, program, self.options.clone()))
+        self.programs.iter().map(|program| listing(&self.object, program, self.options.clone(), self.arch))
     }
 }
 
@@ -186,344 +111,100 @@ impl Serialize for Listings<'_> {
     }
 }
 
-/// The listing of a program with its subprograms, as data.
-pub fn listing(object: &Object, program: &Program, options: Options) -> Listing {
-    Shared::of(object).listing(object, program, options)
-}
-
-/// What the listings of an object's programs share.
-struct Shared<'a> {
-    names: Names<'a>,
-    btf: Option<Btf>,
-}
-
-impl<'a> Shared<'a> {
-    fn of(object: &'a Object) -> Shared<'a> {
-        let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
-        Shared { names: Names::of(object), btf }
-    }
-
-    fn listing(&self, object: &Object, program: &Program, options: Options) -> Listing {
-        let (facts, no_facts) = if options.facts { facts(object, program, &options) } else { Default::default() };
-        View { object, shared: self, facts, options }.listing(program, no_facts)
+fn listing(object: &Object, program: &Program, options: dump::Options, arch: Arch) -> Listing {
+    let listing = dump::listing(object, program, options);
+    match native(object, program, arch) {
+        Ok(native) => Listing { listing, native: Some(native), no_native: None },
+        Err(error) => Listing { listing, native: None, no_native: Some(error.to_string().into()) },
     }
 }
 
-impl View<'_> {
-    fn listing(&self, program: &Program, no_facts: Option<String>) -> Listing {
-        let reached = self.object.reachable_functions(program.entry);
-        Listing {
-            program: program.name.as_str().into(),
-            section: program.section.as_str().into(),
-            program_type: program.program_type.map(|known| known.name()),
-            no_facts: no_facts.map(Shown::from),
-            functions: reached.into_iter().map(|id| self.function(id)).collect(),
-        }
-    }
+fn native(object: &Object, program: &Program, arch: Arch) -> Result<Native, Error> {
+    let mut vm = loading::new_vm(object, program, kiln_vm::Options::default())?;
+    vm.load(&program.name)?;
+    let code = vm.machine_code(&program.name, arch)?.code;
+    let places = Places::of(object, program);
+    let spans = code.spans.iter().map(|span| places.span(span, &code.bytes, arch)).collect();
+    Ok(Native { machine: arch.name(), bytes: code.bytes.len(), spans })
 }
 
-/// The listing of a program with its subprograms, as text.
-pub fn program(object: &Object, program: &Program, options: Options) -> String {
-    listing(object, program, options).to_string()
+/// Where functions and instructions are in the listing.
+struct Places {
+    functions: HashMap<FunctionId, usize>,
+    /// Index of the function, and slot.
+    insns: HashMap<InsnId, (usize, u32)>,
 }
 
-/// The object's maps, one line each.
-pub fn maps(object: &Object) -> String {
-    let mut text = String::new();
-    for map in &object.maps {
-        let _ = writeln!(
-            text,
-            "map {}: {} key {} B, value {} B, {} {}{}{}",
-            Clean(&map.name),
-            map.map_type.name(),
-            map.key_size,
-            map.value_size,
-            map.max_entries,
-            if map.max_entries == 1 { "entry" } else { "entries" },
-            if map.flags == 0 { String::new() } else { format!(", flags {:#x}", map.flags) },
-            if map.pinned_by_name { ", pinned by name" } else { "" },
-        );
-    }
-    text
-}
-
-fn facts(object: &Object, program: &Program, options: &Options) -> (Facts, Option<String>) {
-    let kernel_types = options.kernel_types.clone();
-    let options = kiln_verifier::Options { assumptions: Assumptions::AnyLoad, kernel_types, ..Default::default() };
-    match kiln_verifier::verify(object, program, &options) {
-        Ok(verified) => (verified.facts, None),
-        Err(error) => (Facts::default(), Some(error.to_string())),
-    }
-}
-
-struct View<'a> {
-    object: &'a Object,
-    shared: &'a Shared<'a>,
-    facts: Facts,
-    options: Options,
-}
-
-impl View<'_> {
-    fn function(&self, id: FunctionId) -> FunctionListing {
-        let function: &Function = self.object.function(id);
-        let labels = Labels::of(function);
-        let mut slot = 0;
-        let mut known = Known::default();
-        let mut instructions = Vec::with_capacity(function.nodes.len());
-        for node in &function.nodes {
-            let label = labels.get(node.id);
-            if label.is_some() {
-                known = Known::default();
+impl Places {
+    fn of(object: &Object, program: &Program) -> Places {
+        let mut places = Places { functions: HashMap::new(), insns: HashMap::new() };
+        for (index, id) in object.reachable_functions(program.entry).into_iter().enumerate() {
+            places.functions.insert(id, index);
+            let mut slot = 0;
+            for node in &object.function(id).nodes {
+                places.insns.insert(node.id, (index, slot));
+                slot += node.insn.slots();
             }
-            // Line 0 is what compilers give to code that no line asked for.
-            let source = self.object.line(node).filter(|source| self.options.source && source.line != 0);
-            instructions.push(Line {
-                slot,
-                label: label.map(Shown::from),
-                text: self.shared.names.node_text(node, &labels).into(),
-                file: source.map(|source| source.file.as_str().into()),
-                line: source.map(|source| source.line),
-                source: source.map(|source| source.text.trim()).filter(|text| !text.is_empty()).map(Shown::from),
-                reference: self.reference(node),
-                core: self.core(node).map(Shown::from),
-                operation: self.operation(node.id).map(Shown::from),
-                facts: self
-                    .facts
-                    .at(node.id)
-                    .map(|facts| known.describe(self.object, facts, self.held(node.id)).into()),
-                known: self.facts.at(node.id).map(|facts| self.known_here(node.id, facts)),
-            });
-            slot += node.insn.slots();
         }
-        let (name, section) = (function.name.as_str().into(), function.section.as_str().into());
-        FunctionListing { name, section, slots: function.slots(), instructions }
+        places
     }
 
-    fn known_here(&self, insn: InsnId, facts: &InsnFacts) -> KnownHere {
-        let registers = facts.registers.iter().enumerate().filter(|(_, value)| !matches!(value, Value::Uninit));
-        KnownHere {
-            registers: registers
-                .map(|(index, value)| (format!("r{index}").into(), value_text(self.object, value).into()))
-                .collect(),
-            stack: facts
-                .stack
-                .iter()
-                .map(|(at, value)| (format!("fp{at}").into(), value_text(self.object, value).into()))
-                .collect(),
-            live: Shown::all(facts.live_after.iter().map(|reg| reg.to_string())),
-            stack_live: Shown::all(ranges(&facts.stack_live_after)),
-            packet_bytes: facts.packet_bytes,
-            held: Shown::all(self.held(insn)),
-        }
-    }
-
-    /// What some path holds before an instruction.
-    fn held(&self, insn: InsnId) -> Vec<String> {
-        let Some(held) = self.facts.held(insn) else { return Vec::new() };
-        let references = held.references.iter().map(|acquired| {
-            let mut nodes = self.object.functions.iter().flat_map(|function| &function.nodes);
-            let helper = nodes.find(|node| node.id == *acquired).and_then(|node| node.helper()).and_then(Helper::by_id);
-            helper.map_or_else(|| "a reference".to_owned(), |helper| format!("bpf_{}", helper.name))
-        });
-        let locks = (held.locks > 0).then(|| count(held.locks as usize, "lock"));
-        use kiln_verifier::Section;
-        let sections = held.begun.iter().filter_map(|begun| match begun.what {
-            Section::Lock => None,
-            Section::Rcu => Some("an RCU read section".to_owned()),
-            Section::Preemption => Some("no preemption".to_owned()),
-            Section::Interrupts => Some("no interrupts".to_owned()),
-        });
-        references.chain(locks).chain(sections).collect()
-    }
-
-    fn reference(&self, node: &Node) -> Option<Referred> {
-        let object = self.object;
-        let (kind, name, offset) = match node.reference {
-            Reference::Map(map) => ("map", &object.map(map).name, None),
-            Reference::MapValue { map, offset } => ("map-value", &object.map(map).name, Some(offset)),
-            Reference::Function(id) => ("function", &object.function(id).name, None),
-            Reference::Extern(id) => ("extern", &object.externs.get(id.index())?.name, None),
-            _ => return None,
+    fn span(&self, span: &Span, bytes: &[u8], arch: Arch) -> NativeSpan {
+        let (part, function, insns) = match &span.part {
+            Part::Padding => ("padding", None, &[][..]),
+            Part::Prologue(id) => ("prologue", Some(*id), &[][..]),
+            Part::Insns(insns) => ("insns", None, &insns[..]),
+            Part::Rare(insn) => ("rare", None, std::slice::from_ref(insn)),
+            Part::Epilogue(id) => ("epilogue", Some(*id), &[][..]),
+            Part::Callback(id) => ("callback", Some(*id), &[][..]),
+            Part::Refill => ("refill", None, &[][..]),
         };
-        Some(Referred { kind, name: name.as_str().into(), offset })
-    }
-
-    fn operation(&self, insn: InsnId) -> Option<String> {
-        let mark = self.object.operations.iter().find(|mark| mark.members.contains(&insn))?;
-        let ends = mark.members.last() == Some(&insn);
-        Some(if ends { crate::commands::operations::mark_text(mark) } else { "part".to_owned() })
-    }
-
-    fn core(&self, node: &Node) -> Option<String> {
-        let record = self.object.core.get(node.core?.index())?;
-        Some(core_names::describe(self.shared.btf.as_ref(), record))
+        let at = |insn: &InsnId| self.insns.get(insn).copied();
+        let of_insns = insns.first().and_then(at).map(|(function, _)| function);
+        let offset = span.bytes.start;
+        let code = bytes.get(span.bytes.clone()).map_or_else(Vec::new, |bytes| disassemble(arch, bytes, offset));
+        NativeSpan {
+            part,
+            function: function.and_then(|id| self.functions.get(&id).copied()).or(of_insns),
+            slots: insns.iter().filter_map(at).map(|(_, slot)| slot).collect(),
+            offset,
+            bytes: span.bytes.len(),
+            code,
+        }
     }
 }
 
-impl std::fmt::Display for Listing {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(why) = &self.no_facts {
-            for line in why.exact().lines() {
-                writeln!(out, "; no facts: {}", Clean(line.trim()))?;
+impl Display for Listing {
+    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
+        let Some(native) = &self.native else {
+            if let Some(why) = &self.no_native {
+                writeln!(out, "; no machine code: {why}")?;
             }
-        }
-        for function in &self.functions {
-            write_head(out, self, function)?;
-            let mut place = String::new();
-            for line in &function.instructions {
-                write_line(out, line, &mut place)?;
+            return self.listing.fmt(out);
+        };
+        writeln!(out, "; {} of {}", count(native.bytes, "byte"), native.machine)?;
+        let mut place = String::new();
+        for span in &native.spans {
+            let function = span.function.and_then(|index| self.listing.functions.get(index));
+            if let (Some(function), "prologue") = (function, span.part) {
+                dump::write_head(out, &self.listing, function)?;
+                place.clear();
+            }
+            let lines = function.map_or(&[][..], |function| &function.instructions);
+            for slot in &span.slots {
+                match lines.binary_search_by_key(slot, |line| line.slot).ok().and_then(|at| lines.get(at)) {
+                    Some(_) if span.part == "rare" => writeln!(out, "; rare case of {slot}")?,
+                    Some(line) => dump::write_line(out, line, &mut place)?,
+                    None => {}
+                }
+            }
+            if !matches!(span.part, "insns" | "rare") && !span.code.is_empty() {
+                writeln!(out, "; {}", span.part)?;
+            }
+            for insn in &span.code {
+                writeln!(out, "{:44}{:#06x}  {:20} {}", "", insn.offset, insn.bytes, insn.text)?;
             }
         }
         Ok(())
-    }
-}
-
-/// Writes the line above a function of a listing.
-pub(crate) fn write_head(
-    out: &mut std::fmt::Formatter<'_>,
-    listing: &Listing,
-    function: &FunctionListing,
-) -> std::fmt::Result {
-    let is_entry = listing.functions.first().is_some_and(|first| std::ptr::eq(first, function));
-    let role = if is_entry { format!("program {}", listing.program) } else { "subprogram".to_owned() };
-    let FunctionListing { name, section, slots, .. } = function;
-    writeln!(out, "{role} <{name}> in section {section}: {slots} slots")
-}
-
-/// Writes an instruction; `place` is the source line that was written last.
-pub(crate) fn write_line(out: &mut std::fmt::Formatter<'_>, line: &Line, place: &mut String) -> std::fmt::Result {
-    if let (Some(file), Some(number)) = (&line.file, line.line) {
-        let file = Clean(file.exact().rsplit('/').next().unwrap_or_default());
-        let source = line.source.as_ref().map_or(String::new(), |text| format!(" {text}"));
-        let here = format!("; {file}:{number}:{source}");
-        if here != *place {
-            writeln!(out, "{here}")?;
-            *place = here;
-        }
-    }
-    if let Some(label) = &line.label {
-        writeln!(out, "{label}:")?;
-    }
-    let mut text = format!("{:5}: {}", line.slot, line.text);
-    if let Some(core) = &line.core {
-        let _ = write!(text, "  ; CO-RE {core}");
-    }
-    match &line.operation {
-        Some(operation) if *operation == "part" => text = format!("{text:<44}  ; *"),
-        Some(operation) => text = format!("{text:<44}  ; * {operation}"),
-        None => {}
-    }
-    match line.facts.as_ref().filter(|facts| !facts.is_empty()) {
-        Some(facts) => writeln!(out, "{text:<44}  ; {facts}"),
-        None => writeln!(out, "{text}"),
-    }
-}
-
-/// What the lines above said.
-#[derive(Default)]
-struct Known {
-    registers: Vec<Option<String>>,
-    stack: BTreeMap<i16, String>,
-    live: String,
-    stack_live: String,
-    held: Vec<String>,
-}
-
-impl Known {
-    /// Registers whose value is not what was said last, then what lives on.
-    fn describe(&mut self, object: &Object, facts: &InsnFacts, held: Vec<String>) -> String {
-        let mut parts = Vec::new();
-        self.registers.resize(facts.registers.len(), None);
-        // r10 is the frame pointer everywhere.
-        for (index, value) in facts.registers.iter().enumerate().filter(|(index, _)| *index != 10) {
-            let now = (!matches!(value, Value::Uninit)).then(|| value_text(object, value));
-            if now != self.registers[index]
-                && let Some(text) = &now
-            {
-                parts.push(format!("r{index}={text}"));
-            }
-            self.registers[index] = now;
-        }
-        let stack: BTreeMap<i16, String> =
-            facts.stack.iter().map(|(at, value)| (*at, value_text(object, value))).collect();
-        for (at, text) in stack.iter().rev().filter(|(at, text)| self.stack.get(at) != Some(text)) {
-            parts.push(format!("fp{at}={text}"));
-        }
-        self.stack = stack;
-        if held != self.held {
-            parts.push(if held.is_empty() { "holds nothing".to_owned() } else { format!("holds {}", held.join(", ")) });
-            self.held = held;
-        }
-        let named = facts.live_after.iter().map(|reg| reg.to_string()).filter(|name| name != "r10");
-        let live = format!("live {}", named.collect::<Vec<_>>().join(","));
-        if live != self.live {
-            parts.push(live.clone());
-            self.live = live;
-        }
-        let stack_live = ranges(&facts.stack_live_after).join(",");
-        if stack_live != self.stack_live {
-            parts.push(format!("stack live {}", if stack_live.is_empty() { "none" } else { &stack_live }));
-            self.stack_live = stack_live;
-        }
-        parts.join(" ")
-    }
-}
-
-/// Runs of bytes, such as `-16..-9`.
-fn ranges(set: &StackSet) -> Vec<String> {
-    let mut runs: Vec<(i32, i32)> = Vec::new();
-    for at in set.iter() {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == at => *last = at,
-            _ => runs.push((at, at)),
-        }
-    }
-    runs.iter().map(|(first, last)| format!("{first}..{last}")).collect()
-}
-
-/// A number: its value, or its range in the terms in which it is narrowest, and the bits that are known where they
-/// say more.
-fn number_text(scalar: &Scalar) -> String {
-    if let Some(value) = scalar.as_constant() {
-        return format!("{value:#x}");
-    }
-    if *scalar == Scalar::UNKNOWN {
-        return "scalar".to_owned();
-    }
-    let unsigned = format!("{:#x}..{:#x}", scalar.umin, scalar.umax);
-    let range = match (scalar.umax - scalar.umin, scalar.smax.wrapping_sub(scalar.smin) as u64) {
-        (u64::MAX, u64::MAX) => "scalar".to_owned(),
-        (of_unsigned, of_signed) if of_signed < of_unsigned => format!("{}..{}", scalar.smin, scalar.smax),
-        _ => unsigned,
-    };
-    // Low bits that are zero on every path are an alignment that the range does not tell.
-    let zeros = (scalar.tnum.mask | scalar.tnum.value).trailing_zeros();
-    if zeros > 0 && zeros < 64 { format!("{range} by {}", 1_u64 << zeros) } else { range }
-}
-
-fn value_text(object: &Object, value: &Value) -> String {
-    match value {
-        Value::Uninit => "?".to_owned(),
-        Value::Unknown => "any".to_owned(),
-        Value::Scalar(scalar) => number_text(scalar),
-        Value::Pointer(pointer) => {
-            let region = match &pointer.region {
-                Region::Context => "ctx".to_owned(),
-                Region::Stack { up: 0 } => "fp".to_owned(),
-                Region::Stack { up } => format!("fp^{up}"),
-                Region::Map(map) => format!("map[{}]", object.map(*map).name),
-                Region::MapValue(map) => format!("value[{}]", object.map(*map).name),
-                Region::Packet => "pkt".to_owned(),
-                Region::PacketMeta => "pkt_meta".to_owned(),
-                Region::PacketEnd => "pkt_end".to_owned(),
-                Region::Other(name) => name.clone(),
-            };
-            let offset = match pointer.offset.as_constant().map(|offset| offset as i64) {
-                Some(0) => String::new(),
-                Some(offset) => format!("{offset:+}"),
-                None => format!("+({}..{})", pointer.offset.smin, pointer.offset.smax),
-            };
-            format!("{region}{offset}{}", if pointer.nullable { "|null" } else { "" })
-        }
     }
 }

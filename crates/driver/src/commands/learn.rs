@@ -14,9 +14,9 @@ use kiln_superopt::learn::{self, Harvest, LearnedRule, RuleFile, Watch};
 use kiln_superopt::rules::data::SHIPPED;
 use serde::Serialize;
 
-use crate::commands::objects::gather;
-use crate::show::shown::Shown;
-use crate::{file, input};
+use crate::objects::gather;
+use kiln_inspect::show::shown::Shown;
+use kiln_inspect::{file, input};
 use kiln_program::Error;
 
 /// How to learn.

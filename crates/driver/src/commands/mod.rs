@@ -1,61 +1,18 @@
-//! What each command does, and what several of them share: the packets that programs run on ([`packets`]), their heaps
-//! ([`heap`]), the comparison of two objects ([`compare`]), evidence in a folder ([`evidence`]).
+//! What each command does, under its name. What several of them share is in the modules beside this one, and what needs
+//! no system in `kiln-inspect`.
 
-pub mod cancellation;
-pub mod check;
-pub mod cost;
-pub mod dump;
-pub mod operations;
-
-#[cfg(not(target_family = "wasm"))]
 pub mod bench;
-#[cfg(not(target_family = "wasm"))]
-pub mod calibrate;
-#[cfg(not(target_family = "wasm"))]
-pub mod check_objects;
-#[cfg(not(target_family = "wasm"))]
-pub mod compare;
-#[cfg(not(target_family = "wasm"))]
-pub mod compile;
-#[cfg(not(target_family = "wasm"))]
+pub mod build;
+pub mod cc;
+pub mod check;
 pub mod congestion;
-#[cfg(not(target_family = "wasm"))]
 pub mod dispatch;
-#[cfg(not(target_family = "wasm"))]
 pub mod doctor;
-#[cfg(not(target_family = "wasm"))]
-pub mod evidence;
-#[cfg(not(target_family = "wasm"))]
-pub mod examples;
-#[cfg(not(target_family = "wasm"))]
-pub mod explain;
-#[cfg(not(target_family = "wasm"))]
-pub mod heap;
-#[cfg(not(target_family = "wasm"))]
+pub mod dump;
 pub mod learn;
-#[cfg(not(target_family = "wasm"))]
-pub mod machine;
-#[cfg(not(target_family = "wasm"))]
-pub mod native;
-#[cfg(not(target_family = "wasm"))]
-pub mod objects;
-#[cfg(not(target_family = "wasm"))]
 pub mod optimize;
-#[cfg(not(target_family = "wasm"))]
-pub mod packets;
-#[cfg(not(target_family = "wasm"))]
-pub mod profile;
-#[cfg(not(target_family = "wasm"))]
-pub mod profiles;
-#[cfg(not(target_family = "wasm"))]
 pub mod query;
-#[cfg(not(target_family = "wasm"))]
-pub mod recheck;
-#[cfg(not(target_family = "wasm"))]
-pub mod replay;
-#[cfg(not(target_family = "wasm"))]
 pub mod run;
-#[cfg(not(target_family = "wasm"))]
 pub mod sandbox;
-#[cfg(not(target_family = "wasm"))]
 pub mod serve;
+pub mod verify_evidence;

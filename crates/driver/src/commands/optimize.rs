@@ -20,11 +20,12 @@ use kiln_superopt::{Evidence, Goal, Judge, Progress, Rewrite, Standing, Timings,
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
-use crate::commands::check::{self, KernelVerdict, Verdict};
-use crate::commands::evidence;
-use crate::file;
-use crate::input::Input;
-use crate::show::shown::Shown;
+use crate::evidence;
+use crate::kernel;
+use kiln_inspect::check::{self, KernelVerdict, Verdict};
+use kiln_inspect::file;
+use kiln_inspect::input::Input;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// How to optimize. The default takes up to [`DEFAULT_BUDGET`], for the goal and the rules that `kiln optimize` has, and
@@ -194,7 +195,7 @@ pub struct Outcome {
 pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
     let begun = options.begun.unwrap_or_else(Instant::now);
     if let Some(elf) = &input.elf {
-        elf.check_movable().map_err(|error| crate::input::elf_error(&input.object.name, error))?;
+        elf.check_movable().map_err(|error| kiln_inspect::input::elf_error(&input.object.name, error))?;
     }
     let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
     let first_word = begun + options.budget / ASKING;
@@ -369,7 +370,7 @@ impl<'a> Kernel<'a> {
         if let Some(known) = self.asked.lock().expect("asking does not panic").get(&key) {
             return known.clone();
         }
-        let verdict = check::kernel_verdict(bytes, object, &object.programs[id.index()]);
+        let verdict = kernel::verdict::verdict(bytes, object, &object.programs[id.index()]);
         self.asked.lock().expect("asking does not panic").insert(key, verdict.clone());
         verdict
     }

@@ -7,9 +7,10 @@ use kiln_sandbox::Evidence;
 pub use kiln_sandbox::Target;
 use serde::Serialize;
 
-use crate::commands::check::{self, KernelVerdict};
-use crate::input::Input;
-use crate::show::shown::Shown;
+use crate::kernel;
+use kiln_inspect::check::KernelVerdict;
+use kiln_inspect::input::Input;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// How to sandbox.
@@ -67,7 +68,7 @@ pub struct Outcome {
 pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
     if let Some(program) = input.unreadable().next() {
         let why = |reason: String| format!("{} cannot be sandboxed: {reason}", program.function);
-        return Err(match crate::input::elf_error(&input.object.name, program.reason.clone()) {
+        return Err(match kiln_inspect::input::elf_error(&input.object.name, program.reason.clone()) {
             Error::Unsupported(reason) => Error::Unsupported(why(reason)),
             other => Error::InvalidInput(why(other.to_string())),
         });
@@ -92,7 +93,7 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
     };
     let programs = rewrite.object.programs.iter().filter(|_| asks);
     let verdict = |program: &kiln_program::Program| {
-        (Shown::from(program.name.as_str()), check::kernel_verdict(&bytes, &rewrite.object, program))
+        (Shown::from(program.name.as_str()), kernel::verdict::verdict(&bytes, &rewrite.object, program))
     };
     let kernel = programs.map(verdict).collect();
     Ok(Outcome { object: rewrite.object, bytes, functions: rewrite.evidence, kernel })

@@ -20,9 +20,9 @@ use kiln_program::{Map, MapContents, Object};
 use kiln_vm::{UpdateFlag, Vm};
 use serde_json::Value;
 
-use crate::file;
-use crate::input::meant;
 use crate::inputs::typed;
+use kiln_inspect::file;
+use kiln_inspect::input::meant;
 use kiln_program::Error;
 
 /// Bytes of a file of map entries at most.

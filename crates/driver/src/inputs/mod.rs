@@ -2,5 +2,4 @@
 
 pub mod capture;
 pub mod feed;
-pub mod hex;
 pub mod typed;

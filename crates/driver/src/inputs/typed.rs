@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use kiln_program::btf::{Btf, Kind, Member, TypeId};
 use serde_json::Value;
 
-use crate::inputs::hex::{from_hex, hex};
+use kiln_inspect::hex::{from_hex, hex};
 
 /// Characters that a printed value has at most; what is longer ends with dots.
 const MAX_TEXT: usize = 2000;

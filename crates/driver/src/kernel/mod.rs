@@ -1,7 +1,7 @@
 //! One program of an object, in the running kernel.
 
 mod ask;
-pub mod running;
+pub mod verdict;
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use kiln_program::{ExternKind, MapContents, MapId, MapSlot, Object, Program, Ref
 
 pub use ask::{Answer, NotAsked, ask};
 
-use crate::input::Input;
+use kiln_inspect::input::Input;
 use kiln_program::Error;
 
 /// A program loaded by libbpf from an object file's bytes, alone with the maps it uses.

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kiln_platform::{KernelVersion, Profile};
 use kiln_program::btf::Btf;
 
-use crate::file;
-use crate::input::{MAX_FILE_BYTES, parse_types};
+use kiln_inspect::file;
+use kiln_inspect::input::{MAX_FILE_BYTES, parse_types};
 use kiln_program::Error;
 
 /// Files and folders looked at in one folder of types. BTFHub's archive has some ten thousand.

@@ -12,19 +12,20 @@
 
 pub mod hub;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use kiln_platform::{KernelVersion, Profile};
+use kiln_program::Object;
 use kiln_program::btf::Btf;
 use serde::Deserialize;
 
-use crate::file;
-use crate::input::{RUNNING_KERNEL_TYPES, read_types};
-use crate::show::shown::Shown;
+use kiln_inspect::input::{RUNNING_KERNEL_TYPES, read_types, running_kernel_types};
+use kiln_inspect::kernels::{self, Kernel, KernelTypes};
+use kiln_inspect::{Shown, file};
 use kiln_program::Error;
+
+use kiln_linux::running;
 
 /// The name of a project's file.
 const FILE: &str = "kiln.toml";
@@ -32,49 +33,6 @@ const FILE: &str = "kiln.toml";
 const VARIABLE: &str = "KILN_KERNEL";
 /// Bytes of a project's file at most.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-
-/// A kernel to check for, as named on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kernel {
-    /// A release.
-    Release(KernelVersion),
-    /// The one that runs here.
-    Running,
-    /// All named releases.
-    All,
-}
-
-impl FromStr for Kernel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "running" => return Ok(Kernel::Running),
-            "all" => return Ok(Kernel::All),
-            _ => {}
-        }
-        let (oldest, newest) = (Profile::OLDEST, KernelVersion::DESCRIBED);
-        match text.parse() {
-            Ok(version) if (oldest..=newest).contains(&version) => Ok(Kernel::Release(version)),
-            Ok(version) => Err(format!("{version} is not between {oldest} and {newest}, which Kiln describes")),
-            Err(_) => Err(format!("a release from {oldest} to {newest}, `running`, or `all` ({})", names())),
-        }
-    }
-}
-
-impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Kernel::Release(version) => write!(f, "{version}"),
-            Kernel::Running => f.write_str("running"),
-            Kernel::All => f.write_str("all"),
-        }
-    }
-}
-
-fn names() -> String {
-    Profile::NAMED.map(|version| version.to_string()).join(", ")
-}
 
 /// Kernels and types, and who chose them.
 #[derive(Clone, Debug, Default)]
@@ -159,6 +117,24 @@ fn read(path: &Path) -> Result<Project, Error> {
     })
 }
 
+/// The profiles of the kernels asked for, oldest first, each once; the running one last, with what it says of the
+/// object.
+///
+/// # Errors
+/// [`Error::Unsupported`] where the running kernel does not say its release.
+pub fn profiles(kernels: &[Kernel], object: &Object) -> Result<Vec<(String, Profile)>, Error> {
+    kernels::profiles(kernels, || running::profile(&[object], running_kernel_types().as_deref()))
+}
+
+/// The profile of the oldest of these kernels, whose verifier knows the least.
+///
+/// # Errors
+/// As [`profiles`].
+pub fn oldest(kernels: &[Kernel], object: &Object) -> Result<Option<Profile>, Error> {
+    let profiles = profiles(kernels, object)?.into_iter().map(|(_, profile)| profile);
+    Ok(profiles.min_by_key(Profile::version))
+}
+
 /// The types that programs are verified against.
 #[derive(Clone, Debug)]
 pub enum Types {
@@ -199,23 +175,22 @@ impl Types {
             Types::Running | Types::File(..) => Vec::new(),
         }
     }
+}
 
-    /// The types of one kernel, and whose they are.
-    ///
-    /// # Errors
-    /// Returns [`Error::InvalidInput`] if a folder has no file of this release, or the file has no BTF.
-    pub fn of(&self, running: bool, release: KernelVersion) -> Result<(Option<Arc<Btf>>, Shown), Error> {
+impl KernelTypes for Types {
+    fn of(&self, running: bool, release: KernelVersion) -> Result<(Option<Arc<Btf>>, Shown), Error> {
         match self {
             Types::File(path, types) => Ok((Some(types.clone()), of_file(path))),
             Types::Hub(hub) if !running => {
                 let (path, types) = hub.types(release)?;
                 Ok((Some(types), of_file(path)))
             }
-            Types::Running | Types::Hub(_) => Ok(match crate::input::running_kernel_types() {
-                Some(types) => (Some(types), "BTF of the running kernel".into()),
-                None => (None, "without a kernel's BTF (--btf names one)".into()),
-            }),
+            Types::Running | Types::Hub(_) => kernels::RunningTypes.of(running, release),
         }
+    }
+
+    fn are_named(&self) -> bool {
+        !matches!(self, Types::Running)
     }
 }
 

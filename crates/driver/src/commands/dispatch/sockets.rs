@@ -15,8 +15,8 @@ use kiln_linux::ProcessSocket;
 use kiln_plan::dispatch::{MAX_EXECUTORS, Transport};
 use serde::Serialize;
 
-use crate::file;
-use crate::show::shown::Shown;
+use kiln_inspect::file;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// Bytes of a list of sockets at most.

@@ -114,7 +114,7 @@ impl Rows for Indexed {
 /// [`Error::InvalidInput`] if it cannot be read, is too large, or has no columns.
 pub fn of_csv(name: &str, path: &Path) -> Result<Lookup, Error> {
     let invalid = |why: &dyn std::fmt::Display| Error::InvalidInput(format!("{}: {why}", path.display()));
-    let bytes = crate::file::read(path, MAX_BYTES)?;
+    let bytes = kiln_inspect::file::read(path, MAX_BYTES)?;
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(&bytes[..]);
     let head = reader.headers().map_err(|error| invalid(&error))?;
     if head.len() > MAX_COLUMNS {

@@ -43,8 +43,8 @@ pub use kiln_plan::{Histogram, Row, Settings, Split, Value};
 pub use kiln_sql::{Action, Parsed};
 pub use tables::{ColumnDescription, TableDescription, describe_tables};
 
-use crate::input::running_kernel_types;
-use crate::show::shown::Shown;
+use kiln_inspect::input::running_kernel_types;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// A query and the kernel types that it is for.

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::Session;
 use super::cost::{self, Estimate, Time};
-use crate::show::shown::Shown;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// A split that was tried.

@@ -20,10 +20,12 @@ use serde::Serialize;
 
 use super::lookups;
 use super::plan::{self, StepProgram};
-use crate::input::running_kernel_types;
-use crate::kernel::running;
-use crate::show::shown::Shown;
-use crate::target::{Choice, Kernel, Types};
+use crate::target::{Choice, Types};
+use kiln_inspect::input::running_kernel_types;
+use kiln_inspect::kernels::Kernel;
+use kiln_inspect::kernels::KernelTypes;
+use kiln_inspect::show::shown::Shown;
+use kiln_linux::running;
 use kiln_program::Error;
 
 /// A table, as `kiln tables` lists it.
@@ -243,7 +245,10 @@ fn check_on(
     }
     // The kernel is asked once for all tables: they need the same of it.
     let objects: Vec<&Object> = generated.iter().map(|(_, generated)| &generated.object).collect();
-    let profile = release.map_or_else(|| running::profile(&objects), |release| Ok(Profile::of(release)))?;
+    let profile = release.map_or_else(
+        || running::profile(&objects, running_kernel_types().as_deref()),
+        |release| Ok(Profile::of(release)),
+    )?;
     for (at, generated) in &generated {
         match plan::verified_for(&generated.object, Some(&btf), profile.clone()) {
             Ok(programs) => checked[*at].programs.extend(programs),

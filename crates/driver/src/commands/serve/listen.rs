@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::Service;
 use super::answers::{Door, MAX_BODY, answer, refused};
 use crate::http::{Answer, Handler, Listener, Request, Server};
-use crate::show::shown::Shown;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// A door of a service.

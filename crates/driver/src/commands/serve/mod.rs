@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::show::shown::Shown;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 use running::{Running, State};
 

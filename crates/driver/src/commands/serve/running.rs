@@ -16,7 +16,7 @@ use super::locked;
 use crate::commands::query::export::{Exported, Exporter, Form, Role, Targets};
 use crate::commands::query::plan::{Plan, plan};
 use crate::commands::query::{Row, Session, Settings, Summary, live};
-use crate::show::shown::Shown;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// The shortest time of which a share is known, in nanoseconds.

@@ -23,7 +23,7 @@ use kiln_plan::query::{AggregateFunction, Output, Shape};
 use kiln_plan::{DataType, Row, Value};
 
 use super::{Session, Summary, live};
-use crate::show::shown::Shown;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 use otlp::Otlp;
 use prometheus::Endpoint;

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use ureq::Agent;
 
 use super::{Form, Role, boot_ns, identifier, label};
-use crate::show::shown::Shown;
+use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// Maximum time of one request.

@@ -1,0 +1,212 @@
+//! `kiln cc`: clang with the flags that heaps need, then sandbox and optimize.
+//!
+//! It takes clang's command line, so that a Makefile needs one change: `make CLANG="kiln cc"`. What clang writes is changed in
+//! place where it is a BPF object; anything else (`--version`, a preprocessed file) is left as it is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::commands::{optimize, sandbox};
+use crate::output;
+use kiln_inspect::{Input, input};
+use kiln_program::Error;
+
+/// The headers for extension authors, which `kiln cc` brings along.
+const HEADERS: [(&str, &str); 22] = [
+    ("kiln/heap.h", include_str!("../../include/kiln/heap.h")),
+    ("kiln/malloc.h", include_str!("../../include/kiln/malloc.h")),
+    ("kiln/hash.h", include_str!("../../include/kiln/hash.h")),
+    ("kiln/list.h", include_str!("../../include/kiln/list.h")),
+    ("kiln/rbtree.h", include_str!("../../include/kiln/rbtree.h")),
+    ("kiln/skiplist.h", include_str!("../../include/kiln/skiplist.h")),
+    ("kiln/sketch.h", include_str!("../../include/kiln/sketch.h")),
+    ("kiln/bloom.h", include_str!("../../include/kiln/bloom.h")),
+    ("kiln/bptree.h", include_str!("../../include/kiln/bptree.h")),
+    ("kiln/clock.h", include_str!("../../include/kiln/clock.h")),
+    ("kiln/cuckoo.h", include_str!("../../include/kiln/cuckoo.h")),
+    ("kiln/ring.h", include_str!("../../include/kiln/ring.h")),
+    ("kiln/shared.h", include_str!("../../include/kiln/shared.h")),
+    ("kiln/user.h", include_str!("../../include/kiln/user.h")),
+    ("kiln/wheel.h", include_str!("../../include/kiln/wheel.h")),
+    ("kiln/pool.h", include_str!("../../include/kiln/pool.h")),
+    ("kiln/ops.h", include_str!("../../include/kiln/ops.h")),
+    ("kiln/pool/arena.h", include_str!("../../include/kiln/pool/arena.h")),
+    ("kiln/pool/copy.h", include_str!("../../include/kiln/pool/copy.h")),
+    ("kiln/pool/maps.h", include_str!("../../include/kiln/pool/maps.h")),
+    ("kiln/pool/hash.h", include_str!("../../include/kiln/pool/hash.h")),
+    ("kiln/pool/array.h", include_str!("../../include/kiln/pool/array.h")),
+];
+
+/// How to compile.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The compiler.
+    pub clang: String,
+    /// clang's arguments.
+    pub arguments: Vec<String>,
+    /// How to sandbox.
+    pub sandbox: sandbox::Options,
+    /// Seconds for the optimizer; 0 leaves it out.
+    pub optimize: Duration,
+}
+
+/// What was made.
+pub struct Compiled {
+    /// clang's exit code.
+    pub code: u8,
+    /// The objects that clang wrote, and what the sandbox did to each.
+    pub objects: Vec<(PathBuf, sandbox::Outcome)>,
+}
+
+/// Compiles. An object that cannot be sandboxed is removed, as compilers do with what they could not finish: `make` would
+/// take it for done.
+///
+/// # Errors
+/// [`Error::Os`] when clang cannot be run, [`Error::Unsupported`] for response files, else as [`sandbox::sandbox`] and
+/// [`optimize::optimize`].
+pub fn compile(options: &Options) -> Result<Compiled, Error> {
+    if let Some(file) = options.arguments.iter().find(|argument| argument.starts_with('@')) {
+        return Err(Error::Unsupported(format!("{file}: kiln cc does not read arguments from files")));
+    }
+    let headers = unpack_headers()?;
+    let outputs = outputs_of(&options.arguments);
+    let before: Vec<_> = outputs.iter().map(|path| written(path)).collect();
+    let mut command = Command::new(&options.clang);
+    command.args(flags(headers.path())).args(&options.arguments);
+    let advice = "; install clang 19, or name another with KILN_CLANG";
+    let status = command.status().map_err(|error| Error::machine(&options.clang, &error, advice))?;
+    let code = status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1));
+    let mut compiled = Compiled { code, objects: Vec::new() };
+    if !status.success() {
+        return Ok(compiled);
+    }
+    let new = outputs.into_iter().zip(before).filter(|(path, before)| written(path) != *before && is_bpf(path));
+    let new: Vec<PathBuf> = new.map(|(path, _)| path).collect();
+    for path in &new {
+        match finished(path, options) {
+            Ok(outcome) => compiled.objects.push((path.clone(), outcome)),
+            Err(error) => {
+                let unfinished = &new[compiled.objects.len()..];
+                unfinished.iter().for_each(|path| drop(std::fs::remove_file(path)));
+                return Err(error);
+            }
+        }
+    }
+    Ok(compiled)
+}
+
+/// Sandboxes and optimizes an object in place.
+fn finished(path: &Path, options: &Options) -> Result<sandbox::Outcome, Error> {
+    let mut read = input::open(path, &[])?;
+    read.use_kernel_types();
+    let mut done = sandbox::sandbox(&read, &options.sandbox)?;
+    if !options.optimize.is_zero() {
+        done.bytes = optimized(path, &done.bytes, options)?;
+    }
+    output::write_whole(path, &done.bytes)?;
+    Ok(done)
+}
+
+/// When a file was written, if it is one.
+fn written(path: &Path) -> Option<std::time::SystemTime> {
+    std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+fn optimized(path: &Path, bytes: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
+    let mut read: Input = input::parse(&path.display().to_string(), bytes.to_vec(), &[])?;
+    read.use_kernel_types();
+    let settings = optimize::Options {
+        budget: options.optimize,
+        ask_kernel: options.sandbox.ask_kernel,
+        ..optimize::Options::default()
+    };
+    Ok(optimize::optimize(&read, &settings, &mut ())?.bytes)
+}
+
+fn unpack_headers() -> Result<tempfile::TempDir, Error> {
+    let os = |error: std::io::Error| Error::machine("a temporary folder", &error, "; name another with TMPDIR");
+    let folder = tempfile::Builder::new().prefix("kiln-include").tempdir().map_err(os)?;
+    for (name, text) in HEADERS {
+        let path = folder.path().join(name);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(os)?;
+        std::fs::write(path, text).map_err(os)?;
+    }
+    Ok(folder)
+}
+
+/// The flags before the user's own, which override them.
+fn flags(headers: &Path) -> Vec<String> {
+    let mut flags: Vec<String> =
+        ["-target", "bpf", "-mcpu=v4", "-O2", "-g", "-mllvm", "-disable-loop-idiom-all"].map(str::to_owned).to_vec();
+    flags.push(format!("-I{}", headers.display()));
+    // Where Debian has <asm/types.h>, which clang does not look for when it compiles for BPF.
+    let own = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    if Path::new(&own).is_dir() {
+        flags.extend(["-idirafter".to_owned(), own]);
+    }
+    flags
+}
+
+/// The files that clang's arguments name, or that it would choose.
+fn outputs_of(arguments: &[String]) -> Vec<PathBuf> {
+    let mut iterator = arguments.iter();
+    let mut named = None;
+    while let Some(argument) = iterator.next() {
+        let joined = argument.strip_prefix("--output=").or_else(|| argument.strip_prefix("-o"));
+        named = match (argument.as_str(), joined) {
+            ("-o" | "--output", _) => iterator.next().map(PathBuf::from),
+            (_, Some(path)) => Some(PathBuf::from(path)),
+            _ => continue,
+        };
+    }
+    if named.is_some() || !arguments.iter().any(|argument| argument == "-c") {
+        return named.into_iter().collect();
+    }
+    // One object for each source, in the current folder.
+    let sources = arguments.iter().filter(|argument| !argument.starts_with('-'));
+    sources.filter_map(|source| Path::new(source).with_extension("o").file_name().map(PathBuf::from)).collect()
+}
+
+/// Whether a file is an ELF object for BPF (`e_machine` 247).
+fn is_bpf(path: &Path) -> bool {
+    use std::io::Read as _;
+    const EM_BPF: u16 = 247;
+    let mut header = [0; 20];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    read.is_ok() && header.starts_with(b"\x7fELF") && u16::from_le_bytes([header[18], header[19]]) == EM_BPF
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_header_comes_along() {
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+        let names = |folder: &str| -> Vec<String> {
+            let entries = std::fs::read_dir(include.join(folder)).expect("the headers");
+            let names = entries.map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned());
+            names.filter(|name| name.ends_with(".h")).map(|name| format!("{folder}/{name}")).collect()
+        };
+        let mut all = [names("kiln"), names("kiln/pool")].concat();
+        all.sort();
+        let mut known = HEADERS.map(|(name, _)| name);
+        known.sort_unstable();
+        assert_eq!(all, known);
+    }
+
+    #[test]
+    fn clang_output_is_found() {
+        let found = |line: &str| outputs_of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for line in
+            ["-c a.c -o b.o", "-c a.c -ob.o", "-c a.c --output b.o", "-c --output=b.o a.c", "-o a.o -c a.c -o b.o"]
+        {
+            assert_eq!(found(line), [PathBuf::from("b.o")], "{line}");
+        }
+        assert_eq!(found("-c dir/a.bpf.c"), [PathBuf::from("a.bpf.o")]);
+        assert_eq!(found("-c a.c b.i"), [PathBuf::from("a.o"), "b.o".into()]);
+        assert!(found("-E a.c").is_empty());
+        assert!(found("--version").is_empty());
+    }
+}

@@ -1,0 +1,212 @@
+//! `kiln doctor --calibrate`: what the operators of queries cost on this machine.
+//!
+//! Instructions and helpers are measured by [`profile`]. This adds what only events show: what a tracepoint takes to call
+//! a program, what a record's bytes cost, and what user space does with a record. Samples with and without it are
+//! interleaved. The least of them count where whole system calls are timed, which other work disturbs; else the medians.
+//!
+//! The result is a cost model in a file of the user's, which `kiln query` reads to estimate what a plan will cost.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use kiln_linux::{RingReader, TestInput};
+use kiln_plan::execute::{Executor, Limits};
+use kiln_plan::generate::layout::TAG_BYTES;
+use kiln_plan::table::Hook;
+use kiln_plan::{Origin, Settings, Split, generate};
+use kiln_platform::MapType;
+use kiln_superopt::CostModel;
+use kiln_superopt::cost::EventPart;
+
+use crate::folders;
+use crate::profile::{self, Profile};
+use crate::query::Session;
+use crate::query::live::{Nothing, loaded};
+use crate::timing::Timing;
+use kiln_inspect::file;
+use kiln_program::Error;
+
+/// Samples of each measurement.
+const SAMPLES: usize = 9;
+/// System calls a sample.
+const SYSCALLS: u32 = 20_000;
+/// Records a sample of user space's half.
+const RECORDS: u32 = 50_000;
+/// Records of one run, and runs of one sample, of what the ring buffer is measured with.
+const OUTPUTS: [u32; 2] = [64, 8];
+/// Their bytes, small and large.
+const BYTES: [u32; 2] = [8, 256];
+
+/// What was measured.
+pub struct Calibration {
+    /// Instructions and helpers.
+    pub profile: Profile,
+    /// Parts of an event, in picoseconds.
+    pub events: Vec<(EventPart, u64)>,
+    /// What `ringbuf_output` takes for eight bytes, in picoseconds.
+    pub output: Option<u64>,
+    /// What was not measured, and why.
+    pub missing: Vec<(&'static str, String)>,
+}
+
+impl Calibration {
+    /// As a cost model's text, with the machine it is of.
+    pub fn to_text(&self) -> String {
+        let Profile { processor, kernel, .. } = &self.profile;
+        format!("# Measured by `kiln doctor --calibrate`: {processor}, Linux {kernel}.\n{}", self.model().to_text())
+    }
+
+    /// The cost model: what was measured, and the rest from the table of this kind of machine.
+    pub fn model(&self) -> CostModel {
+        let mut model = self.profile.model();
+        self.events.iter().for_each(|(part, picoseconds)| model.set_event(*part, *picoseconds));
+        if let (Some(helper), Some(output)) = (kiln_platform::Helper::by_name("ringbuf_output"), self.output) {
+            model.set_helper_on(helper.id, MapType::Ringbuf, output);
+        }
+        model
+    }
+}
+
+/// Where the user's cost model is: `KILN_COST_MODEL`, or `kiln/machine.cost` in the folder for settings.
+pub fn path() -> Option<PathBuf> {
+    folders::named_by("KILN_COST_MODEL").or_else(|| Some(folders::settings()?.join("machine.cost")))
+}
+
+/// The user's cost model; that of this kind of machine where there is none.
+///
+/// # Errors
+/// [`Error::InvalidInput`] where the file is none.
+pub fn model() -> Result<CostModel, Error> {
+    let Some(path) = path() else { return Ok(CostModel::default()) };
+    match file::read(&path, CostModel::MAX_BYTES as u64) {
+        Ok(bytes) => CostModel::parse(&String::from_utf8_lossy(&bytes))
+            .map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display()))),
+        Err(_) if !path.exists() => Ok(CostModel::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Measures in the running kernel. `step` gets the name of each measurement and returns whether to go on.
+///
+/// # Errors
+/// [`Error::Unsupported`] when nothing could be measured at all, or it was ended.
+pub fn calibrate(step: &mut dyn FnMut(String) -> bool) -> Result<Calibration, Error> {
+    crate::require_kernel()?;
+    let profile = profile::profile(true, step)?;
+    let mut calibration = Calibration { profile, events: Vec::new(), output: None, missing: Vec::new() };
+    let typed = |name: &str| Hook::Typed(name.to_owned());
+    let record = |name: &str| Hook::Record { category: "raw_syscalls".to_owned(), name: name.to_owned() };
+    let both = ["sys_enter", "sys_exit"];
+    for (part, hooks) in [(EventPart::TypedHook, both.map(typed)), (EventPart::RecordHook, both.map(record))] {
+        if !step(format!("what a {} costs", part.name())) {
+            return Err(Error::Unsupported("ended before it was measured".to_owned()));
+        }
+        match hook(&hooks) {
+            Ok(ns) => calibration.events.push((part, picoseconds(ns))),
+            Err(error) => calibration.missing.push((part.name(), error.to_string())),
+        }
+    }
+    step("what a record costs".to_owned());
+    match ring() {
+        Ok([small, large]) => {
+            let byte = (large - small).max(0.0) / f64::from(BYTES[1] - BYTES[0]);
+            calibration.events.push((EventPart::RingByte, picoseconds(byte)));
+            calibration.output = Some(picoseconds(small));
+        }
+        Err(error) => calibration.missing.push((EventPart::RingByte.name(), error.to_string())),
+    }
+    match reader() {
+        Ok(ns) => calibration.events.push((EventPart::Reader, picoseconds(ns))),
+        Err(error) => calibration.missing.push((EventPart::Reader.name(), error.to_string())),
+    }
+    Ok(calibration)
+}
+
+fn picoseconds(ns: f64) -> u64 {
+    (ns.max(0.0) * 1000.0).round() as u64
+}
+
+fn median(samples: Vec<f64>) -> f64 {
+    Timing::of(samples).map_or(0.0, |timing| timing.median_ns)
+}
+
+/// Nanoseconds that a system call takes longer for each of two empty programs.
+fn hook(hooks: &[Hook; 2]) -> Result<f64, Error> {
+    let call = || {
+        let begun = Instant::now();
+        (0..SYSCALLS).for_each(|_| _ = rustix::process::getppid());
+        begun.elapsed().as_nanos() as f64 / f64::from(SYSCALLS)
+    };
+    call();
+    let [mut without, mut with] = [f64::INFINITY; 2];
+    for _ in 0..SAMPLES {
+        without = without.min(call());
+        let attached = hooks.iter().map(Nothing::at).collect::<Result<Vec<_>, _>>()?;
+        with = with.min(call());
+        drop(attached);
+    }
+    Ok((with - without) / hooks.len() as f64)
+}
+
+/// Nanoseconds of `ringbuf_output`, for a small record and a large one.
+fn ring() -> Result<[f64; 2], Error> {
+    let text = |bytes: Option<u32>| {
+        let clear: String = (1..=BYTES[1] / 8).map(|word| format!("*(u64 *)(r10 - {}) = 0\n", 8 * word)).collect();
+        let operands =
+            bytes.map(|bytes| format!("r1 = map[ring]\nr2 = r10\nr2 += -{}\nr3 = {bytes}\nr4 = 1\n", BYTES[1]));
+        let body = operands.map_or_else(String::new, |operands| operands + "call ringbuf_output\n");
+        let turns = OUTPUTS[0];
+        format!(
+            "; map ring ringbuf entries 4194304\n; program sched_cls\n; function main\n{clear}r1 = map[ring]\nr9 = 0\nturn:\n{body}\
+             r9 += 1\nif r9 < {turns} goto turn\nr0 = 0\nexit\n"
+        )
+    };
+    let sample = |images: &kiln_linux::LoadedImages| -> Result<f64, Error> {
+        let input = TestInput { packet: vec![0; 64], context: Vec::new(), repeat: OUTPUTS[1] };
+        let ran = images.progs[0].test_run(&input)?;
+        // Make room again: a full ring buffer refuses records, which is faster.
+        for map in images.maps.values() {
+            RingReader::new(map)?.read(|_| ())?;
+        }
+        Ok(f64::from(ran.duration_ns) / f64::from(OUTPUTS[0]))
+    };
+    let none = loaded(&text(None))?;
+    let [small, large] = BYTES.map(|bytes| loaded(&text(Some(bytes))));
+    let (small, large) = (small?, large?);
+    let mut samples = [Vec::new(), Vec::new()];
+    for round in 0..=SAMPLES {
+        let empty = sample(&none)?;
+        for (samples, images) in samples.iter_mut().zip([&small, &large]) {
+            let own = sample(images)? - empty;
+            // The first round warms up.
+            if round > 0 {
+                samples.push(own);
+            }
+        }
+    }
+    Ok(samples.map(median))
+}
+
+/// Nanoseconds that user space takes for a record: of system calls' begins and ends, paired and grouped.
+fn reader() -> Result<f64, Error> {
+    let session = Session::new("SELECT pid, name, max(latency_ns) FROM syscalls GROUP BY pid, name")?;
+    let generated = generate(session.query(), Split::Mvsf, Origin::Hooks(&session.types), &Settings::default());
+    let generated = generated.map_err(|failure| Error::Unsupported(failure.to_string()))?;
+    let mut samples = Vec::new();
+    for _ in 0..SAMPLES {
+        let mut executor = Executor::new(session.query().clone(), &generated, Limits::default());
+        let mut records: Vec<Vec<u8>> =
+            generated.records.iter().map(|record| vec![0; usize::from(record.bytes)]).collect();
+        let begun = Instant::now();
+        for turn in 0..RECORDS {
+            let at = turn as usize % records.len();
+            let (layout, bytes) = (&generated.records[at], &mut records[at]);
+            if let (Some(tag), Some(place)) = (layout.tag, bytes.get_mut(..usize::from(TAG_BYTES))) {
+                place.copy_from_slice(&tag.to_le_bytes());
+            }
+            executor.record(bytes);
+        }
+        samples.push(begun.elapsed().as_nanos() as f64 / f64::from(RECORDS));
+    }
+    Ok(median(samples))
+}

@@ -1,0 +1,271 @@
+//! Evidence in a folder: what `kiln optimize --evidence` writes and `kiln verify-evidence` reads.
+//!
+//! ```text
+//!   proofs/README.md              what each file means
+//!   proofs/original.bpf.gz        the object before, as text
+//!   proofs/optimized.bpf.gz       the object after
+//!   proofs/certificate.gz         the chain from one to the other (`kiln_certificate::format`)
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use kiln_certificate::check::MAX_LISTING;
+use kiln_certificate::find;
+use kiln_certificate::format::{Certificate, MAX_BYTES, Proof, Stage};
+use kiln_certificate::provenance::Arguments;
+use kiln_certificate::solver::{Answer, Solver};
+use kiln_equiv::solver::{Strategy, is_unsatisfiable};
+use kiln_program::{Function, FunctionId, Object, text};
+use kiln_superopt::evidence::ChainStep;
+
+use crate::output::write_whole;
+use kiln_inspect::file;
+use kiln_program::Error;
+
+/// The chain.
+pub const CERTIFICATE: &str = "certificate.gz";
+/// The object before.
+pub const ORIGINAL: &str = "original.bpf.gz";
+/// The object after.
+pub const OPTIMIZED: &str = "optimized.bpf.gz";
+/// Compressed bytes of a file that are read.
+const MAX_COMPRESSED: u64 = 64 << 20;
+/// Steps that Kiln's own solver may take for a question on the way to a certificate, and how it works: first, and where
+/// it gave up then.
+const EFFORTS: [(u32, Strategy); 2] = [(500_000, Strategy::Incremental), (5_000_000, Strategy::Preprocessed)];
+
+const README: &str = include_str!("evidence_readme.md");
+
+/// Slots of all functions.
+pub(crate) fn slots(object: &Object) -> u32 {
+    object.functions.iter().map(kiln_program::Function::slots).sum()
+}
+
+/// Kiln's own solver, which looks for certificates; another one checks them.
+struct Own<'o> {
+    effort: (u32, Strategy),
+    /// Whether a question took longer.
+    gave_up: &'o Cell<bool>,
+}
+
+impl Solver for Own<'_> {
+    fn ask(&mut self, query: &str) -> Answer {
+        let (steps, strategy) = self.effort;
+        match is_unsatisfiable(query, "QF_UFBV", steps, strategy) {
+            Some(true) => Answer::Unsat,
+            Some(false) => Answer::Sat,
+            None => {
+                self.gave_up.set(true);
+                Answer::Unknown("the solver gave up".to_owned())
+            }
+        }
+    }
+}
+
+/// A version of a function, and why it may follow the one before.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// The listing.
+    pub function: Function,
+    /// The proof.
+    pub proof: Proof,
+}
+
+/// The versions of each function that changed, from the first after the original to the optimized one.
+pub type Proofs = BTreeMap<u32, Vec<Version>>;
+
+/// Finds the certificate for turning one object into another within `time`. Each function that changed is proved as a
+/// whole; where that fails, over versions that it had in between. Functions that could not be proved come with the reason.
+///
+/// No function gets more than twice its even share of the time that is left, so one that is hard to prove leaves time
+/// to the others.
+pub fn certify(
+    original: &Object,
+    optimized: &Object,
+    chain: &[ChainStep],
+    time: Duration,
+    go_on: &mut dyn FnMut() -> bool,
+) -> (Proofs, BTreeMap<u32, String>) {
+    let arguments = Arguments::of(original);
+    let end = Instant::now() + time;
+    let go_on = RefCell::new(go_on);
+    let (mut proofs, mut refused) = (Proofs::new(), BTreeMap::new());
+    let changed = |(_, (old, new)): &(u32, (&Function, &Function))| old.nodes != new.nodes;
+    let pairs = (0..).zip(original.functions.iter().zip(&optimized.functions));
+    let changed: Vec<(u32, (&Function, &Function))> = pairs.filter(changed).collect();
+    for (at, (number, (old, new))) in changed.iter().copied().enumerate() {
+        let left = end.saturating_duration_since(Instant::now());
+        let deadline = Instant::now() + left.min(2 * left / (changed.len() - at) as u32);
+        let id = FunctionId(number);
+        let mut versions: Vec<&Function> = vec![old];
+        versions.extend(chain.iter().filter(|step| step.function == id).map(|step| &*step.after));
+        versions.dedup_by(|one, other| one.nodes == other.nodes);
+        versions.pop_if(|last| last.nodes == new.nodes);
+        versions.push(new);
+        let stop = || Instant::now() >= deadline || !(go_on.borrow_mut())();
+        let search = Search { objects: [original, optimized], id, arguments: &arguments, stop: &stop };
+        match search.patiently(&versions) {
+            Ok(found) => drop(proofs.insert(number, found)),
+            Err(why) => drop(refused.insert(number, why)),
+        }
+    }
+    (proofs, refused)
+}
+
+struct Search<'s> {
+    objects: [&'s Object; 2],
+    id: FunctionId,
+    arguments: &'s Arguments,
+    stop: &'s dyn Fn() -> bool,
+}
+
+impl Search<'_> {
+    /// Steps from the first version to the last; once more with more time for each question where the solver gave up.
+    fn patiently(&self, versions: &[&Function]) -> Result<Vec<Version>, String> {
+        let mut reason = None;
+        for effort in EFFORTS {
+            let gave_up = Cell::new(false);
+            match self.versions(versions, &mut Own { effort, gave_up: &gave_up }) {
+                Ok(found) => return Ok(found),
+                Err(why) => reason = reason.or(Some(why)),
+            }
+            if !gave_up.get() {
+                break;
+            }
+        }
+        Err(reason.unwrap_or_default())
+    }
+
+    /// Steps from the first version to the last, as long as can be proved.
+    fn versions(&self, versions: &[&Function], solver: &mut Own<'_>) -> Result<Vec<Version>, String> {
+        let (mut at, last) = (0, versions.len() - 1);
+        let mut found = Vec::new();
+        while at < last {
+            let mut next = last;
+            let mut first = None;
+            let proof = loop {
+                match self.step(versions[at], versions[next], solver) {
+                    Ok(proof) => break proof,
+                    Err(why) => first = first.or(Some(why)),
+                }
+                if next == at + 1 {
+                    return Err(first.unwrap_or_default());
+                }
+                next = at + (next - at) / 2;
+            };
+            found.push(Version { function: versions[next].clone(), proof });
+            at = next;
+        }
+        Ok(found)
+    }
+
+    fn step(&self, old: &Function, new: &Function, solver: &mut Own<'_>) -> Result<Proof, String> {
+        if (self.stop)() {
+            return Err("there was no time for a proof".to_owned());
+        }
+        let functions = [old, new];
+        let (pairs, left_out, _) = find::certify(self.objects, self.id, functions, self.arguments, solver, self.stop)?;
+        Ok(Proof { pairs, left_out })
+    }
+}
+
+/// The certificate of a chain of listings, and the listing at its end.
+fn certificate(original: &Object, optimized: &Object, proofs: &Proofs) -> (Certificate, String) {
+    let mut certificate = Certificate::default();
+    let stages = proofs.values().map(Vec::len).max().unwrap_or(0);
+    let mut before = text::print(original);
+    for index in 0..stages {
+        let mut object = optimized.clone();
+        let mut own = BTreeMap::new();
+        for (number, versions) in proofs {
+            let version = &versions[index.min(versions.len() - 1)];
+            object.functions[*number as usize] = version.function.clone();
+            if index < versions.len() {
+                own.insert(*number, version.proof.clone());
+            }
+        }
+        let after = text::print(&object);
+        certificate.stages.push(Stage { edits: find::difference(&before, &after), proofs: own });
+        before = after;
+    }
+    (certificate, before)
+}
+
+/// Writes the evidence for turning one object into another into a folder, which is made where it is missing.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the folder or a file cannot be written, or the folder is one of something else.
+pub fn write(folder: &Path, original: &Object, optimized: &Object, proofs: &Proofs) -> Result<(), Error> {
+    check_folder(folder)?;
+    std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, &error))?;
+    let (certificate, after) = certificate(original, optimized, proofs);
+    write_compressed(&folder.join(ORIGINAL), &text::print(original))?;
+    write_compressed(&folder.join(OPTIMIZED), &after)?;
+    write_whole(&folder.join("README.md"), README.as_bytes())?;
+    write_compressed(&folder.join(CERTIFICATE), &certificate.print())
+}
+
+fn write_compressed(path: &Path, text: &str) -> Result<(), Error> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let bytes = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+    write_whole(path, &bytes.map_err(|error| Error::file(path, &error))?)
+}
+
+/// The three files of a folder as text: the original listing, the certificate, the optimized listing.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the folder holds no evidence, or a file that is not whole.
+pub fn read(folder: &Path) -> Result<[String; 3], Error> {
+    if !folder.is_dir() {
+        return Err(Error::InvalidInput(format!("{} is no folder", folder.display())));
+    }
+    if !folder.join(CERTIFICATE).exists() {
+        let what = format!("{} holds no {CERTIFICATE}: kiln optimize --evidence writes one", folder.display());
+        return Err(Error::InvalidInput(what));
+    }
+    let read = |name: &str, limit: usize| read_compressed(&folder.join(name), limit);
+    Ok([read(ORIGINAL, MAX_LISTING)?, read(CERTIFICATE, MAX_BYTES)?, read(OPTIMIZED, MAX_LISTING)?])
+}
+
+/// A file's text. Nothing but a file is opened: a pipe that evidence brings would be waited for.
+fn read_compressed(path: &Path, limit: usize) -> Result<String, Error> {
+    let wrong = |what: String| Error::InvalidInput(format!("{}: {what}", path.display()));
+    if !path.is_file() {
+        return Err(wrong("there is no such file".to_owned()));
+    }
+    let bytes = file::read(path, MAX_COMPRESSED)?;
+    let mut text = String::new();
+    let mut decoder = GzDecoder::new(&bytes[..]).take(limit as u64 + 1);
+    decoder.read_to_string(&mut text).map_err(|error| wrong(format!("it is damaged: {error}")))?;
+    if text.len() > limit {
+        return Err(wrong(format!("it holds more than {limit} bytes")));
+    }
+    Ok(text)
+}
+
+/// Whether evidence may be written into a folder: it is missing, empty, or holds evidence already.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when it may not.
+pub fn check_folder(folder: &Path) -> Result<(), Error> {
+    match std::fs::read_dir(folder) {
+        Ok(mut entries) => {
+            if entries.next().is_none() || folder.join(CERTIFICATE).is_file() {
+                return Ok(());
+            }
+            Err(Error::InvalidInput(format!(
+                "{} holds other files than evidence; name a new folder for it",
+                folder.display()
+            )))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::file(folder, &error)),
+    }
+}

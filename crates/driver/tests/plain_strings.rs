@@ -1,0 +1,72 @@
+//! Results of commands hold text from input as `Shown`, whose display is clean, and never as plain strings.
+
+use std::path::Path;
+
+/// The sources of what has results, below `crates/`.
+const ROOMS: &[&str] = &["inspect/src", "driver/src"];
+
+/// Fields that hold text already laid out for a reader, or nothing from input; by file below `crates/`.
+const PLAIN: &[(&str, &str)] = &[
+    // Reasons of the kernel and of Kiln, as in profile.rs.
+    ("driver/src/commands/doctor/calibrate.rs", "missing"),
+    // Names of frames, cleaned as they are made.
+    ("inspect/src/cost.rs", "folded"),
+    ("inspect/src/check.rs", "code"),
+    ("inspect/src/check.rs", "explanation"),
+    ("driver/src/commands/check/reports.rs", "programs"),
+    ("driver/src/commands/check/reports.rs", "types"),
+    ("driver/src/commands/check/reports.rs", "unknown"),
+    ("driver/src/compare.rs", "maps"),
+    ("driver/src/commands/cc.rs", "arguments"),
+    ("driver/src/commands/cc.rs", "clang"),
+    ("driver/src/commands/doctor/machine.rs", "detail"),
+    ("driver/src/commands/doctor/machine.rs", "mend"),
+    ("driver/src/commands/doctor/machine.rs", "needed_for"),
+    ("driver/src/commands/doctor/machine.rs", "what"),
+    ("inspect/src/explain.rs", "*"),
+    ("driver/src/commands/learn.rs", "text"),
+    ("driver/src/commands/build.rs", "cpu"),
+    ("inspect/src/ops.rs", "instructions"),
+    ("driver/src/commands/optimize.rs", "programs"),
+    ("driver/src/profile.rs", "*"),
+    ("inspect/src/kernels.rs", "loads_on"),
+    // What the user asked for, and the names that are sent as they are.
+    ("driver/src/commands/congestion.rs", "values"),
+    ("driver/src/commands/query/export/mod.rs", "columns"),
+    ("driver/src/commands/query/export/mod.rs", "otlp"),
+    ("driver/src/commands/query/export/mod.rs", "prometheus"),
+    ("driver/src/commands/query/export/mod.rs", "table"),
+    // On the way to `Exported`, which shows it.
+    ("driver/src/commands/query/export/otlp.rs", "reason"),
+    ("driver/src/commands/verify_evidence.rs", "solver"),
+    ("driver/src/commands/run/one.rs", "names"),
+    // What a reader sent, which is compared and never shown; and a document, which its readers clean.
+    ("driver/src/http.rs", "*"),
+    ("inspect/src/lint/mod.rs", "allowed"),
+    ("inspect/src/lint/mod.rs", "denied"),
+    ("driver/src/commands/check/flame.rs", "*"),
+];
+
+#[test]
+fn results_have_no_plain_strings() {
+    let mut plain = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("a folder");
+    let mut paths: Vec<_> = ROOMS.iter().map(|room| root.join(room)).collect();
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(std::fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path()));
+            continue;
+        }
+        let source = std::fs::read_to_string(&path).expect("a source file");
+        let file = path.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned();
+        for line in source.lines().map(str::trim) {
+            let field = line.trim_start_matches("pub ").split_once(": ").filter(|_| line.ends_with(','));
+            let Some((name, kind)) = field.filter(|(_, kind)| kind.contains("String")) else { continue };
+            let public = line.starts_with("pub ") || line == "reason: String," || line == "call: String,";
+            if public && !PLAIN.iter().any(|(of, known)| *of == file && (*known == name || *known == "*")) {
+                plain.push(format!("{file}: {name}: {kind}"));
+            }
+        }
+    }
+    assert!(plain.is_empty(), "use Shown, or add a row to PLAIN: {plain:#?}");
+}
