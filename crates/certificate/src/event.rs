@@ -32,6 +32,8 @@ pub struct Event<'e, 'a> {
     pub number: u32,
     /// The new version of a function that is called.
     pub callees: [Option<&'e Function>; 2],
+    /// Whether numbers may be addresses in this frame.
+    pub leaks: bool,
 }
 
 /// Whether an instruction is an event.
@@ -165,18 +167,18 @@ impl<'a> Event<'_, 'a> {
     }
 
     fn reach(&self, target: CallTarget, [old, new]: [&State<'a>; 2]) -> Reach {
-        let local = self.arguments.iter().any(|class| class.may_be_frame());
+        let local = self.leaks || self.arguments.iter().any(|class| class.may_be_frame());
         let everything = Reach { buffers: Vec::new(), frame: local, writes_memory: true, reads_memory: true };
         let CallTarget::Helper(_) = target else {
             // A function that gets no address of this frame cannot access it.
             let read = self.arguments_read(target);
-            let handed = read.iter().any(|reg| self.arguments[reg.index() - 1].may_be_frame());
+            let handed = self.leaks || read.iter().any(|reg| self.arguments[reg.index() - 1].may_be_frame());
             return Reach { frame: handed, ..everything };
         };
         let Some((helper, prototype)) = self.helper() else { return everything };
         let mut reach = Reach {
             buffers: Vec::new(),
-            frame: helper.effect == Effect::Any && local,
+            frame: helper.effect == Effect::Any && local || helper.follows != Follows::Nothing && self.leaks,
             writes_memory: helper.effect > Effect::ChangesOutside || helper.changes_packet_data,
             reads_memory: helper.effect != Effect::ResultOnly,
         };

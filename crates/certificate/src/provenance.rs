@@ -36,6 +36,8 @@ pub enum Class {
     Value(MapId),
     /// An address of something else, neither in this frame nor in the context.
     Outside,
+    /// The same, but perhaps in a caller's frame, where addresses may lie, of a context too.
+    Caller,
     /// Anything except an address in this frame: an argument, because the frame is new.
     Elsewhere,
     /// Anything.
@@ -58,6 +60,7 @@ impl Class {
             },
             (Class::Packet, Class::PacketOrNumber) | (Class::PacketOrNumber, Class::Packet) => Class::PacketOrNumber,
             (Class::Elsewhere, other) | (other, Class::Elsewhere) if !other.may_be_frame() => Class::Elsewhere,
+            (Class::Caller, other) | (other, Class::Caller) if !local(other) => Class::Caller,
             _ if local(self) || local(other) => Class::Unknown,
             _ => Class::Outside,
         }
@@ -77,6 +80,11 @@ impl Class {
     /// Whether an address of this class may be in this frame.
     pub fn may_be_frame(self) -> bool {
         matches!(self, Class::Frame(_) | Class::Unknown)
+    }
+
+    /// Whether it is surely an address in a frame of the program, unless it is a scalar.
+    fn is_of_frame(self) -> bool {
+        matches!(self, Class::Frame(_) | Class::Caller)
     }
 
     /// Whether memory of two classes never overlaps.
@@ -99,13 +107,24 @@ struct Known {
     readable: RegSet,
     /// Eight-byte slots of the frame that hold addresses; others hold numbers.
     slots: BTreeMap<i64, Class>,
+    /// Whether some path mixed an address in a frame with another address, so that classes do not tell which it is.
+    mixed: bool,
 }
 
 /// The classes of registers before each instruction of a function; `None` if the instruction is unreachable.
-pub struct Provenance(Vec<Option<Known>>);
+pub struct Provenance {
+    known: Vec<Option<Known>>,
+    /// Whether numbers may be addresses in a frame: see [`Arguments::leaks`].
+    pub leaks: bool,
+}
 
 /// The classes of the arguments of every function of an object.
-pub struct Arguments(Vec<[Class; 5]>);
+pub struct Arguments {
+    classes: Vec<[Class; 5]>,
+    /// Whether some function makes a number of an address in a frame: it stores it outside of the frame, computes with
+    /// it or loads a part of it. What reads memory at numbers (`bpf_probe_read_kernel`) may then read any frame.
+    leaks: bool,
+}
 
 /// Whether a map is a data section, of which there is one value at one address.
 pub fn is_section(object: &Object, map: MapId) -> bool {
@@ -121,30 +140,34 @@ pub fn is_frozen(object: &Object, map: MapId) -> bool {
 impl Arguments {
     /// Collects the classes of each function's arguments.
     pub fn of(object: &Object) -> Arguments {
-        let mut arguments = Arguments(vec![[Class::Number; 5]; object.functions.len()]);
+        let count = object.functions.len();
+        let mut arguments = Arguments { classes: vec![[Class::Number; 5]; count], leaks: false };
         let unknown = |id: FunctionId| {
             let taken = |node: &Node| node.reference == Reference::Function(id) && node.callee().is_none();
             let is_entry = object.programs.iter().any(|program| program.entry == id);
             let is_global = object.functions[id.index()].linkage != Linkage::Static;
             object.functions.iter().flat_map(|function| &function.nodes).any(taken) || is_global && !is_entry
         };
-        for index in 0..object.functions.len() {
+        for index in 0..count {
             if unknown(FunctionId(index as u32)) {
-                arguments.0[index] = [Class::Elsewhere; 5];
+                arguments.classes[index] = [Class::Elsewhere; 5];
             }
         }
         for program in &object.programs {
-            if let Some(own) = arguments.0.get_mut(program.entry.index()) {
-                own[0] = Class::Context(Some(0));
+            match arguments.classes.get_mut(program.entry.index()) {
+                Some(own) if own[0] == Class::Number => own[0] = Class::Context(Some(0)),
+                _ => {}
             }
         }
-        // A fixed point, from scalars upwards. Each class rises at most three times.
-        for _ in 0..5 * object.functions.len() + 5 {
-            if !arguments.step(object) {
-                return arguments;
-            }
+        // A fixed point, from scalars upwards. Each class rises at most four times.
+        if !(0..10 * count + 5).any(|_| !arguments.step(object)) {
+            arguments.classes = vec![[Class::Elsewhere; 5]; count];
         }
-        Arguments(vec![[Class::Elsewhere; 5]; object.functions.len()])
+        let own = |(index, function): (u32, &Function)| {
+            Provenance::of(object, FunctionId(index), function, &arguments).leaks(function)
+        };
+        let leaks = (0..).zip(&object.functions).any(own);
+        Arguments { leaks, ..arguments }
     }
 
     fn step(&mut self, object: &Object) -> bool {
@@ -156,11 +179,11 @@ impl Arguments {
             }
             let known = Provenance::of(object, FunctionId(index as u32), function, self);
             for (at, node) in function.nodes.iter().enumerate() {
-                let Some(callee) = node.callee().and_then(|callee| self.0.get_mut(callee.index())) else { continue };
+                let Some(callee) = node.callee().and_then(|callee| self.classes.get_mut(callee.index())) else { continue };
                 for (number, own) in callee.iter_mut().enumerate() {
                     let given = match known.class(at, Reg::new(number as u8 + 1).expect("there are five")) {
                         // The caller's frame is not the callee's.
-                        Class::Frame(_) => Class::Outside,
+                        Class::Frame(_) => Class::Caller,
                         Class::Unknown => Class::Elsewhere,
                         class => class,
                     };
@@ -179,29 +202,30 @@ impl Provenance {
     pub fn of(object: &Object, id: FunctionId, function: &Function, arguments: &Arguments) -> Provenance {
         let cfg = Cfg::new(function);
         let readable = RegSet::arguments(5).union(RegSet::of(&[Reg::R10]));
-        let mut entry = Known { registers: [Class::Number; Reg::COUNT], readable, slots: BTreeMap::new() };
-        if let Some(own) = arguments.0.get(id.index()) {
+        let mut entry =
+            Known { registers: [Class::Number; Reg::COUNT], readable, slots: BTreeMap::new(), mixed: false };
+        if let Some(own) = arguments.classes.get(id.index()) {
             entry.registers[1..6].copy_from_slice(own);
         }
         entry.registers[Reg::R10.index()] = Class::Frame(Some(0));
-        let mut provenance = Provenance(vec![None; function.nodes.len()]);
+        let mut provenance = Provenance { known: vec![None; function.nodes.len()], leaks: arguments.leaks };
         let mut pending = VecDeque::from([0]);
-        if let Some(first) = provenance.0.first_mut() {
+        if let Some(first) = provenance.known.first_mut() {
             *first = Some(entry);
         }
         let types: Vec<Option<ProgramType>> = object.programs.iter().map(|program| program.program_type).collect();
         while let Some(at) = pending.pop_front() {
-            let (Some(known), Some(node)) = (provenance.0[at].clone(), function.nodes.get(at)) else { continue };
+            let (Some(known), Some(node)) = (provenance.known[at].clone(), function.nodes.get(at)) else { continue };
             let after = known.after(object, node, &types);
             let falls = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit);
             let target = node.target().and_then(|id| cfg.position.get(&id).copied());
             for next in falls.then_some(at + 1).into_iter().chain(target).filter(|next| *next < function.nodes.len()) {
-                let joined = match &provenance.0[next] {
+                let joined = match &provenance.known[next] {
                     None => after.clone(),
                     Some(there) => there.join(&after),
                 };
-                if provenance.0[next].as_ref() != Some(&joined) {
-                    provenance.0[next] = Some(joined);
+                if provenance.known[next].as_ref() != Some(&joined) {
+                    provenance.known[next] = Some(joined);
                     pending.push_back(next);
                 }
             }
@@ -211,12 +235,20 @@ impl Provenance {
 
     /// Whether a register may be read before an instruction: some path has written it.
     pub fn is_readable(&self, at: usize, reg: Reg) -> bool {
-        self.0.get(at).and_then(Option::as_ref).is_none_or(|known| known.readable.contains(reg))
+        self.known.get(at).and_then(Option::as_ref).is_none_or(|known| known.readable.contains(reg))
+    }
+
+    /// Whether the function makes a number of an address in a frame.
+    fn leaks(&self, function: &Function) -> bool {
+        let own = |(known, node): (&Option<Known>, &Node)| {
+            known.as_ref().is_some_and(|known| known.mixed || known.leaks(node))
+        };
+        self.known.iter().zip(&function.nodes).any(own)
     }
 
     /// The class of a register before an instruction.
     pub fn class(&self, at: usize, reg: Reg) -> Class {
-        self.0.get(at).and_then(Option::as_ref).map_or(Class::Unknown, |known| known.registers[reg.index()])
+        self.known.get(at).and_then(Option::as_ref).map_or(Class::Unknown, |known| known.registers[reg.index()])
     }
 }
 
@@ -231,7 +263,45 @@ impl Known {
         for (offset, class) in &mut slots {
             *class = class.join(other.slots.get(offset).copied().unwrap_or(Class::Number));
         }
-        Known { registers, readable: self.readable.union(other.readable), slots }
+        let mixes = |one: Class, other: Class| {
+            one.is_of_frame() && !matches!(other, Class::Frame(_) | Class::Caller | Class::Number)
+        };
+        let mut both = self.registers.iter().zip(&other.registers);
+        let mixed = both.any(|(one, other)| mixes(*one, *other) || mixes(*other, *one));
+        let mixed = self.mixed || other.mixed || mixed;
+        Known { registers, readable: self.readable.union(other.readable), slots, mixed }
+    }
+
+    /// Whether an instruction makes a number of an address in a frame.
+    fn leaks(&self, node: &Node) -> bool {
+        let class = |reg: Reg| self.registers[reg.index()];
+        let is = |reg: Reg| class(reg).is_of_frame();
+        let holds = |from: i64, bytes: i64| {
+            self.slots.iter().any(|(at, class)| class.is_of_frame() && *at < from + bytes && from < at + 8)
+        };
+        match node.insn {
+            Insn::Alu { op: AluOp::Mov, width, src: Source::Reg(src), .. } => width != Width::W64 && is(src),
+            Insn::Alu { op: AluOp::Mov, .. } => false,
+            Insn::Alu { op: AluOp::Add, width: Width::W64, .. } => false,
+            Insn::Alu { op: AluOp::Sub, width: Width::W64, dst, src } => {
+                matches!(src, Source::Reg(src) if is(src) || is(dst) && class(src) != Class::Number)
+            }
+            Insn::Alu { dst, src, .. } => is(dst) || matches!(src, Source::Reg(src) if is(src)),
+            Insn::Store { size, address, src: Source::Reg(src) } => {
+                is(src) && !(size == Size::B8 && matches!(class(address.base), Class::Frame(Some(_))))
+            }
+            Insn::Atomic { src, .. } => is(src),
+            Insn::Load { size, address, .. } => match class(address.base) {
+                Class::Frame(Some(base)) => {
+                    let at = base.wrapping_add(address.offset.into());
+                    holds(at, size.bytes().into()) && !(size == Size::B8 && self.slots.contains_key(&at))
+                }
+                class => class.may_be_frame() && holds(-512, 512),
+            },
+            // What is called may copy the address from the frame.
+            Insn::Call(_) => holds(-512, 512) && RegSet::arguments(5).iter().any(|reg| class(reg).may_be_frame()),
+            _ => false,
+        }
     }
 
     // long: one arm for each form of instruction
@@ -322,11 +392,11 @@ impl Known {
             }),
             Class::Context(None) => Class::Outside,
             Class::Value(map) if is_frozen(object, map) || size != Size::B8 => Class::Number,
-            Class::Value(_) | Class::Outside if size != Size::B8 => Class::Number,
+            Class::Value(_) | Class::Outside | Class::Caller if size != Size::B8 => Class::Number,
             Class::Packet | Class::PacketOrNumber => Class::Number,
             Class::Value(_) | Class::Outside => Class::Outside,
             // Addresses in a frame are not stored outside of it.
-            Class::Elsewhere => Class::Elsewhere,
+            Class::Elsewhere | Class::Caller => Class::Elsewhere,
             _ => Class::Unknown,
         }
     }
@@ -365,8 +435,9 @@ impl Known {
     fn call(&mut self, target: CallTarget) {
         let writes = RegSet::arguments(5).iter().any(|reg| self.registers[reg.index()].may_be_frame());
         self.clobber();
-        // A helper writes scalars; a function may write anything.
-        if writes && !matches!(target, CallTarget::Helper(_)) {
+        // A helper writes scalars, unless it runs a function, which may write anything.
+        let helper = |id| Helper::by_id(id).filter(|helper| !helper.runs_callback() && !helper.runs_callback_later());
+        if writes && !matches!(target, CallTarget::Helper(id) if helper(id).is_some()) {
             self.spoil(Class::Unknown);
         }
     }

@@ -242,6 +242,8 @@ impl<'a> State<'a> {
         if matches!(class, Class::Unknown | Class::Elsewhere) {
             self.memory = contents("stored_memory");
             self.log.clear();
+            // It may be a field of the context.
+            self.fields.push(FieldStore { offset: i64::MIN, value });
         }
     }
 

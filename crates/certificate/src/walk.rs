@@ -289,6 +289,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
             readable: RegSet::arguments(5).iter().filter(|reg| provenance.is_readable(joint.old.at, *reg)).collect(),
             number: joint.events,
             callees: self.step.callees.map(callee),
+            leaks: provenance.leaks,
         }
     }
 
