@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-parquet test-arm64-kernel test-collector test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel test-collector test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -14,6 +14,9 @@ demo: setup corpus ## Run the main job on real objects: check, optimize, run, in
 
 test: setup-tests corpus ## Run every test
 	@cargo xtask test
+
+test-long: setup-tests corpus-all ## Run the long campaigns: 2,000 optimized programs load, both verifiers agree on 20,000 operations
+	@cargo test -p kiln-test --test written --test sweep -- --ignored --nocapture
 
 test-parquet: setup ## Test Parquet files, which the default build does not write (one to three minutes more to build)
 	@cargo test -p kiln-driver --features parquet --lib commands::query::parquet

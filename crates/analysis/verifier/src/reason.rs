@@ -148,6 +148,10 @@ reasons! {
     /// An open-coded iterator is not made, used or destroyed as it must be.
     IteratorMisuse: "iterator-misuse",
         fix "call _new once, _next until it returns null, and _destroy on every path; `bpf_for` and `bpf_for_each` do all of it";
+    /// A decision depends on a number that the caller kept while a packet load failed in its function. The kernel cannot
+    /// trace it back to before the call and stops with "verifier bug: static subprog".
+    LostPrecision: "lost-precision",
+        fix "make the function that has the packet load `__always_inline`, or read the packet with bpf_skb_load_bytes";
 }
 
 impl fmt::Display for Reason {

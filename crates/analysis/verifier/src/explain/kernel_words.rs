@@ -73,6 +73,8 @@ impl Words<'_> {
             Reason::ReturnValue => self.return_value(),
             Reason::BadInstruction => self.instruction(),
             Reason::SpecialField => self.special_field(),
+            // Which registers or slots follows in hexadecimal.
+            Reason::LostPrecision => Some("verifier bug: static subprog unexpected regs".to_owned()),
             Reason::DynptrMisuse => self.dynptr(),
             Reason::IteratorMisuse => self.iterator(),
             Reason::CriticalSection => self.section(),

@@ -151,6 +151,7 @@ impl Kept {
             }
         }
         origins.take_everything();
+        origins.take_lost();
     }
 
     /// The current path wrote less of the stack than the kept state's future (all of it, while that is `open`) reads:
@@ -199,7 +200,7 @@ impl Explorer<'_> {
         if let Some(candidate) = covering {
             self.kept.states[candidate as usize].hits += 1;
             self.inherit(candidate);
-            self.mark_path();
+            self.mark_path()?;
             return Ok(true);
         }
         if keep {
@@ -456,11 +457,20 @@ impl Explorer<'_> {
                 || register_covers(&self.path.findings.origins, &old.register, &current.register, ids, exactness))
     }
 
-    /// Makes all numbers of the path precise where what a packet load returned became so.
-    pub(super) fn mark_path(&mut self) {
+    /// Makes all numbers of the path precise where what a packet load returned became so. The path is rejected where
+    /// the kernel loses track of one.
+    pub(super) fn mark_path(&mut self) -> Step<()> {
+        if self.path.findings.origins.take_lost() {
+            return reject(
+                Reason::LostPrecision,
+                "a decision depends on a number that the caller kept while a packet load failed in its function: the \
+                 kernel cannot trace it back to before the call",
+            );
+        }
         if self.path.findings.origins.take_everything() {
             self.kept.mark_path(&mut self.path.findings.origins, self.path.state.parent);
         }
+        Ok(())
     }
 
     /// The path ends in a kept state: what its future depends on, the current path's past depends on.

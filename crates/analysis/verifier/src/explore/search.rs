@@ -170,7 +170,7 @@ impl<'a> Explorer<'a> {
         let instance = self.path.state.frames.last().map(|frame| frame.instance);
         let depth = self.path.state.frames.len();
         let next = self.path.step()?;
-        self.mark_path();
+        self.mark_path()?;
         if !self.path.forks.is_empty() {
             self.take_forks()?;
         }

@@ -23,6 +23,11 @@ pub(crate) type Origin = u32;
 /// of the path's kept states precise (the kernel's `mark_all_scalars_precise`).
 pub(crate) const EVERYTHING: Origin = 1;
 
+/// The origin of the numbers that a caller still has where a packet load in its function failed. The kernel walks from
+/// the caller straight to the load, without entering the function, and takes the call for the function's begin:
+/// "verifier bug: static subprog leftover stack slots". Marking it loses the path.
+pub(crate) const LOST: Origin = 2;
+
 #[derive(Clone, Copy, Debug)]
 struct Node {
     parents: [Origin; 2],
@@ -43,16 +48,19 @@ pub(crate) struct Origins {
     pending: Vec<Origin>,
     /// [`EVERYTHING`] was marked since it was asked for.
     everything: bool,
+    /// [`LOST`] was marked since it was asked for.
+    lost: bool,
 }
 
 impl Origins {
     pub(crate) fn new() -> Origins {
         Origins {
-            nodes: vec![Node { parents: [0, 0], precise: true }, Node { parents: [0, 0], precise: false }],
+            nodes: [true, false, false].map(|precise| Node { parents: [0, 0], precise }).to_vec(),
             followers: HashMap::new(),
             followed: 0,
             pending: Vec::new(),
             everything: false,
+            lost: false,
         }
     }
 
@@ -70,7 +78,9 @@ impl Origins {
     pub(crate) fn join(&mut self, first: Origin, second: Origin) -> Origin {
         match (first, second) {
             (0, other) | (other, 0) => other,
+            // What a packet load gave after the call is met first.
             (EVERYTHING, _) | (_, EVERYTHING) => EVERYTHING,
+            (LOST, _) | (_, LOST) => LOST,
             (first, second) if first == second => first,
             (first, second) => self.add([first, second]),
         }
@@ -80,19 +90,23 @@ impl Origins {
     pub(crate) fn mark(&mut self, origin: Origin) {
         self.pending.push(origin);
         while let Some(at) = self.pending.pop() {
-            if at == EVERYTHING {
-                self.everything = true;
-                continue;
+            match at {
+                EVERYTHING => self.everything = true,
+                LOST => self.lost = true,
+                _ => self.mark_node(at),
             }
-            let node = &mut self.nodes[at as usize];
-            if !node.precise {
-                node.precise = true;
-                self.pending.extend(node.parents.iter().filter(|parent| **parent != 0));
-                if !self.followers.is_empty()
-                    && let Some(followers) = self.followers.get(&at)
-                {
-                    self.pending.extend(followers);
-                }
+        }
+    }
+
+    fn mark_node(&mut self, at: Origin) {
+        let node = &mut self.nodes[at as usize];
+        if !node.precise {
+            node.precise = true;
+            self.pending.extend(node.parents.iter().filter(|parent| **parent != 0));
+            if !self.followers.is_empty()
+                && let Some(followers) = self.followers.get(&at)
+            {
+                self.pending.extend(followers);
             }
         }
     }
@@ -100,6 +114,11 @@ impl Origins {
     /// Whether all numbers of the path's kept states are to be precise, asked once.
     pub(crate) fn take_everything(&mut self) -> bool {
         std::mem::take(&mut self.everything)
+    }
+
+    /// Whether a decision depends on a number that the kernel cannot trace back, asked once.
+    pub(crate) fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.lost)
     }
 
     /// When the first is or becomes precise, so does the other.
