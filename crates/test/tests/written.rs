@@ -12,7 +12,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use kiln_driver::check::{KernelVerdict, kernel_verdict};
+use kiln_driver::check::KernelVerdict;
+use kiln_driver::kernel::verdict::verdict;
 use kiln_driver::packets::Random;
 use kiln_driver::{Input, input, optimize};
 use kiln_platform::ProgramType;
@@ -43,8 +44,7 @@ struct Account {
 impl Account {
     fn add(&mut self, name: &str, input: &Input) {
         let takes = |bytes: &[u8], object: &Object, at: usize| {
-            let verdict = kernel_verdict(bytes, object, &object.programs[at]);
-            match verdict {
+            match verdict(bytes, object, &object.programs[at]) {
                 KernelVerdict::Accepted { .. } => Ok(()),
                 KernelVerdict::Rejected { reason } | KernelVerdict::NotAsked { reason, .. } => Err(reason),
             }
