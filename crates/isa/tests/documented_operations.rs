@@ -1,4 +1,4 @@
-//! The table of rows in `docs/guide/native-operations.md` has the rows of the operation table, and their machines.
+//! The table of rows in `docs/reference/operations.md` has the rows of the operation table, and their machines.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use kiln_isa::operation::{Arch, Registry};
 
 #[test]
 fn the_documentation_lists_every_row() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/native-operations.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/operations.md");
     let text = std::fs::read_to_string(path).expect("the page");
     let lines = text.lines().skip_while(|line| !line.starts_with("| rows |")).skip(2);
     let mut listed = BTreeSet::new();
