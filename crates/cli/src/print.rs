@@ -502,6 +502,9 @@ pub fn sandboxed(outcome: &kiln_driver::sandbox::Outcome, explain: bool) {
             say!("{}: cancellation point at {place}{releases}", function.function);
         }
     }
+    if let Some(why) = &outcome.not_asked {
+        say!("the kernel was not asked ({why}): it may refuse the result");
+    }
     for (program, verdict) in &outcome.kernel {
         match verdict {
             KernelVerdict::Accepted { processed_insns } => {

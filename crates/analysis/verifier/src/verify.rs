@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kiln_program::{FunctionId, Object, Program};
 
 use crate::check::unprivileged;
+use crate::code::Code;
 use crate::code::prepared::Prepared;
 use crate::error::{Error, TIME_IS_UP};
 use crate::explain::{self, explained, rejection};
@@ -12,6 +13,7 @@ use crate::explore::cost::{Cost, Profiler};
 use crate::explore::search::Explorer;
 use crate::facts::Facts;
 use crate::options::{Options, Statistics};
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Rejection;
 
@@ -113,10 +115,24 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     facts.set_arena_accesses(path.findings.arena_accesses(path.code));
     let stack_bytes = code.functions.iter().zip(&path.findings.noted.stack_bytes);
     facts.set_stack_bytes(stack_bytes.map(|(function, bytes)| (function.id, *bytes)));
+    facts.set_results(results(&code, path).into_iter());
     let unwritten = path.findings.noted.unwritten.iter();
     facts.set_unwritten(unwritten.map(|(at, bytes)| (path.code.op(*at).node.id, *bytes)));
     let exception_callback = code.exception_callback_id();
     Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, exception_callback, _proof: () })
+}
+
+/// What the program's functions may return to what runs them.
+fn results(code: &Code<'_>, path: &Path<'_>) -> Vec<(FunctionId, (i64, i64))> {
+    let of_hook = path.types.allowed_results(code, path.options).ok().flatten();
+    let of_hook = of_hook.map(|(lowest, highest)| (i64::from(lowest), i64::from(highest)));
+    let exception_callback = code.exception_callback_id();
+    let all = code.functions.iter().zip(&path.findings.noted.results).enumerate();
+    let own = all.map(|(at, (function, noted))| {
+        let answers_hook = at == 0 || Some(function.id) == exception_callback;
+        (function.id, noted.or(of_hook.filter(|_| answers_hook)))
+    });
+    own.filter_map(|(id, results)| Some((id, results?))).collect()
 }
 
 impl Prepared<'_> {

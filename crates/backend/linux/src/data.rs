@@ -55,6 +55,12 @@ impl LoadFailure {
         self.reason_where(|log| log.program == program)
     }
 
+    /// The source line before the reason in one program's log, `FILE:LINE`. The verifier prints lines as `; CODE @ FILE:LINE`.
+    pub fn line_of(&self, program: &str) -> Option<&str> {
+        let lines = self.logs.iter().filter(|log| log.program == program).flat_map(|log| log.log.lines());
+        lines.rev().find_map(|line| line.strip_prefix("; ")?.rsplit_once(" @ ").map(|(_, place)| place.trim()))
+    }
+
     fn reason_where(&self, wanted: impl Fn(&ProgramLog) -> bool) -> Option<&str> {
         let statistics = ["processed ", "verification time", "stack depth", "max_states"];
         let logs = self.logs.iter().rev().filter(|log| wanted(log));
@@ -144,4 +150,19 @@ pub enum XdpMode {
     Generic,
     /// In the driver, or fail.
     Native,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_line_before_the_reason_is_found() {
+        let log = "; int main() @ a.c:1\n0: (b7) r0 = 0\n; r6 += x; @ dir/a.c:12\n1: (0f) r6 += r5\nmath between pkt pointer\n";
+        let logs = vec![ProgramLog { program: "main".to_owned(), log: log.to_owned() }];
+        let error = Error::Os { call: "bpf".into(), errno: 13 };
+        let failure = LoadFailure { error, logs, messages: String::new() };
+        assert_eq!((failure.line_of("main"), failure.line_of("other")), (Some("dir/a.c:12"), None));
+        assert_eq!(failure.reason(), Some("math between pkt pointer"));
+    }
 }

@@ -58,6 +58,8 @@ pub struct Outcome {
     pub functions: Vec<Evidence>,
     /// The kernel's verdict on each program, where it was asked.
     pub kernel: Vec<(Shown, KernelVerdict)>,
+    /// Why the kernel was not asked whether it accepts the result, where it was not and the result is for it.
+    pub not_asked: Option<Shown>,
 }
 
 /// Sandboxes an object.
@@ -65,6 +67,7 @@ pub struct Outcome {
 /// # Errors
 /// [`Error::Rejected`] when a program is unsafe in another way, [`Error::Unsupported`] for what the transform lacks; either
 /// [`Error::InvalidInput`] or [`Error::Unsupported`] when a program cannot be read, for it would stay without guards.
+/// [`Error::Rejected`] also when the running kernel refuses the result.
 pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
     if let Some(program) = input.unreadable().next() {
         let why = |reason: String| format!("{} cannot be sandboxed: {reason}", program.function);
@@ -83,8 +86,8 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
         forced: None,
         verifier: input.verifier_options(),
     };
-    let asks =
-        options.target == Target::Linux && options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
+    let not_asked = why_not_asked(input, options);
+    let asks = options.target == Target::Linux && not_asked.is_none();
     let rewrite = kiln_sandbox::sandbox_for(&input.object, &settings, |object| asks && is_too_large(object));
     let rewrite = rewrite.map_err(error)?;
     let bytes = match &input.elf {
@@ -93,10 +96,33 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
     };
     let programs = rewrite.object.programs.iter().filter(|_| asks);
     let verdict = |program: &kiln_program::Program| {
-        (Shown::from(program.name.as_str()), kernel::verdict::verdict(&bytes, &rewrite.object, program))
+        let verdict = kernel::verdict::verdict(&bytes, &rewrite.object, program);
+        match &verdict {
+            KernelVerdict::Rejected { reason } => Err(refused(&bytes, &rewrite.object, program, reason)),
+            _ => Ok((Shown::from(program.name.as_str()), verdict)),
+        }
     };
-    let kernel = programs.map(verdict).collect();
-    Ok(Outcome { object: rewrite.object, bytes, functions: rewrite.evidence, kernel })
+    let kernel = programs.map(verdict).collect::<Result<_, _>>()?;
+    let not_asked = not_asked.map(Shown::from);
+    Ok(Outcome { object: rewrite.object, bytes, functions: rewrite.evidence, kernel, not_asked })
+}
+
+/// Why the running kernel is not asked whether it accepts the result; `None` if it is, or the result is not for it.
+fn why_not_asked(input: &Input, options: &Options) -> Option<String> {
+    match (options.target, options.ask_kernel, kiln_linux::available()) {
+        (Target::Vm, ..) => None,
+        (_, false, _) => Some("offline".to_owned()),
+        (_, _, Err(error)) => Some(error.to_string()),
+        _ => input.elf.is_none().then(|| "the program is text, without the types that it asks for".to_owned()),
+    }
+}
+
+/// The kernel refuses a program of the result.
+fn refused(bytes: &[u8], object: &Object, program: &kiln_program::Program, reason: &Shown) -> Error {
+    let failure = crate::kernel::load(bytes, object, program).err();
+    let line = failure.as_ref().and_then(|failure| failure.line_of(&program.name));
+    let place = line.map_or(String::new(), |line| format!(" (after {line})"));
+    Error::Rejected(format!("program {}: the kernel refuses the sandboxed program: {reason}{place}; nothing was written", program.name))
 }
 
 /// Whether the running kernel's verifier gives up on one of the programs.

@@ -57,6 +57,7 @@ impl Path<'_> {
         self.findings.noted.callbacks[callee] = true;
         self.findings.noted.later_callbacks[callee] = true;
         let Later { lowest, highest, sleepable } = later;
+        self.findings.noted.take_results(callee, lowest, highest);
         // The callback begins in the same state for every call that arranges it.
         let start = self.code.functions[callee].start;
         let outer = self.findings.liveness.root(self.code, 0);
@@ -97,6 +98,7 @@ impl HelperEffect<'_, '_> {
         let arguments = &self.path.state.frame().registers;
         let (first, third, fourth) = (arguments[1], arguments[3], arguments[4]);
         let mut frame = self.path.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
+        self.path.findings.noted.take_results(callee, 0, 1);
         match helper.id {
             helper_id::LOOP => {
                 self.path.findings.mark_precise(&first);

@@ -43,20 +43,14 @@ impl Findings {
         result: &Register,
     ) -> Step<()> {
         state.check_nothing_held(code, "the program ends")?;
-        match code.program_type.return_rule(code.program.attach_type) {
-            ReturnRule::AnyScalar => {
-                options.check_leak(result, "is returned")?;
-                Ok(())
-            }
-            ReturnRule::Range { minimum, maximum } => self.check_returned_range(result, minimum, maximum),
-            ReturnRule::DependsOnHook if code.program_type == ProgramType::Ext => {
-                unsupported("return values of what is replaced")
-            }
-            ReturnRule::DependsOnHook => match types.hook_return(code)? {
-                HookReturn::Nothing | HookReturn::Any => Ok(()),
-                HookReturn::Range(..) if !options.kernel_has(Feature::HookReturnValues) => Ok(()),
-                HookReturn::Range(minimum, maximum) => self.check_returned_range(result, minimum, maximum),
-            },
+        let rule = code.program_type.return_rule(code.program.attach_type);
+        if rule == ReturnRule::DependsOnHook && code.program_type == ProgramType::Ext {
+            return unsupported("return values of what is replaced");
+        }
+        match types.allowed_results(code, options)? {
+            Some((minimum, maximum)) => self.check_returned_range(result, minimum, maximum),
+            None if rule == ReturnRule::AnyScalar => options.check_leak(result, "is returned"),
+            None => Ok(()),
         }
     }
 
@@ -93,6 +87,21 @@ impl Findings {
 }
 
 impl Types {
+    /// The lowest and the highest value that the program may return; `None` if its hook takes any, or nothing.
+    pub(crate) fn allowed_results(&self, code: &Code<'_>, options: &Options) -> Step<Option<(i32, i32)>> {
+        Ok(match code.program_type.return_rule(code.program.attach_type) {
+            ReturnRule::AnyScalar => None,
+            ReturnRule::Range { minimum, maximum } => Some((minimum, maximum)),
+            ReturnRule::DependsOnHook if code.program_type == ProgramType::Ext => None,
+            ReturnRule::DependsOnHook => match self.hook_return(code)? {
+                HookReturn::Range(minimum, maximum) if options.kernel_has(Feature::HookReturnValues) => {
+                    Some((minimum, maximum))
+                }
+                HookReturn::Nothing | HookReturn::Any | HookReturn::Range(..) => None,
+            },
+        })
+    }
+
     /// Whether what is in R0 at the end is of no interest: the hook returns nothing.
     pub(crate) fn returns_nothing(&self, code: &Code<'_>) -> bool {
         let rule = code.program_type.return_rule(code.program.attach_type);

@@ -15,12 +15,17 @@ pub(crate) enum Exactness {
     Same,
 }
 
-/// Makes a number unknown that changed and, unless `all`, that nothing depended on.
-pub(crate) fn widen(origins: &Origins, old: &Register, current: &mut Register, all: bool) {
+/// Makes a number unknown that changed and, unless `all`, that nothing depended on. A number has changed, too, if it became a
+/// copy of another one, or is none any more: the kernel compares ids as well.
+pub(crate) fn widen(origins: &Origins, old: &Register, current: &mut Register, ids: &mut IdMap, all: bool) {
+    let same = |old: &Register, current: &Register, ids: &mut IdMap| {
+        let distance = |register: &Register| (register.offset, register.offset_in_half);
+        old.scalar == current.scalar && distance(old) == distance(current) && ids.matches(old.id, current.id)
+    };
     if old.kind() == Kind::Scalar
         && current.kind() == Kind::Scalar
         && (all || !origins.is_precise(old.origin) && !origins.is_precise(current.origin))
-        && old.scalar != current.scalar
+        && !same(old, current, ids)
     {
         *current = Register { origin: current.origin, ..Register::UNKNOWN };
     }

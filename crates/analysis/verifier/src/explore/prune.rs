@@ -550,10 +550,11 @@ impl Explorer<'_> {
         }
         let Some(old) = self.kept.states[ancestor as usize].state.as_deref() else { return };
         let top = state.frames.len().saturating_sub(1);
-        for (depth, (left, right)) in old.frames.iter().zip(&mut state.frames).enumerate() {
+        let mut ids = IdMap::default();
+        for (depth, (left, right)) in old.frames.iter().zip(&mut state.frames).enumerate().rev() {
             let all = all && depth == top;
-            let widen = |old: &Register, current: &mut Register| {
-                widen(&self.path.findings.origins, old, current, all);
+            let mut widen = |old: &Register, current: &mut Register| {
+                widen(&self.path.findings.origins, old, current, &mut ids, all);
             };
             for (a, b) in left.registers.iter().zip(&mut right.registers) {
                 widen(a, b);

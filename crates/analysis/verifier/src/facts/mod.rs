@@ -165,6 +165,7 @@ pub struct Facts {
     in_arena: HashSet<InsnId>,
     unwritten: HashMap<InsnId, StackSet>,
     stack_bytes: HashMap<FunctionId, u32>,
+    results: HashMap<FunctionId, (i64, i64)>,
 }
 
 /// Resources that some explored path holds just before an instruction. For people to read: a path that ended in a kept
@@ -173,7 +174,7 @@ pub struct Facts {
 pub struct Held {
     /// The calls that acquired the references, in the order in which some path acquired them.
     pub references: Vec<InsnId>,
-    /// For each of `references`, where every path that holds it keeps it.
+    /// For each of `references`, where every path that holds it keeps it, and other paths have 0.
     pub places: Vec<Places>,
     /// The most locks held on any path.
     pub locks: usize,
@@ -220,6 +221,17 @@ impl Held {
     }
 }
 
+impl Held {
+    /// What another program does not hold is nowhere: what that one has in its places is not known.
+    fn forget_unless_in(&mut self, other: Option<&Held>) {
+        for (acquired, places) in self.references.iter().zip(&mut self.places) {
+            if !other.is_some_and(|other| other.references.contains(acquired)) {
+                *places = Places::default();
+            }
+        }
+    }
+}
+
 /// Where a reference is kept: registers and eight-byte stack slots of the current frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Places {
@@ -229,11 +241,16 @@ pub struct Places {
     pub slots: u64,
     /// The lowest slots of iterators and dynptrs that stand on it.
     pub objects: u64,
-    /// Some path has not compared it with null yet.
+    /// Some path has not compared it with null yet, or does not hold it.
     pub nullable: bool,
 }
 
 impl Places {
+    /// Whether the current frame keeps it.
+    pub fn is_somewhere(&self) -> bool {
+        self.slots != 0 || self.objects != 0 || !self.registers.is_empty()
+    }
+
     /// Where both keep it.
     #[must_use]
     pub fn common(self, other: Places) -> Places {
@@ -290,6 +307,16 @@ impl Facts {
         self.stack_bytes = bytes.collect();
     }
 
+    /// The lowest and the highest result that a function may return to what runs it: a program's hook, or a helper; `None` if any.
+    pub fn results(&self, function: FunctionId) -> Option<(i64, i64)> {
+        self.results.get(&function).copied()
+    }
+
+    /// Sets the results that functions may return.
+    pub(crate) fn set_results(&mut self, results: impl Iterator<Item = (FunctionId, (i64, i64))>) {
+        self.results = results.collect();
+    }
+
     /// Sets the instructions that access the arena.
     pub(crate) fn set_arena_accesses(&mut self, accesses: impl Iterator<Item = InsnId>) {
         self.in_arena = accesses.collect();
@@ -312,12 +339,20 @@ impl Facts {
             let own = self.stack_bytes.entry(*id).or_default();
             *own = (*own).max(*bytes);
         }
+        for (id, (lowest, highest)) in &other.results {
+            let own = self.results.entry(*id).or_insert((*lowest, *highest));
+            *own = (own.0.max(*lowest), own.1.min(*highest));
+        }
         for (id, bytes) in &other.unwritten {
             let own = self.unwritten.entry(*id).or_default();
             *own = own.union(bytes);
         }
         for (id, held) in &mut self.held {
-            held.mixed |= !held.begun.is_empty() && other.insns.contains_key(id) && !other.held.contains_key(id);
+            let theirs = other.held.get(id);
+            if other.insns.contains_key(id) {
+                held.mixed |= !held.begun.is_empty() && theirs.is_none();
+                held.forget_unless_in(theirs);
+            }
         }
         for (id, held) in &other.held {
             let known = self.insns.contains_key(id);
@@ -327,6 +362,10 @@ impl Facts {
                 own.begun.clone_from(&held.begun);
             }
             own.locks = own.locks.max(held.locks);
+            let mut held = held.clone();
+            if known {
+                held.forget_unless_in(Some(own));
+            }
             for (acquired, places) in held.references.iter().zip(&held.places) {
                 own.add(*acquired, *places);
             }

@@ -62,6 +62,47 @@ pub(super) struct Visited {
     mixed: bool,
 }
 
+impl Visited {
+    /// Joins what another path holds. A path that does not hold a reference has 0 in its places, or they are none.
+    fn join_held(&mut self, state: &State) {
+        if self.held.is_empty() && state.references.is_empty() {
+            return;
+        }
+        let stack = state.frame().stack.slots().iter().map(slot_value).collect::<Vec<_>>();
+        let zeros = Places::zeros(&state.frame().registers, &stack);
+        for (at, known) in &mut self.held {
+            if !state.references.iter().any(|held| held.at == *at) {
+                *known = known.or_zero(zeros);
+            }
+        }
+        let before = Places::zeros(&self.registers, &self.stack);
+        for held in &state.references {
+            let kept = places(state, held.id);
+            match self.held.iter_mut().find(|(at, _)| *at == held.at) {
+                Some((_, known)) => *known = known.common(kept),
+                None => self.held.push((held.at, kept.or_zero(before))),
+            }
+        }
+    }
+}
+
+impl Places {
+    /// The registers and slots that hold 0.
+    fn zeros(registers: &[Register], stack: &[Register]) -> Places {
+        let slots = stack.iter().take(64).enumerate().filter(|(_, slot)| slot.is_zero());
+        Places {
+            registers: Reg::all().filter(|reg| registers[reg.index()].is_zero()).collect(),
+            slots: slots.fold(0, |bits, (index, _)| bits | 1 << index),
+            ..Places::default()
+        }
+    }
+
+    /// Where a path keeps it, or another path has 0.
+    fn or_zero(self, zeros: Places) -> Places {
+        Places { nullable: true, ..self.common(zeros) }
+    }
+}
+
 pub(crate) struct Recorder {
     pub(super) visited: Vec<Option<Box<Visited>>>,
     pub(super) doubts: HashMap<Position, Doubt>,
@@ -109,19 +150,13 @@ impl Recorder {
                 self.visited[at as usize] = Some(Box::new(visited));
             }
             Some(visited) => {
+                visited.join_held(state);
                 for (known, now) in visited.registers.iter_mut().zip(&frame.registers) {
                     join(known, now, depth);
                 }
                 visited.packet_bytes = visited.packet_bytes.min(state.packet_bytes);
                 visited.locks = visited.locks.max(state.locks.len());
                 visited.mixed |= visited.begun.len() != state.begun.len() || visited.begun != begun(state);
-                for held in &state.references {
-                    let kept = places(state, held.id);
-                    match visited.held.iter_mut().find(|(at, _)| *at == held.at) {
-                        Some((_, known)) => *known = known.common(kept),
-                        None => visited.held.push((held.at, kept)),
-                    }
-                }
                 if !visited.last_stack.same(&frame.stack) {
                     visited.last_stack = frame.stack.clone();
                     let slots = frame.stack.slots();

@@ -47,6 +47,7 @@ impl KfuncEffect<'_, '_> {
         let KfuncEffect { call, .. } = *self;
         let (Some(callee), Some(root)) = (call.callback, call.root) else { return unsupported("this callback") };
         let mut frame = self.path.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
+        self.path.findings.noted.take_results(callee, 0, 1);
         let node = self.path.types.node_of(root);
         let node = self.path.types.not_owning(node);
         frame.registers[1] = node;

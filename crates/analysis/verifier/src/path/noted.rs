@@ -24,6 +24,8 @@ pub(crate) struct Noted {
     pub callbacks: Vec<bool>,
     /// Callbacks that run later, on a stack of their own.
     pub later_callbacks: Vec<bool>,
+    /// What each function may return to what runs it, the lowest and the highest.
+    pub results: Vec<Option<(i64, i64)>>,
     /// The kind of pointer each instruction accessed memory through.
     pub accessed: Vec<Kind>,
     /// The bytes that each function uses of its own frame.
@@ -48,6 +50,7 @@ impl Noted {
             globals_called: Vec::new(),
             callbacks: vec![false; code.functions.len()],
             later_callbacks: vec![false; code.functions.len()],
+            results: vec![None; code.functions.len()],
             accessed: vec![Kind::Uninit; code.ops.len()],
             stack_bytes: vec![0; code.functions.len()],
             reads_uninitialized_stack: false,
@@ -57,5 +60,13 @@ impl Noted {
             tail_call_maps: HashMap::new(),
             depends_on_load: Cell::new(false),
         }
+    }
+}
+
+impl Noted {
+    /// What runs a function takes only these results.
+    pub(crate) fn take_results(&mut self, function: usize, lowest: i64, highest: i64) {
+        let known = self.results[function].get_or_insert((lowest, highest));
+        *known = (known.0.max(lowest), known.1.min(highest));
     }
 }

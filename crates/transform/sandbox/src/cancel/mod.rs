@@ -162,8 +162,8 @@ pub(crate) fn insert(
     };
     let enter = edit.nodes(enter, first);
     edit.enter_with(enter);
-    detach(edit, plan, options);
-    let cancelled_return = cancelled_return(edit.object, edit.id, plan, options);
+    let cancelled_return = cancelled_return(edit, plan, options)?;
+    detach(edit, plan, options, cancelled_return);
     let (locks, shared) = (BTreeMap::new(), plan.shared);
     let counts_runs = options.detach_after.is_some();
     let pads = Vec::new();
@@ -194,14 +194,28 @@ fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, prob
     }
 }
 
-/// The return value of a cancelled function; for an entry, the hook's value for "continue as if there were no program".
-fn cancelled_return(object: &Object, id: FunctionId, plan: &Plan, options: &Options) -> i32 {
-    if plan.callbacks.contains(&id) {
+/// The return value of a cancelled function; for an entry, the hook's value for "continue as if there were no program". It is one
+/// that the kernel takes.
+///
+/// # Errors
+/// [`Error::Unsupported`] if the kernel does not take the value that the user chose.
+fn cancelled_return(edit: &Edit<'_>, plan: &Plan, options: &Options) -> Result<i32, Error> {
+    let allowed = edit.facts.results(edit.id);
+    let program = edit.object.programs.iter().find(|program| program.entry == edit.id);
+    let usual = match program {
+        Some(program) => program.program_type.map_or(0, default_return),
         // Ends the helper's loop.
-        return 1;
+        None => i32::from(plan.callbacks.contains(&edit.id)),
+    };
+    let nearest = allowed.map_or(usual.into(), |(lowest, highest)| i64::from(usual).max(lowest).min(highest)) as i32;
+    match (options.cancelled_return.filter(|_| program.is_some()), allowed) {
+        (Some(chosen), Some((lowest, highest))) if !(lowest..=highest).contains(&chosen.into()) => Err(edit
+            .unsupported(
+                None,
+                format!("a cancelled run cannot return {chosen}: the hook takes {lowest} to {highest}"),
+            )),
+        (chosen, _) => Ok(chosen.unwrap_or(nearest)),
     }
-    let Some(program) = object.programs.iter().find(|program| program.entry == id) else { return 0 };
-    options.cancelled_return.unwrap_or_else(|| program.program_type.map_or(0, default_return))
 }
 
 /// The return value of a cancelled program: packets pass, security hooks deny.
@@ -345,7 +359,7 @@ impl Canceller<'_, '_> {
 }
 
 /// A program that was cancelled too often returns at once.
-fn detach(edit: &mut Edit<'_>, plan: &Plan, options: &Options) {
+fn detach(edit: &mut Edit<'_>, plan: &Plan, options: &Options, value: i32) {
     let (Some(most), Some(map)) = (options.detach_after, plan.shared) else { return };
     let (Some(first), true) =
         (edit.function.nodes.first(), edit.object.programs.iter().any(|program| program.entry == edit.id))
@@ -358,7 +372,6 @@ fn detach(edit: &mut Edit<'_>, plan: &Plan, options: &Options) {
     nodes.extend(edit.nodes([load(Reg::R0, Reg::R0, 0)], line));
     let most = Source::Imm(i32::try_from(most).unwrap_or(i32::MAX));
     let often = Insn::Branch { op: JumpOp::Ge, width: Width::W64, dst: Reg::R0, src: most, offset: 0 };
-    let value = cancelled_return(edit.object, edit.id, plan, options);
     let leave = edit.nodes([Insn::mov_imm(Reg::R0, value), Insn::Exit], line);
     nodes.push(edit.node(often, Reference::Branch(leave[0].id), line));
     edit.enter_with(nodes);

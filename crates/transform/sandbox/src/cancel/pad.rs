@@ -33,15 +33,12 @@ fn offset_of(slot: u32) -> i16 {
     -8 * (slot as i16 + 1)
 }
 
-/// Whether the current frame keeps a reference: a caller's is released by the caller.
-fn is_kept(places: &Places) -> bool {
-    places.slots != 0 || places.objects != 0 || !places.registers.is_empty()
-}
-
 /// The register from which a landing pad takes a reference; `None` if it takes it from the frame.
+///
+/// R0 is the last choice: after the call that acquired it, it is seldom live.
 fn released_from(places: &Places) -> Option<Reg> {
     let kept = places.registers.difference(RegSet::CALLER_SAVED).iter().next();
-    kept.or_else(|| places.registers.iter().next().filter(|_| places.slots == 0 && places.objects == 0))
+    kept.or_else(|| places.registers.iter().next_back().filter(|_| places.slots == 0 && places.objects == 0))
 }
 
 impl Canceller<'_, '_> {
@@ -53,11 +50,13 @@ impl Canceller<'_, '_> {
         self.edit.object.functions.iter().flat_map(|function| &function.nodes).find(|node| node.id == id)
     }
 
-    /// The references of the current frame, the last one first, and how each is given back.
+    /// The references of the current frame, the last one first, and how each is given back: a caller's is released by the caller.
+    /// None is there for one that the function acquired and does not keep in the same place on all paths.
     fn own_references(&self, held: &Held) -> Vec<(Places, Option<Release>)> {
-        let own = held.references.iter().zip(&held.places).filter(|(_, places)| is_kept(places)).rev();
+        let is_own = |(id, places): &(&InsnId, &Places)| places.is_somewhere() || self.own_node(**id).is_some();
+        let own = held.references.iter().zip(&held.places).filter(is_own).rev();
         let release = |id: InsnId| self.acquired(id).and_then(|node| release::of(self.edit.object, node));
-        own.map(|(id, places)| (*places, release(*id))).collect()
+        own.map(|(id, places)| (*places, release(*id).filter(|_| places.is_somewhere()))).collect()
     }
 
     /// The locks and sections that the current function began, the last one first.

@@ -26,9 +26,9 @@ impl Canceller<'_, '_> {
         let mut scratch = Scratch::new(live, released);
         let counter = scratch.take(self.edit, header.id)?;
         let base = if self.own { None } else { Some(scratch.take(self.edit, header.id)?) };
-        // Registers that a call destroys and the loop still needs, except those that are borrowed.
+        // Registers that a call destroys and the loop or the landing pad still needs, except those that are borrowed.
         let mut saved = Vec::new();
-        for reg in live.intersection(RegSet::CALLER_SAVED).iter() {
+        for reg in live.union(released).intersection(RegSet::CALLER_SAVED).iter() {
             if !scratch.borrowed.iter().any(|(other, _)| *other == reg) {
                 saved.push((reg, scratch.keep(self.edit, header.id)?));
             }

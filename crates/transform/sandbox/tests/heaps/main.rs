@@ -14,5 +14,6 @@ mod locks;
 mod pool;
 mod quantum;
 mod races;
+mod results;
 mod structures;
 mod world;
