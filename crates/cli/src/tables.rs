@@ -3,8 +3,7 @@
 use comfy_table::{ContentArrangement, Table, presets};
 use kiln_driver::Error;
 use kiln_driver::kernels::Kernel;
-use kiln_driver::query;
-use kiln_driver::query::tables::{self, CheckedTable, CheckedTables};
+use kiln_driver::tables::{self, CheckedTable, CheckedTables};
 use kiln_driver::target::{self, Types};
 
 use crate::arguments::{Format, TablesArguments};
@@ -17,7 +16,7 @@ pub fn tables(arguments: &TablesArguments, format: Format) -> Result<u8, Error> 
     if arguments.check {
         return check(arguments, format);
     }
-    let tables = query::describe_tables(name)?;
+    let tables = tables::describe_tables(name)?;
     if format == Format::Json {
         print::json(&tables)?;
         return Ok(0);

@@ -2,7 +2,7 @@
 
 use kiln_native::Toolchain;
 
-use crate::folders;
+use kiln_inspect::folders;
 use kiln_program::Error;
 
 /// The compiler's name or path.

@@ -50,9 +50,7 @@ pub mod commands;
 pub mod compare;
 mod disassembly;
 pub mod evidence;
-pub mod folders;
 pub mod heap;
-pub mod http;
 pub mod inputs;
 pub mod kernel;
 pub mod loading;
@@ -67,19 +65,21 @@ pub mod timing;
 pub use commands::check::{flame, sarif};
 pub use commands::doctor::calibrate;
 pub use commands::run::replay;
-pub use commands::{
-    bench, build, cc, congestion, dispatch, doctor, learn, optimize, query, run, sandbox, serve, verify_evidence,
-};
+pub use commands::{bench, build, cc, doctor, learn, optimize, run, sandbox, tables, verify_evidence};
 pub use inputs::{capture, feed};
 pub use kiln_inspect::show::{diagnostic, shown};
 pub use kiln_inspect::{
-    Error, Input, Shown, check, cost, dump, explain, file, hex, input, kernels, lint, ops, sandboxed,
+    Error, Input, Shown, check, cost, dump, explain, file, folders, hex, input, kernels, lint, ops, sandboxed,
 };
 pub use kiln_linux::running;
 pub use kiln_linux::running::require_kernel;
+pub use kiln_live as query;
+pub use kiln_live::http;
 pub use kiln_native::Setting;
 pub use kiln_platform::{ArgKind, Helper, KernelVersion, MapType, Memory, ProgramType};
+pub use kiln_policy::{congestion, dispatch};
 pub use kiln_program::{MapId, Object, Program, bytecode};
+pub use kiln_serve as serve;
 pub use kiln_superopt::learn::Watch;
 pub use kiln_superopt::{Because, Evidence, Goal, Progress};
 pub use kiln_verifier::Reason;

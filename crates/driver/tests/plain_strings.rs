@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The sources of what has results, below `crates/`.
-const ROOMS: &[&str] = &["inspect/src", "driver/src"];
+const ROOMS: &[&str] = &["inspect/src", "driver/src", "query/live/src", "query/serve/src", "query/policy/src"];
 
 /// Fields that hold text already laid out for a reader, or nothing from input; by file below `crates/`.
 const PLAIN: &[(&str, &str)] = &[
@@ -31,17 +31,17 @@ const PLAIN: &[(&str, &str)] = &[
     ("driver/src/profile.rs", "*"),
     ("inspect/src/kernels.rs", "loads_on"),
     // What the user asked for, and the names that are sent as they are.
-    ("driver/src/commands/congestion.rs", "values"),
-    ("driver/src/commands/query/export/mod.rs", "columns"),
-    ("driver/src/commands/query/export/mod.rs", "otlp"),
-    ("driver/src/commands/query/export/mod.rs", "prometheus"),
-    ("driver/src/commands/query/export/mod.rs", "table"),
+    ("query/policy/src/congestion.rs", "values"),
+    ("query/live/src/export/form.rs", "columns"),
+    ("query/live/src/export/mod.rs", "otlp"),
+    ("query/live/src/export/mod.rs", "prometheus"),
+    ("query/live/src/export/form.rs", "table"),
     // On the way to `Exported`, which shows it.
-    ("driver/src/commands/query/export/otlp.rs", "reason"),
+    ("query/live/src/export/otlp.rs", "reason"),
     ("driver/src/commands/verify_evidence.rs", "solver"),
     ("driver/src/commands/run/one.rs", "names"),
     // What a reader sent, which is compared and never shown; and a document, which its readers clean.
-    ("driver/src/http.rs", "*"),
+    ("query/live/src/http.rs", "*"),
     ("inspect/src/lint/mod.rs", "allowed"),
     ("inspect/src/lint/mod.rs", "denied"),
     ("driver/src/commands/check/flame.rs", "*"),

@@ -3,7 +3,7 @@
 use kiln_driver::Error;
 use kiln_driver::kernels::Kernel;
 use kiln_driver::query::plan;
-use kiln_driver::query::tables::{CheckedTable, CheckedTables, check};
+use kiln_driver::tables::{CheckedTable, CheckedTables, check};
 use kiln_driver::target::{Choice, Types};
 use kiln_plan::expr::Expr;
 use kiln_plan::generate::layout;

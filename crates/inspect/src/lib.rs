@@ -8,7 +8,7 @@
 //! | `kiln explain` | [`explain`] |
 //! | `kiln ops` | [`ops`] |
 //!
-//! Below the commands: [`input`] (objects from disk) and [`file`], [`sandboxed`] (what the sandbox left in an object),
+//! Below the commands: [`input`] (objects from disk), [`file`] and [`folders`], [`sandboxed`] (what the sandbox left in an object),
 //! [`show`] (results as people read them).
 //!
 //! ```
@@ -27,6 +27,7 @@ pub mod cost;
 pub mod dump;
 pub mod explain;
 pub mod file;
+pub mod folders;
 pub mod hex;
 pub mod input;
 pub mod kernels;

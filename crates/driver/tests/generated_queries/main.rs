@@ -46,7 +46,7 @@ struct Counts {
 
 /// The tables of this kernel.
 fn tables() -> Vec<String> {
-    let own = kiln_driver::query::describe_tables(None).expect("there are tables");
+    let own = kiln_driver::tables::describe_tables(None).expect("there are tables");
     let there = own
         .into_iter()
         .filter(|table| table.lacks.is_none() && !table.hooks.is_empty())
@@ -81,7 +81,7 @@ fn replayed(session: &Session, file: &[u8]) -> (Vec<Row>, Summary) {
 
 /// The query for all columns of a table, with those that `*` does not show.
 fn every_column(table: &str) -> Option<String> {
-    let columns = kiln_driver::query::describe_tables(Some(table)).ok()?.pop()?.columns;
+    let columns = kiln_driver::tables::describe_tables(Some(table)).ok()?.pop()?.columns;
     let names: Vec<&str> = columns.iter().map(|column| column.name.exact()).collect();
     Some(format!("SELECT {} FROM {table}", names.join(", ")))
 }

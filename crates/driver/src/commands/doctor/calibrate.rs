@@ -6,7 +6,6 @@
 //!
 //! The result is a cost model in a file of the user's, which `kiln query` reads to estimate what a plan will cost.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use kiln_linux::{RingReader, TestInput};
@@ -18,12 +17,11 @@ use kiln_platform::MapType;
 use kiln_superopt::CostModel;
 use kiln_superopt::cost::EventPart;
 
-use crate::folders;
 use crate::profile::{self, Profile};
-use crate::query::Session;
-use crate::query::live::{Nothing, loaded};
 use crate::timing::Timing;
-use kiln_inspect::file;
+use kiln_live::Session;
+use kiln_live::live::{Nothing, loaded};
+pub use kiln_live::model::{model, path};
 use kiln_program::Error;
 
 /// Samples of each measurement.
@@ -67,31 +65,12 @@ impl Calibration {
     }
 }
 
-/// Where the user's cost model is: `KILN_COST_MODEL`, or `kiln/machine.cost` in the folder for settings.
-pub fn path() -> Option<PathBuf> {
-    folders::named_by("KILN_COST_MODEL").or_else(|| Some(folders::settings()?.join("machine.cost")))
-}
-
-/// The user's cost model; that of this kind of machine where there is none.
-///
-/// # Errors
-/// [`Error::InvalidInput`] where the file is none.
-pub fn model() -> Result<CostModel, Error> {
-    let Some(path) = path() else { return Ok(CostModel::default()) };
-    match file::read(&path, CostModel::MAX_BYTES as u64) {
-        Ok(bytes) => CostModel::parse(&String::from_utf8_lossy(&bytes))
-            .map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display()))),
-        Err(_) if !path.exists() => Ok(CostModel::default()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Measures in the running kernel. `step` gets the name of each measurement and returns whether to go on.
 ///
 /// # Errors
 /// [`Error::Unsupported`] when nothing could be measured at all, or it was ended.
 pub fn calibrate(step: &mut dyn FnMut(String) -> bool) -> Result<Calibration, Error> {
-    crate::require_kernel()?;
+    kiln_linux::running::require_kernel()?;
     let profile = profile::profile(true, step)?;
     let mut calibration = Calibration { profile, events: Vec::new(), output: None, missing: Vec::new() };
     let typed = |name: &str| Hook::Typed(name.to_owned());

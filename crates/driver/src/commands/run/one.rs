@@ -272,7 +272,7 @@ impl<'a> Session<'a> {
                 Loaded::Vm(Box::new(vm), engine)
             }
             Place::Kernel => {
-                crate::require_kernel()?;
+                kiln_linux::running::require_kernel()?;
                 Loaded::Kernel(Box::new(fed_kernel(input, &object, program, feed)?))
             }
         };

@@ -1,0 +1,317 @@
+//! OTLP over HTTP, in its JSON encoding: metrics of groups, log records of rows.
+//!
+//! Counters, sums and histograms have delta temporality: each point is of one window. Histograms are exponential ones, so
+//! a receiver can merge those of many hosts, and quantiles of the merged one are right.
+//!
+//! The protocol: <https://opentelemetry.io/docs/specs/otlp/>. 64-bit integers are text in its JSON.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kiln_plan::{Histogram, Row, Value};
+use serde_json::{Value as Json, json};
+use ureq::Agent;
+
+use crate::export::form::{Form, Role, boot_ns, identifier, label};
+use kiln_inspect::show::shown::Shown;
+use kiln_program::Error;
+
+/// Maximum time of one request.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Waits between attempts to deliver a document.
+const RETRIES: [Duration; 3] = [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1600)];
+/// Buckets per power of two of an exponential histogram, as a power of two, where it has few powers.
+const SCALE: i32 = 5;
+/// Maximum number of buckets of an exponential histogram (what SDKs use).
+const MAX_BUCKETS: i64 = 160;
+/// Maximum bytes that are read of an answer.
+const MAX_ANSWER_BYTES: u64 = 64 << 10;
+const DELTA: u32 = 1;
+const SEVERITY_INFO: u32 = 9;
+
+/// A receiver.
+pub struct Otlp {
+    agent: Agent,
+    url: String,
+    form: Form,
+    host: Option<String>,
+    /// The query's name in a service.
+    query: Option<Shown>,
+    /// Whether the last document was not taken.
+    is_down: bool,
+}
+
+/// Rows that were not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// How many.
+    pub rows: u64,
+    /// Why.
+    pub reason: String,
+}
+
+/// An attempt that failed.
+enum Failure {
+    /// It may be tried again.
+    Transient(String),
+    /// It would fail again.
+    Permanent(String),
+    /// Some were taken.
+    Partial(u64, String),
+}
+
+impl Otlp {
+    /// Asks whether there is a receiver at an address, by an empty document.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where there is none.
+    pub fn connect(url: &str, form: Form, query: Option<Shown>) -> Result<Otlp, Error> {
+        let invalid = |why: &str| Error::InvalidInput(format!("{url}: {why}"));
+        if !url.starts_with("http://") {
+            let help = "an OTLP receiver's address is like http://127.0.0.1:4318; a Collector on this machine forwards \
+                        with TLS";
+            return Err(invalid(help));
+        }
+        let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
+        let agent: Agent = config.build().into();
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
+        let otlp = Otlp { agent, url: url.trim_end_matches('/').to_owned(), form, host, query, is_down: false };
+        match otlp.post(&otlp.document(&[], 0)) {
+            Ok(()) | Err(Failure::Partial(..)) => Ok(otlp),
+            Err(Failure::Transient(why) | Failure::Permanent(why)) => {
+                Err(invalid(&format!("no OTLP receiver answers there: {why}")))
+            }
+        }
+    }
+
+    /// Sends rows; returns those that were not taken. A receiver that took nothing the last time is tried once, and not
+    /// at all when the query is over.
+    pub fn send(&mut self, rows: &[Row], is_over: &AtomicBool) -> Option<Refused> {
+        let refused = |rows: u64, reason: String| Some(Refused { rows, reason });
+        let all = rows.len() as u64;
+        if self.is_down && is_over.load(Ordering::SeqCst) {
+            return refused(all, format!("{} has not answered", self.url));
+        }
+        let document = self.document(rows, boot_ns());
+        let mut waits = RETRIES.iter().filter(|_| !self.is_down);
+        let failure = loop {
+            match (self.post(&document), waits.next()) {
+                (Err(Failure::Transient(_)), Some(wait)) => std::thread::sleep(*wait),
+                (result, _) => break result.err(),
+            }
+        };
+        self.is_down = matches!(failure, Some(Failure::Transient(_)));
+        match failure? {
+            Failure::Partial(rows, reason) => refused(rows, reason),
+            Failure::Transient(reason) | Failure::Permanent(reason) => refused(all, reason),
+        }
+    }
+
+    fn post(&self, document: &Json) -> Result<(), Failure> {
+        let signal = if self.form.is_metrics() { "metrics" } else { "logs" };
+        let url = format!("{}/v1/{signal}", self.url);
+        let request = self.agent.post(&url).header("Content-Type", "application/json");
+        let answer = request.send(document.to_string());
+        let mut answer = answer.map_err(|error| Failure::Transient(error.to_string()))?;
+        let status = answer.status().as_u16();
+        // An answer that cannot be read says as much as an empty one.
+        let text = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string().unwrap_or_default();
+        match status {
+            200..=299 => partial(&text).map_or(Ok(()), Err),
+            429 | 502 | 503 | 504 => Err(Failure::Transient(format!("{url} answers with status {status}"))),
+            _ => Err(Failure::Permanent(format!("{url} answers with status {status}"))),
+        }
+    }
+
+    /// Rows as a document of the protocol; `boot_ns` is when the monotonic clock began.
+    fn document(&self, rows: &[Row], boot_ns: u64) -> Json {
+        let attributes = [
+            ("service.name", Some("kiln")),
+            ("host.name", self.host.as_deref()),
+            ("kiln.query", self.query.as_ref().map(Shown::exact)),
+        ];
+        let attributes: Vec<Json> = attributes
+            .iter()
+            .filter_map(|(key, value)| value.map(|value| json!({"key": key, "value": {"stringValue": value}})))
+            .collect();
+        let resource = json!({"attributes": attributes});
+        let scope = json!({"name": "kiln.query", "version": env!("CARGO_PKG_VERSION")});
+        if self.form.is_metrics() {
+            let metrics = metrics(&self.form, rows, boot_ns);
+            json!({"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"scope": scope, "metrics": metrics}]}]})
+        } else {
+            let records: Vec<Json> = rows.iter().map(|row| record(&self.form, row, boot_ns)).collect();
+            json!({"resourceLogs": [{"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": records}]}]})
+        }
+    }
+}
+
+/// What a receiver says that it did not take.
+fn partial(answer: &str) -> Option<Failure> {
+    let answer: Json = serde_json::from_str(answer).ok()?;
+    let partial = answer.get("partialSuccess")?;
+    let count = ["rejectedDataPoints", "rejectedLogRecords"].iter().find_map(|name| partial.get(name))?;
+    let count = count.as_u64().or_else(|| count.as_str()?.parse().ok()).filter(|count| *count > 0)?;
+    let reason = partial.get("errorMessage").and_then(Json::as_str).unwrap_or("the receiver does not say why");
+    Some(Failure::Partial(count, reason.to_owned()))
+}
+
+fn attribute(name: &str, value: &Value) -> Option<Json> {
+    let value = match value {
+        Value::Null => return None,
+        Value::Bool(value) => json!({"boolValue": value}),
+        Value::Int(value) => json!({"intValue": value.to_string()}),
+        // Their integers have a sign.
+        Value::Uint(value) if i64::try_from(*value).is_ok() => json!({"intValue": value.to_string()}),
+        Value::Float(value) if value.is_finite() => json!({"doubleValue": value}),
+        other => json!({"stringValue": label(other)}),
+    };
+    Some(json!({"key": name, "value": value}))
+}
+
+/// A row as a log record.
+fn record(form: &Form, row: &Row, boot_ns: u64) -> Json {
+    let named = form.columns.iter().zip(&row.values);
+    let attributes: Vec<Json> = named.filter_map(|((name, _), value)| attribute(name, value)).collect();
+    let own = form.time.and_then(|at| row.values[at].bits()).or(row.window.map(|window| window[1]));
+    let now = boot_ns.saturating_add(crate::live::now_ns());
+    let time = own.map_or(now, |own| boot_ns.saturating_add(own));
+    let body: Vec<String> =
+        form.columns.iter().zip(&row.values).map(|((name, _), value)| format!("{name}={}", label(value))).collect();
+    json!({
+        "timeUnixNano": time.to_string(),
+        "observedTimeUnixNano": now.to_string(),
+        "severityNumber": SEVERITY_INFO,
+        "eventName": format!("kiln.{}", form.table),
+        "body": {"stringValue": body.join(" ")},
+        "attributes": attributes,
+    })
+}
+
+/// The unit that a column's name ends with, as OTLP spells it (UCUM).
+fn unit(name: &str) -> &'static str {
+    let name = name.trim_end_matches(')');
+    match name {
+        _ if name.ends_with("_ns") => "ns",
+        _ if name.ends_with("_us") => "us",
+        _ if name.ends_with("bytes") => "By",
+        _ => "1",
+    }
+}
+
+fn metrics(form: &Form, rows: &[Row], boot_ns: u64) -> Vec<Json> {
+    let mut metrics = Vec::new();
+    for (at, (name, role)) in form.columns.iter().enumerate() {
+        let Some(role) = role.filter(|role| *role != Role::Label) else { continue };
+        let points: Vec<Json> = rows.iter().filter_map(|row| point(form, row, at, role, boot_ns)).collect();
+        let (kind, data) = match role {
+            Role::Counter => {
+                ("sum", json!({"aggregationTemporality": DELTA, "isMonotonic": true, "dataPoints": points}))
+            }
+            Role::Histogram => ("exponentialHistogram", json!({"aggregationTemporality": DELTA, "dataPoints": points})),
+            Role::Gauge | Role::Label => ("gauge", json!({"dataPoints": points})),
+        };
+        let mut metric = json!({
+            "name": format!("kiln.{}.{}", identifier(&form.table), identifier(name)),
+            "unit": unit(name),
+        });
+        metric[kind] = data;
+        if !points_of(&metric[kind]).is_empty() {
+            metrics.push(metric);
+        }
+    }
+    metrics
+}
+
+fn points_of(data: &Json) -> &[Json] {
+    data.get("dataPoints").and_then(Json::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// One value of a group; `None` for null.
+fn point(form: &Form, row: &Row, at: usize, role: Role, boot_ns: u64) -> Option<Json> {
+    let labels = form.columns.iter().zip(&row.values).filter(|((_, role), _)| *role == Some(Role::Label));
+    let attributes: Vec<Json> = labels.filter_map(|((name, _), value)| attribute(name, value)).collect();
+    let now = crate::live::now_ns();
+    // The last window may end before its time.
+    let window = row.window.unwrap_or([now, now]).map(|time| time.min(now));
+    let [start, end] = window.map(|time| boot_ns.saturating_add(time).to_string());
+    let mut point = json!({"attributes": attributes, "startTimeUnixNano": start, "timeUnixNano": end});
+    match (&row.values[at], role) {
+        (Value::Histogram(histogram), _) => {
+            let Json::Object(fields) = exponential(histogram) else { return None };
+            point.as_object_mut()?.extend(fields);
+        }
+        (Value::Null, _) => return None,
+        (value, _) => match value.as_integer().and_then(|value| i64::try_from(value).ok()) {
+            Some(value) => point["asInt"] = json!(value.to_string()),
+            None => point["asDouble"] = json!(value.as_float().filter(|value| value.is_finite())?),
+        },
+    }
+    Some(point)
+}
+
+/// A histogram as an exponential one. Bucket `i` of scale `s` has the values above `2^(i/2^s)`, to `2^((i+1)/2^s)`
+/// inclusive. The middle of each of our buckets decides where its values are.
+fn exponential(histogram: &Histogram) -> Json {
+    let mut zeros = 0;
+    let mut at: Vec<(i64, u64)> = Vec::new();
+    for (least, greatest, values) in histogram.buckets() {
+        if greatest == 0 {
+            zeros += values;
+            continue;
+        }
+        let middle = least as f64 + (greatest - least) as f64 / 2.0;
+        at.push(((middle.log2() * f64::from(1 << SCALE)).ceil() as i64 - 1, values));
+    }
+    let mut scale = SCALE;
+    let span = |at: &[(i64, u64)]| at.last().zip(at.first()).map_or(0, |(last, first)| last.0 - first.0 + 1);
+    while span(&at) > MAX_BUCKETS {
+        // A bucket of the next smaller scale is two of this one.
+        at.iter_mut().for_each(|(index, _)| *index >>= 1);
+        scale -= 1;
+    }
+    let offset = at.first().map_or(0, |(first, _)| *first);
+    let mut counts = vec![0u64; span(&at) as usize];
+    for (index, values) in &at {
+        counts[(index - offset) as usize] += values;
+    }
+    let counts: Vec<String> = counts.iter().map(u64::to_string).collect();
+    json!({
+        "count": histogram.count().to_string(),
+        "sum": histogram.sum() as f64,
+        "scale": scale,
+        "zeroCount": zeros.to_string(),
+        "positive": {"offset": offset, "bucketCounts": counts},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponential_buckets_hold_their_values() {
+        for values in [vec![0, 0, 1, 2, 3], (1..5000).collect(), vec![1, u64::MAX], vec![], vec![0]] {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|value| histogram.add(*value));
+            let document = exponential(&histogram);
+            let number = |json: &Json| json.as_str().and_then(|text| text.parse::<u64>().ok()).expect("an integer");
+            let counts = document["positive"]["bucketCounts"].as_array().expect("counts");
+            assert!(counts.len() as i64 <= MAX_BUCKETS, "{document}");
+            let scale = f64::from(document["scale"].as_i64().expect("a scale") as i32).exp2();
+            let offset = document["positive"]["offset"].as_i64().expect("an offset");
+            let zeros = values.iter().filter(|value| **value == 0).count() as u64;
+            assert_eq!(number(&document["zeroCount"]), zeros);
+            // As many values as the histogram says are up to each bound, but for those within 1/64 of it.
+            let mut seen = zeros;
+            for (index, count) in counts.iter().enumerate() {
+                seen += number(count);
+                let bound = ((offset + index as i64 + 1) as f64 / scale).exp2();
+                let below = |bound: f64| values.iter().filter(|value| **value as f64 <= bound).count() as u64;
+                let [least, most] = [bound * (1.0 - 1.0 / 64.0), bound * (1.0 + 1.0 / 64.0)].map(below);
+                assert!((least..=most).contains(&seen), "{seen} values up to {bound}: {least} to {most}");
+            }
+            assert_eq!(seen, values.len() as u64);
+        }
+    }
+}

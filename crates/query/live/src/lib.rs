@@ -1,0 +1,36 @@
+//! Queries that run: `kiln query`, SQL over what the kernel does.
+//!
+//! ```text
+//!   text --kiln_sql--> Query --plan: splits, our verifier, the kernel--> programs --live--> rows
+//!                                                                       recording --replay--> rows
+//! ```
+//!
+//! A [`Session`] is a query with the kernel types that it is for. [`plan`] chooses how much of it runs in the kernel;
+//! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege; [`export`] sends rows to collectors.
+#![forbid(unsafe_code)]
+
+pub mod budget;
+pub mod cgroups;
+pub mod cost;
+pub mod export;
+mod functions;
+pub mod http;
+pub mod live;
+pub mod lookups;
+pub mod model;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "no_parquet.rs"]
+pub mod parquet;
+pub mod plan;
+mod programs;
+pub mod replay;
+pub mod session;
+mod stacks;
+
+pub use kiln_plan::execute::Limits;
+pub use kiln_plan::generate::COUNTERS;
+pub use kiln_plan::{Histogram, Row, Settings, Split, Value};
+pub use kiln_sql::{Action, Parsed};
+pub use session::{ColumnHead, ProgramRuns, Session, Sink, Summary, json, text};

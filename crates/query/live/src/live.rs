@@ -1,0 +1,523 @@
+//! A query on the running kernel.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use kiln_linux::{Link, LoadedImages, MapHandle, OwnCgroup, Prog, RingReader, Statistics, load_images};
+use kiln_plan::execute::decode;
+use kiln_plan::execute::flow::Running;
+use kiln_plan::execute::{Executor, Limits, Lost};
+use kiln_plan::generate::{COUNTERS, GroupMap};
+use kiln_plan::table::Hook;
+use kiln_plan::{Generated, Query, Row};
+use kiln_program::MapId;
+
+use crate::functions;
+use crate::plan::Plan;
+use crate::session::{ProgramRuns, Session, Sink, Summary};
+use kiln_program::Error;
+
+/// How long the reader waits for programs to wake it.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// How long to look, and at whom.
+pub struct Watch<'a> {
+    /// When to end; `None` to go on until it is stopped.
+    pub duration: Option<Duration>,
+    /// Whether to end now; asked a few times a second.
+    pub stop: &'a dyn Fn() -> bool,
+    /// What is kept in user space.
+    pub limits: Limits,
+    /// Whether to have the kernel count what the programs take, which costs some nanoseconds a run.
+    pub measure: bool,
+    /// The part of one processor's time that the programs may take. The query ends when they took more over
+    /// [`BUDGET_INTERVAL`], which is measured whatever `measure` says.
+    pub max_overhead: Option<f64>,
+    /// Is told how the query goes: when its programs are attached, and every [`STATUS_INTERVAL`] from then on.
+    pub status: Option<&'a dyn Fn(&Summary)>,
+}
+
+/// How often a query reports how it goes.
+pub const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often stacks of programs in the kernel's groups are given names. A process that has ended by then has none.
+const NAMES_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long programs may be above their budget before a query ends.
+pub const BUDGET_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Holds the programs to their budget.
+struct Budget {
+    allowed: f64,
+    since: Instant,
+    program_ns: u64,
+}
+
+impl Budget {
+    /// The part of a processor that the programs took over the last interval, if it was more than is allowed.
+    fn exceeded(&mut self, progs: &[&Prog]) -> Result<Option<f64>, Error> {
+        let elapsed = self.since.elapsed();
+        if elapsed < BUDGET_INTERVAL {
+            return Ok(None);
+        }
+        let program_ns = progs.iter().try_fold(0, |sum, prog| Ok::<_, Error>(sum + prog.info()?.run_time_ns))?;
+        let taken = (program_ns - self.program_ns) as f64 / elapsed.as_nanos() as f64;
+        (self.since, self.program_ns) = (Instant::now(), program_ns);
+        Ok((taken > self.allowed).then_some(taken))
+    }
+}
+
+/// Sees each record before it is used, with the number of its scan; see [`super::replay::Recorder`].
+pub type Tap<'a> = dyn FnMut(usize, &[u8]) + 'a;
+
+/// The kernel's half of a scan.
+struct InKernel {
+    generated: Generated,
+    images: LoadedImages,
+}
+
+impl InKernel {
+    /// The stacks that the programs keep.
+    fn take_stacks(&mut self) -> Option<Box<dyn decode::Stacks>> {
+        let map = self.images.maps.remove(&self.generated.stacks?)?;
+        Some(Box::new(crate::stacks::Stacks::new(map)))
+    }
+}
+
+/// A cgroup that this process and those that it starts are in as long as this lives.
+pub struct Scope {
+    _cgroup: OwnCgroup,
+    id: u64,
+}
+
+impl Scope {
+    /// Makes and enters one.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no cgroup2, or no privilege.
+    pub fn enter() -> Result<Scope, Error> {
+        let cgroup = OwnCgroup::enter()?;
+        let about = std::fs::metadata(cgroup.directory());
+        let about = about.map_err(|error| Error::machine(&cgroup.directory().display().to_string(), &error, ""))?;
+        Ok(Scope { id: about.ino(), _cgroup: cgroup })
+    }
+
+    /// What `cgroup_id` is in it: the kernel numbers cgroups as it numbers their directories.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// The monotonic clock, as programs see it. In a time namespace this process sees another one.
+pub fn now_ns() -> u64 {
+    static OFFSET: OnceLock<u64> = OnceLock::new();
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let own = nanoseconds(time.tv_sec, time.tv_nsec);
+    own.wrapping_sub(
+        *OFFSET.get_or_init(|| {
+            monotonic_offset(&std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
+        }),
+    )
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds as u64)
+}
+
+/// What the time namespace of a process adds to the monotonic clock, by the text of its `timens_offsets`; 0 where the kernel
+/// has no time namespaces.
+fn monotonic_offset(text: &str) -> u64 {
+    let offset = text.lines().find_map(|line| {
+        let mut words = line.strip_prefix("monotonic")?.split_whitespace();
+        Some(nanoseconds(words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+    });
+    offset.unwrap_or_default()
+}
+
+/// Runs a query until its time is over, `watch.stop` says so, or no more rows are wanted.
+///
+/// # Errors
+/// [`Error::Unsupported`] where the kernel cannot be asked, or takes not even the smallest split.
+pub fn run(
+    session: &Session,
+    plan: Plan,
+    watch: &Watch<'_>,
+    tap: &mut Tap<'_>,
+    sink: &mut Sink<'_>,
+) -> Result<Summary, Error> {
+    kiln_linux::running::require_kernel()?;
+    let measured = watch.measure || watch.max_overhead.is_some();
+    let statistics = if measured { Some(Statistics::keep()?) } else { None };
+    let (mut halves_in_kernel, links) = attach_all(session, plan)?;
+    let stacks: Vec<_> = halves_in_kernel.iter_mut().map(InKernel::take_stacks).collect();
+    let scans = session.scans().into_iter().zip(&halves_in_kernel);
+    let executor = |((query, half), stacks): ((&Query, &InKernel), Option<Box<dyn decode::Stacks>>)| {
+        Executor::new(query.clone(), &half.generated, watch.limits).with_stacks(stacks)
+    };
+    let mut halves = Halves::new(session, scans.zip(stacks).map(executor).collect(), watch.limits);
+    let feeds = halves_in_kernel.iter().zip(&halves.executors);
+    let mut feeds: Vec<Feed<'_>> = feeds.map(|(half, executor)| Feed::new(half, executor)).collect::<Result<_, _>>()?;
+    let progs: Vec<&Prog> = halves_in_kernel.iter().flat_map(|half| &half.images.progs).collect();
+    let begun = Instant::now();
+    let mut summary = Summary {
+        split: Some(halves_in_kernel[0].generated.split),
+        sample: halves_in_kernel[0].generated.sample,
+        ..Summary::default()
+    };
+    let mut wanted = true;
+    let mut reported: Option<Instant> = None;
+    let mut budget = watch.max_overhead.map(|allowed| Budget { allowed, since: begun, program_ns: 0 });
+    while wanted && !halves.is_done() && !(watch.stop)() {
+        let left = watch.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
+        if left.is_some_and(|left| left.is_zero()) {
+            break;
+        }
+        if let Some(budget) = &mut budget {
+            summary.over_budget = budget.exceeded(&progs)?;
+            if summary.over_budget.is_some() {
+                break;
+            }
+        }
+        if let Some(report) = watch.status.filter(|_| reported.is_none_or(|at| at.elapsed() >= STATUS_INTERVAL)) {
+            reported = Some(Instant::now());
+            let mut status = summary.clone();
+            status.elapsed_ns = begun.elapsed().as_nanos() as u64;
+            status.lost = halves.lost();
+            count(&halves_in_kernel, &mut status, statistics.is_some())?;
+            status.lost_in_kernel = lost_in(&halves_in_kernel)?;
+            report(&status);
+        }
+        let (records, now) = wait(&mut feeds, WAIT.min(left.unwrap_or(WAIT)), &mut halves.executors, tap)?;
+        summary.records += records;
+        wanted = halves.give(now, &mut summary, sink);
+    }
+    summary.elapsed_ns = begun.elapsed().as_nanos() as u64;
+    drop(links);
+    for (scan, (feed, executor)) in feeds.iter_mut().zip(&mut halves.executors).enumerate() {
+        summary.records += feed.finish(executor, &mut |record| tap(scan, record))?;
+    }
+    halves.finish(&mut summary, sink);
+    count(&halves_in_kernel, &mut summary, statistics.is_some())?;
+    summary.lost_in_kernel = lost_in(&halves_in_kernel)?;
+    Ok(summary)
+}
+
+/// Waits for records of any scan, and moves the clock of all on to the same time. Returns the number of records and this
+/// time.
+fn wait(
+    feeds: &mut [Feed<'_>],
+    longest: Duration,
+    executors: &mut [Executor],
+    tap: &mut Tap<'_>,
+) -> Result<(u64, u64), Error> {
+    let mut records = 0;
+    // The reader waits for the first scan, and looks at the others each time.
+    if let Some((feed, executor)) = feeds.first_mut().zip(executors.first_mut()) {
+        records += feed.wait(longest, executor, &mut |record| tap(0, record))?;
+    }
+    // Events before this time have their records in the ring buffers. A later time would make rows late that wait there.
+    let now = now_ns();
+    for (scan, (feed, executor)) in feeds.iter_mut().zip(executors.iter_mut()).enumerate() {
+        // Programs do not wake the reader for every record: take the others too.
+        records += feed.take_records(executor, &mut |record| tap(scan, record))?;
+    }
+    feeds.iter_mut().zip(executors).try_for_each(|(feed, executor)| feed.advance(now, executor))?;
+    Ok((records, now))
+}
+
+/// A map of the query's programs.
+fn map_of<'i>(images: &'i LoadedImages, id: &MapId) -> Result<&'i MapHandle, Error> {
+    images.maps.get(id).ok_or_else(|| Error::Unsupported("a map was not made".to_owned()))
+}
+
+/// What the kernel's half hands over: records through a ring buffer, and groups in a map.
+struct Feed<'h> {
+    ring: Option<RingReader>,
+    groups: Option<(&'h GroupMap, &'h MapHandle)>,
+    /// The first window that is still open.
+    open: u64,
+    /// When the groups' stacks were given names, where they have some.
+    named: Option<Instant>,
+}
+
+/// Sees each record of a scan.
+type Seen<'a> = dyn FnMut(&[u8]) + 'a;
+
+impl<'h> Feed<'h> {
+    fn new(half: &'h InKernel, executor: &Executor) -> Result<Feed<'h>, Error> {
+        let InKernel { generated, images } = half;
+        let ring =
+            generated.ring.as_ref().map(|id| Ok::<_, Error>(RingReader::new(map_of(images, id)?)?)).transpose()?;
+        let groups = generated.groups.as_ref();
+        let groups = groups.map(|groups| Ok::<_, Error>((groups, map_of(images, &groups.map)?))).transpose()?;
+        let named = executor.groups_by_user_stacks().then(Instant::now);
+        Ok(Feed { ring, groups, open: executor.first_open(now_ns()), named })
+    }
+
+    /// Waits until programs wake the reader, and takes the records that are there then. Returns their number.
+    fn wait(&mut self, wait: Duration, executor: &mut Executor, seen: &mut Seen<'_>) -> Result<u64, Error> {
+        match &mut self.ring {
+            Some(ring) => Ok(ring.wait(wait, |record| take(executor, seen, record))? as u64),
+            None => {
+                std::thread::sleep(wait);
+                Ok(0)
+            }
+        }
+    }
+
+    /// Takes the groups of windows that have closed, and moves the executor's clock on.
+    fn advance(&mut self, now: u64, executor: &mut Executor) -> Result<(), Error> {
+        if let Some((layout, map)) = self.groups
+            && executor.first_open(now) > self.open
+        {
+            self.open = executor.first_open(now);
+            let open = self.open;
+            drain(executor, layout, map, |window| window < open)?;
+        }
+        if let Some((_, map)) = self.groups
+            && self.named.is_some_and(|named| named.elapsed() >= NAMES_INTERVAL)
+        {
+            map.entries(usize::MAX)?.iter().for_each(|(key, _)| executor.name_stacks(key));
+            self.named = Some(Instant::now());
+        }
+        executor.advance(now);
+        Ok(())
+    }
+
+    /// Takes the records that are there. Returns their number.
+    fn take_records(&mut self, executor: &mut Executor, seen: &mut Seen<'_>) -> Result<u64, Error> {
+        match &mut self.ring {
+            Some(ring) => Ok(ring.read(|record| take(executor, seen, record))? as u64),
+            None => Ok(0),
+        }
+    }
+
+    /// Takes all that is left, once the programs are detached. Returns the number of records.
+    fn finish(&mut self, executor: &mut Executor, seen: &mut Seen<'_>) -> Result<u64, Error> {
+        let mut records = 0;
+        loop {
+            let count = self.take_records(executor, seen)?;
+            if count == 0 {
+                break;
+            }
+            records += count;
+        }
+        if let Some((layout, map)) = self.groups {
+            drain(executor, layout, map, |_| true)?;
+        }
+        Ok(records)
+    }
+}
+
+fn take(executor: &mut Executor, seen: &mut Seen<'_>, record: &[u8]) {
+    seen(record);
+    executor.record(record);
+}
+
+/// The user-space half of a statement: of each of its scans, and of what is asked of their rows.
+pub(crate) struct Halves {
+    pub executors: Vec<Executor>,
+    flow: Running,
+}
+
+impl Halves {
+    pub(crate) fn new(session: &Session, executors: Vec<Executor>, limits: Limits) -> Halves {
+        Halves { executors, flow: Running::new(&session.parsed.flow, limits) }
+    }
+
+    /// Whether no further row will be shown.
+    pub(crate) fn is_done(&self) -> bool {
+        self.executors.iter().all(Executor::is_done) || self.flow.is_done()
+    }
+
+    /// The time of the latest row of all scans.
+    pub(crate) fn latest_ns(&self) -> u64 {
+        self.executors.iter().map(Executor::latest_ns).max().unwrap_or_default()
+    }
+
+    /// Moves the clock of all scans on to the time of the latest row, and hands over the rows that are ready; returns
+    /// whether more are wanted.
+    pub(crate) fn give_to_latest(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+        let latest = self.latest_ns();
+        self.executors.iter_mut().for_each(|executor| executor.advance(latest));
+        self.give(latest, summary, sink)
+    }
+
+    /// Hands over the rows that are ready at a time of the monotonic clock; returns whether more are wanted.
+    pub(crate) fn give(&mut self, now_ns: u64, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+        self.pass(now_ns, false, summary, sink)
+    }
+
+    /// Ends the query and hands over the last rows.
+    pub(crate) fn finish(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) {
+        self.executors.iter_mut().for_each(Executor::finish);
+        self.pass(u64::MAX, true, summary, sink);
+        summary.lost.add(self.lost());
+    }
+
+    /// What was lost in user space so far.
+    fn lost(&self) -> Lost {
+        let mut lost = self.flow.lost();
+        self.executors.iter().for_each(|executor| lost.add(executor.lost()));
+        lost
+    }
+
+    fn pass(&mut self, now_ns: u64, is_over: bool, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+        let mut rows: Vec<Vec<Row>> = self.executors.iter_mut().map(Executor::take_rows).collect();
+        let rows = self.flow.pass(&mut rows, now_ns, is_over);
+        summary.rows += rows.len() as u64;
+        rows.is_empty() || sink(rows)
+    }
+}
+
+/// Loads and attaches the kernel's halves of all scans. They are attached until the links are dropped.
+fn attach_all(session: &Session, mut plan: Plan) -> Result<(Vec<InKernel>, Vec<Link>), Error> {
+    let others = std::mem::take(&mut plan.others);
+    let (mut halves, mut links) = (Vec::new(), Vec::new());
+    for (query, plan) in session.scans().into_iter().zip(std::iter::once(plan).chain(others)) {
+        let (half, own) = attach_cheapest(query, plan)?;
+        halves.push(half);
+        links.extend(own);
+    }
+    Ok((halves, links))
+}
+
+/// What all scans lost in the kernel.
+fn lost_in(halves: &[InKernel]) -> Result<[u64; COUNTERS.len()], Error> {
+    let mut sum = [0; COUNTERS.len()];
+    for half in halves {
+        let own = lost(map_of(&half.images, &half.generated.counters)?)?;
+        sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+    }
+    Ok(sum)
+}
+
+/// Loads and attaches the split that is expected to cost least of those that the kernel takes.
+fn attach_cheapest(query: &Query, mut plan: Plan) -> Result<(InKernel, Vec<Link>), Error> {
+    let mut complaint = String::new();
+    while let Some(generated) = plan.accepted.pop() {
+        match load_images(&generated.object) {
+            Ok(images) => {
+                let links = attach(query, &images.progs)?;
+                return Ok((InKernel { generated, images }, links));
+            }
+            // The next one does the same in another place.
+            Err(failure) => complaint = failure.why(),
+        }
+    }
+    Err(Error::Unsupported(format!("the kernel does not take the query's programs: {complaint}")))
+}
+
+/// Attaches the last hook first, so that an event which ends without having begun is ignored.
+fn attach(query: &Query, progs: &[Prog]) -> Result<Vec<Link>, Error> {
+    let hooks = query.table.hooks();
+    progs.iter().zip(&hooks).rev().map(|(prog, hook)| link(prog, hook)).collect()
+}
+
+fn link(prog: &Prog, hook: &Hook) -> Result<Link, Error> {
+    Ok(match hook {
+        Hook::Typed(_) => Link::typed_tracepoint(prog)?,
+        Hook::Record { category, name } => Link::tracepoint(prog, category, name)?,
+        Hook::Function { file, function } => {
+            let file = Path::new(file);
+            Link::uprobe_everywhere(prog, file, functions::offset(file, function)?)?
+        }
+    })
+}
+
+/// A program that does nothing at a hook.
+pub struct Nothing {
+    /// The program.
+    images: LoadedImages,
+    _link: Link,
+}
+
+impl Nothing {
+    /// Loads and attaches one.
+    ///
+    /// # Errors
+    /// What the kernel lacks.
+    pub fn at(hook: &Hook) -> Result<Nothing, Error> {
+        let kind = match hook {
+            Hook::Typed(_) => format!("tracing section \"{}\" attach trace_raw_tp", hook.section()),
+            Hook::Record { .. } => format!("tracepoint section \"{}\"", hook.section()),
+            Hook::Function { .. } => "kprobe section \"uprobe\"".to_owned(),
+        };
+        let images = loaded(&format!("; license GPL\n; program {kind}\n; function main\nr0 = 0\nexit\n"))?;
+        let link = link(&images.progs[0], hook)?;
+        Ok(Nothing { images, _link: link })
+    }
+
+    /// How often it ran since it was loaded, where the kernel counts.
+    pub fn runs(&self) -> Result<u64, Error> {
+        Ok(self.images.progs[0].info()?.run_count)
+    }
+}
+
+/// Loads the programs of a text.
+pub fn loaded(text: &str) -> Result<LoadedImages, Error> {
+    let object = kiln_program::text::parse(text).map_err(|error| Error::Unsupported(error.to_string()))?;
+    load_images(&object).map_err(|failure| Error::Unsupported(failure.why()))
+}
+
+/// Takes groups out of the kernel's map.
+pub(crate) fn drain(
+    executor: &mut Executor,
+    layout: &GroupMap,
+    map: &MapHandle,
+    wanted: impl Fn(u64) -> bool,
+) -> Result<(), Error> {
+    for (key, values) in map.entries(usize::MAX)? {
+        if wanted(executor.window_of(&key)) {
+            debug_assert_eq!(values.len() % usize::from(layout.value_bytes), 0);
+            executor.group(&key, &values);
+            map.delete(&key)?;
+        }
+    }
+    Ok(())
+}
+
+fn count(halves: &[InKernel], summary: &mut Summary, measured: bool) -> Result<(), Error> {
+    for InKernel { generated, images } in halves {
+        let sections = generated.object.programs.iter().map(|program| &program.section);
+        for (prog, section) in images.progs.iter().zip(sections) {
+            let info = prog.info()?;
+            summary.events += info.run_count;
+            summary.missed += info.missed_count;
+            if measured {
+                *summary.program_ns.get_or_insert_default() += info.run_time_ns;
+                let section = section.as_str().into();
+                summary.programs.push(ProgramRuns { section, events: info.run_count, ns: info.run_time_ns });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads the counters of what was lost in the kernel.
+pub(crate) fn lost(counters: &MapHandle) -> Result<[u64; COUNTERS.len()], Error> {
+    let value = counters.lookup(&0u32.to_le_bytes())?.unwrap_or_default();
+    let number = |at: usize| {
+        let bytes = value.get(8 * at..8 * at + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u64::from_le_bytes)
+    };
+    Ok(std::array::from_fn(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::monotonic_offset;
+
+    #[test]
+    fn offsets_of_time_namespaces_are_read() {
+        let of =
+            |seconds: i64, more: i64| monotonic_offset(&format!("monotonic {seconds:>11} {more:>9}\nboottime 7 7\n"));
+        assert_eq!(of(0, 0), 0);
+        assert_eq!(of(3, 5), 3_000_000_005);
+        assert_eq!(of(-2, 500_000_000) as i64, -1_500_000_000);
+        assert_eq!(monotonic_offset(""), 0);
+        assert_eq!(monotonic_offset("monotonic x y"), 0);
+    }
+}

@@ -1,0 +1,158 @@
+//! The doors of a service: its socket, and the address of its page.
+
+use std::fs::Permissions;
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::answers::{Door, MAX_BODY, answer, refused};
+use crate::service::Service;
+use kiln_inspect::show::shown::Shown;
+use kiln_live::http::{Answer, Handler, Listener, Request, Server};
+use kiln_program::Error;
+
+/// A door of a service.
+struct Reception {
+    door: Door,
+    service: Arc<Service>,
+}
+
+impl Handler for Reception {
+    /// Scripts, styles and data of the page come from its own address alone; nothing may frame it.
+    const HEADERS: &'static [(&'static str, &'static str)] = &[
+        (
+            "Content-Security-Policy",
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'none'",
+        ),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+        ("Cross-Origin-Opener-Policy", "same-origin"),
+        ("Referrer-Policy", "no-referrer"),
+        ("Cache-Control", "no-store"),
+    ];
+
+    /// The page's door takes no bodies.
+    fn max_body(&self) -> Option<usize> {
+        (self.door == Door::Socket).then_some(MAX_BODY)
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        answer(&self.service, &self.door, request)
+    }
+
+    fn refused(&self, status: u16, why: &str) -> Answer {
+        refused(status, if status == 413 { "limit" } else { "invalid-input" }, why)
+    }
+}
+
+/// Listeners that are open, and do not answer yet.
+pub struct Doors {
+    socket: UnixListener,
+    file: SocketFile,
+    page: Option<(TcpListener, SocketAddr, String)>,
+}
+
+/// The file of a socket, removed when it is dropped unless it has become another's.
+struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+            // A file that is gone already is as good.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Doors {
+    /// Opens the socket, and the page's address if there is one. Only addresses of this machine are taken unless
+    /// `anywhere`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where another service answers at the socket, where its path is another file's, and where
+    /// an address cannot be listened at.
+    pub fn open(path: &Path, page: Option<&str>, anywhere: bool) -> Result<Doors, Error> {
+        // Refused before the socket is made, so that a bad flag leaves no file.
+        let page = page.map(|address| listen(address, anywhere)).transpose()?;
+        let (socket, file) = socket(path)?;
+        Ok(Doors { socket, file, page })
+    }
+
+    /// The page's address with its key, which the browser does not send on.
+    pub fn page(&self) -> Option<Shown> {
+        self.page.as_ref().map(|(_, address, key)| format!("http://{address}/#{key}").into())
+    }
+
+    /// Answers requests from threads of its own, until what it returns is dropped.
+    pub fn answer(self, service: &Arc<Service>) -> Answering {
+        let begin = |listener, door| Server::begin(listener, Reception { door, service: Arc::clone(service) });
+        let mut doors = vec![begin(Listener::Unix(self.socket), Door::Socket)];
+        if let Some((listener, address, key)) = self.page {
+            doors.push(begin(Listener::Tcp(listener), Door::Page { key, port: address.port() }));
+        }
+        Answering { _doors: doors, _file: self.file }
+    }
+}
+
+/// Doors that answer.
+pub struct Answering {
+    _doors: Vec<Server>,
+    _file: SocketFile,
+}
+
+/// Makes the socket; one that a service which has ended left is replaced.
+fn socket(path: &Path) -> Result<(UnixListener, SocketFile), Error> {
+    let shown = path.display();
+    if let Ok(file) = std::fs::symlink_metadata(path) {
+        if !file.file_type().is_socket() {
+            return Err(Error::InvalidInput(format!("{shown} is there, and is not a socket; choose another --socket")));
+        }
+        if UnixStream::connect(path).is_ok() {
+            let message = format!("another service answers at {shown}; stop it, or choose another --socket");
+            return Err(Error::InvalidInput(message));
+        }
+        std::fs::remove_file(path).map_err(|error| Error::file(path, &error))?;
+    }
+    // Nobody else may connect, not even before the mode is set.
+    let mask = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO | rustix::fs::Mode::XUSR);
+    let listener = UnixListener::bind(path);
+    rustix::process::umask(mask);
+    let failed = |error: std::io::Error| Error::file(path, &error);
+    let listener = listener.map_err(failed)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
+    let inode = std::fs::symlink_metadata(path).map_err(failed)?.ino();
+    Ok((listener, SocketFile { path: path.to_owned(), inode }))
+}
+
+/// Listens at an address for the page.
+fn listen(address: &str, anywhere: bool) -> Result<(TcpListener, SocketAddr, String), Error> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::InvalidInput(format!("{address} cannot be listened at: {error}; an address is `127.0.0.1:9436`"))
+    };
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(|error| failed(&error))?.collect();
+    if !anywhere && addresses.iter().any(|address| !address.ip().is_loopback()) {
+        let message = format!(
+            "{address} can be reached from other machines, and the page is not encrypted; use 127.0.0.1, or say \
+             --listen-anywhere"
+        );
+        return Err(Error::InvalidInput(message));
+    }
+    let listener = TcpListener::bind(&addresses[..]).map_err(|error| failed(&error))?;
+    let bound = listener.local_addr().map_err(|error| failed(&error))?;
+    Ok((listener, bound, key()?))
+}
+
+/// 128 bits that nobody can guess.
+fn key() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    let mut source = std::fs::File::open("/dev/urandom").map_err(|error| Error::machine("/dev/urandom", &error, ""))?;
+    source.read_exact(&mut bytes).map_err(|error| Error::machine("/dev/urandom", &error, ""))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,261 @@
+//! The queries of a service and their limits.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use kiln_inspect::show::shown::Shown;
+use kiln_program::Error;
+
+use crate::running::{self, Running, State};
+use crate::shared::{locked, percent};
+
+/// Maximum length of a query's name.
+const MAX_NAME: usize = 64;
+
+/// What all queries of a service may take together, and each of them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Limits {
+    /// Maximum number of queries, those that have ended included.
+    pub queries: usize,
+    /// The part of one processor's time that the programs of all queries may take.
+    pub overhead: f64,
+    /// The part of one processor's time that the programs of one query may take, unless it asks for less.
+    pub query_overhead: f64,
+    /// Maximum number of rows that all queries may keep, by what they asked for.
+    pub rows: usize,
+    /// How many rows a query keeps if it does not say: groups of open windows, pairs without an end, rows that wait to be
+    /// ordered, and rows for readers, each.
+    pub query_rows: usize,
+    /// Bytes of the ring buffer of each query, a power of two.
+    pub ring_bytes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            queries: 256,
+            overhead: 0.2,
+            query_overhead: 0.05,
+            rows: 1 << 22,
+            query_rows: 1 << 14,
+            ring_bytes: 1 << 20,
+        }
+    }
+}
+
+/// A request to install a query.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Install {
+    /// The query.
+    pub sql: Shown,
+    /// The part of one processor's time that its programs may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_overhead: Option<f64>,
+    /// How many rows it keeps: see [`Limits::query_rows`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<usize>,
+}
+
+/// Queries that run until they are stopped.
+pub struct Service {
+    limits: Limits,
+    /// An OTLP receiver that the rows of all queries are sent to.
+    otlp: Option<String>,
+    /// Where its page is.
+    page: Option<Shown>,
+    /// Installing is one at a time, so that two requests cannot both take the last room.
+    installing: Mutex<()>,
+    queries: Mutex<BTreeMap<String, Arc<Running>>>,
+}
+
+/// The part of one processor that queries take together.
+fn share_of<'a>(queries: impl Iterator<Item = &'a Arc<Running>>) -> f64 {
+    queries.fold(0.0, |sum, query| sum + query.share())
+}
+
+impl Service {
+    /// A service without queries. Rows are also sent to `otlp`; `page` is what readers are told of its page.
+    ///
+    /// # Errors
+    /// [`Error::Os`] and [`Error::Unsupported`] where the kernel cannot be asked.
+    pub fn new(limits: Limits, otlp: Option<String>, page: Option<Shown>) -> Result<Service, Error> {
+        kiln_linux::running::require_kernel()?;
+        allow_descriptors();
+        Ok(Service { limits, otlp, page, installing: Mutex::new(()), queries: Mutex::new(BTreeMap::new()) })
+    }
+
+    /// Plans, loads and attaches a query. Returns how it begins.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for what is above a limit, [`Error::InvalidInput`] for a name that is taken and for no
+    /// rows or time at all, and what [`kiln_live::plan::plan`] and [`kiln_live::live::run`] return.
+    pub fn install(&self, name: &str, install: &Install) -> Result<Json, Error> {
+        let _alone = locked(&self.installing);
+        check_name(name)?;
+        let spec = self.checked(name, install)?;
+        let running = Running::begin(spec)?;
+        let document = running.document(None);
+        locked(&self.queries).insert(name.to_owned(), running);
+        Ok(document)
+    }
+
+    /// Holds a request to the limits.
+    fn checked(&self, name: &str, install: &Install) -> Result<running::Spec, Error> {
+        let limits = &self.limits;
+        let queries = locked(&self.queries);
+        if queries.contains_key(name) {
+            let message = format!("there is a query `{name}` already; stop it first, or choose another name");
+            return Err(Error::InvalidInput(message));
+        }
+        if queries.len() >= limits.queries {
+            let most = limits.queries;
+            return Err(Error::Limit(format!("the service has {most} queries, and may have no more (--max-queries)")));
+        }
+        let rows = install.rows.unwrap_or(limits.query_rows);
+        let taken: usize = queries.values().map(|query| query.spec().rows).sum();
+        if rows == 0 {
+            return Err(Error::InvalidInput("a query keeps at least one row (--rows)".to_owned()));
+        }
+        if rows > limits.rows.saturating_sub(taken) {
+            return Err(Error::Limit(format!(
+                "the query would keep {rows} rows; queries keep {taken} already, and all together may keep {} \
+                 (--max-rows); stop one, or ask for fewer (--rows)",
+                limits.rows
+            )));
+        }
+        let max_overhead = install.max_overhead.unwrap_or(limits.query_overhead);
+        // Not a number is neither more nor less.
+        if max_overhead.is_nan() || max_overhead <= 0.0 {
+            return Err(Error::InvalidInput(
+                "a query may take more than 0 of one processor (--max-overhead)".to_owned(),
+            ));
+        }
+        if max_overhead > limits.query_overhead {
+            return Err(Error::Limit(format!(
+                "the query asks for {} of one processor, and one query may take {} (--max-overhead of the service)",
+                percent(max_overhead),
+                percent(limits.query_overhead)
+            )));
+        }
+        let share = share_of(queries.values());
+        if share >= limits.overhead {
+            return Err(Error::Limit(format!(
+                "the programs of all queries take {} of one processor, and may take {} (--max-total-overhead); stop one",
+                percent(share),
+                percent(limits.overhead)
+            )));
+        }
+        Ok(running::Spec {
+            name: name.to_owned().into(),
+            sql: install.sql.clone(),
+            max_overhead,
+            rows,
+            ring_bytes: limits.ring_bytes,
+            otlp: self.otlp.clone().map(Shown::from),
+        })
+    }
+
+    /// All queries, and what they take together; `with_page`, with the page's address and key.
+    pub fn list(&self, with_page: bool) -> Json {
+        let page = self.page.as_ref().filter(|_| with_page);
+        let queries = locked(&self.queries);
+        let share = share_of(queries.values());
+        let documents: Vec<Json> = queries.values().map(|query| query.document(None)).collect();
+        serde_json::json!({
+            "queries": documents,
+            "share": share,
+            "limits": self.limits,
+            "page": page,
+            "version": env!("CARGO_PKG_VERSION"),
+        })
+    }
+
+    /// A query with its last windows: those with a larger number than `after`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where there is none of this name.
+    pub fn show(&self, name: &str, after: u64) -> Result<Json, Error> {
+        let query = locked(&self.queries).get(name).cloned();
+        Ok(query.ok_or_else(|| no_query(name))?.document(Some(after)))
+    }
+
+    /// Stops a query and forgets it. Returns it with its last windows.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where there is none of this name.
+    pub fn stop(&self, name: &str) -> Result<Json, Error> {
+        let query = locked(&self.queries).remove(name).ok_or_else(|| no_query(name))?;
+        query.stop();
+        query.join();
+        Ok(query.document(Some(0)))
+    }
+
+    /// Stops all queries. Returns how many there were.
+    pub fn stop_all(&self) -> usize {
+        let queries = std::mem::take(&mut *locked(&self.queries));
+        queries.values().for_each(|query| query.stop());
+        queries.values().for_each(|query| query.join());
+        queries.len()
+    }
+
+    /// Holds all queries together to their limit: while they take more, ends the one that takes the most. Returns a
+    /// sentence for each query that has ended since the last call without having been stopped. To be called about once a
+    /// second.
+    pub fn supervise(&self) -> Vec<Shown> {
+        let queries: Vec<_> = locked(&self.queries).values().cloned().collect();
+        self.hold(&queries);
+        queries.iter().filter_map(|query| query.news()).collect()
+    }
+
+    fn hold(&self, queries: &[Arc<Running>]) {
+        let share = share_of(queries.iter());
+        if share <= self.limits.overhead {
+            return;
+        }
+        if let Some(most) = queries.iter().max_by(|one, other| one.share().total_cmp(&other.share())) {
+            most.end(
+                State::Refused,
+                format!(
+                    "the programs of all queries took {} of one processor, and may take {} (--max-total-overhead); \
+                     this query's took the most, {}",
+                    percent(share),
+                    percent(self.limits.overhead),
+                    percent(most.share())
+                ),
+            );
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop_all();
+    }
+}
+
+fn no_query(name: &str) -> Error {
+    Error::InvalidInput(format!("there is no query `{name}`; `kiln serve list` lists those there are"))
+}
+
+/// Names are parts of addresses and of file names.
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_good) && !name.starts_with('.') {
+        return Ok(());
+    }
+    Err(Error::InvalidInput(format!(
+        "`{name}` cannot name a query: a name has up to {MAX_NAME} letters, digits, `-`, `_` and `.`"
+    )))
+}
+
+/// Raises this process's limit of open files as far as it may: a query takes about ten.
+fn allow_descriptors() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it stays, installing says when there are none left.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+}

@@ -1,0 +1,123 @@
+//! Kiln's SQL: a query as text becomes a logical plan.
+//!
+//! ```text
+//!   text --sqlparser--> syntax tree --bind: names, types, groups--> kiln_plan::Flow
+//!     |
+//!     +-- WINDOW 1 SECOND [EVERY 100 MS] and WITHIN 5 SECONDS are Kiln's own clauses, taken out of the tokens first
+//! ```
+//!
+//! ```
+//! let sql = "SELECT pid, name, max(latency_ns) FROM syscalls GROUP BY pid, name WINDOW 1 SECOND";
+//! let parsed = kiln_sql::parse(sql, None)?;
+//! assert_eq!(parsed.flow.outputs()[2].name, "max(latency_ns)");
+//! let wrong = kiln_sql::parse("SELECT latency FROM syscalls", None).unwrap_err();
+//! assert_eq!(wrong.help.as_deref(), Some("did you mean `latency_ns`?"));
+//! # Ok::<(), kiln_sql::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod bind;
+pub mod dispatch;
+mod error;
+mod expression;
+mod from;
+mod places;
+mod subquery;
+mod window;
+
+use kiln_plan::Flow;
+use kiln_plan::lookup::{self, Lookup};
+use kiln_program::btf::Btf;
+use sqlparser::ast::Statement;
+use sqlparser::dialect::GenericDialect;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{TokenWithSpan, Tokenizer};
+
+pub use error::Error;
+pub use expression::similar;
+use places::Places;
+
+/// Maximum number of tokens of a query, because syntax trees are walked by recursion.
+pub const MAX_TOKENS: usize = 2000;
+/// Maximum bytes of a query.
+pub const MAX_BYTES: usize = 64 << 10;
+
+/// What to do with a query.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Run it.
+    Run,
+    /// Print how it would be run (`EXPLAIN`).
+    Explain,
+    /// Run it, and print how it ran (`EXPLAIN ANALYZE`).
+    Analyze,
+}
+
+/// A statement.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parsed {
+    /// The tables that are read, and what is computed of their rows.
+    pub flow: Flow,
+    /// What is to be done.
+    pub action: Action,
+}
+
+/// Reads a query with the lookup tables that every machine has. Tables of single tracepoints need the kernel's types.
+///
+/// # Errors
+/// Returns the first error with its place.
+pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
+    parse_with(sql, types, &lookup::constant())
+}
+
+/// Reads a query with these lookup tables.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<Parsed, Error> {
+    let places = Places(sql);
+    let dialect = GenericDialect {};
+    let tokens = tokens(sql, "query", &dialect)?;
+    let (tokens, clauses) = window::take_all(tokens, &places)?;
+    let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
+    let statements = parser.parse_statements().map_err(|error| not_parsed(&parser, &error.to_string(), &places))?;
+    let [statement] = <[Statement; 1]>::try_from(statements)
+        .map_err(|all| Error::new(format!("one query is expected, and here are {}", all.len())))?;
+    let (statement, action) = match statement {
+        Statement::Explain { statement, analyze: true, .. } => (*statement, Action::Analyze),
+        Statement::Explain { statement, .. } => (*statement, Action::Explain),
+        other => (other, Action::Run),
+    };
+    let Statement::Query(query) = statement else {
+        return Err(Error::new("only SELECT and EXPLAIN SELECT are understood"));
+    };
+    let used = std::cell::Cell::new(0);
+    let scope = bind::Scope { types, places: &places, clauses: &clauses, used: &used, lookups, named: &[] };
+    let flow = bind::query(&query, &scope)?;
+    if used.get() < clauses.len() {
+        return Err(Error::new("this WINDOW is of no SELECT").help("it stands after GROUP BY, not in an expression"));
+    }
+    Ok(Parsed { flow, action })
+}
+
+/// The tokens of a text, which is called `what` in errors.
+fn tokens(text: &str, what: &str, dialect: &GenericDialect) -> Result<Vec<TokenWithSpan>, Error> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::new(format!("the {what} is longer than {MAX_BYTES} bytes")));
+    }
+    let tokens = Tokenizer::new(dialect, text).tokenize_with_location().map_err(|error| {
+        let at = Places(text).byte(error.location).map(|at| at..at);
+        Error { at, ..Error::new(error.message) }
+    })?;
+    if tokens.len() > MAX_TOKENS {
+        return Err(Error::new(format!("the {what} has more than {MAX_TOKENS} words and signs")));
+    }
+    Ok(tokens)
+}
+
+/// The parser's error, at the place where it stopped.
+fn not_parsed(parser: &Parser<'_>, message: &str, places: &Places<'_>) -> Error {
+    let message = message.split(" at Line:").next().unwrap_or_default();
+    let message = message.strip_prefix("sql parser error: ").unwrap_or(message).to_owned();
+    Error { at: places.bytes(parser.get_current_token().span), ..Error::new(message) }
+}
