@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel test-collector test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel test-collector test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all test-recipes lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -33,8 +33,21 @@ test-collector: ## Test with a real OpenTelemetry Collector, built from its Go m
 test-sanitized: setup corpus ## Run VM, JIT and CLI under AddressSanitizer, the interpreter under Miri (needs nightly Rust)
 	@scripts/test-sanitized
 
-site: setup-tests ## Write the playground and the documents as pages into target/site
-	@cargo xtask site
+site: setup-tests ## Write the book with search, and the playground, into target/site (builds mdBook once, some minutes)
+	@{ command -v mdbook || test -x target/tools/bin/mdbook; } >/dev/null || cargo install --quiet --locked mdbook --version 0.5.4 --root target/tools
+	@cargo xtask site --book
+
+test-recipes: setup-tests ## Follow every recipe in a copy: apply its diff, build, test (some minutes)
+	@cargo test -p kiln-test --test recipes -- --include-ignored
+
+lint: setup ## Run clippy with the lints of Cargo.toml (rustup component add clippy)
+	@cargo clippy --quiet --workspace -- -D warnings
+
+spelling: ## Run typos with _typos.toml (pip install typos, or cargo install typos-cli)
+	@typos
+
+deny: ## Run cargo-deny with deny.toml: licenses, advisories, sources (cargo install cargo-deny)
+	@cargo deny --all-features check
 
 proofs: setup-tests ## Check the machine-checked proofs of native operations
 	@proofs/check

@@ -93,8 +93,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "site",
-        arguments: "",
-        what: "write playground and documents as pages into target/site (needs the Rust target wasm32-wasip1)",
+        arguments: "[--book]",
+        what: "write the playground into target/site (needs the Rust target wasm32-wasip1), and the documents with mdBook",
         run: site::run,
     },
     Task { name: "manual", arguments: "", what: "print docs/reference/isa.md from the instruction table", run: manual::run },

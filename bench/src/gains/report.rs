@@ -135,7 +135,7 @@ pub fn markdown(measured: &Measured) -> String {
 pub fn document(tables: &str) -> String {
     format!(
         "# The superoptimizer, measured\n\nWritten by `cargo xtask bench optimizer --write`; what the columns mean and \
-         how they are measured is in [superoptimizer.md](../guide/superoptimizer.md).\n\n{tables}"
+         how they are measured is in [measuring.md](../internals/measuring.md).\n\n{tables}"
     )
 }
 

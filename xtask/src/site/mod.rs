@@ -1,14 +1,14 @@
-//! `cargo xtask site`: the playground and the documents as pages, in `target/site`.
+//! `cargo xtask site`: the playground, and with `--book` the documents as a book, in `target/site`.
 //!
 //! ```text
 //!   crates/playground --cargo, wasm32-wasip1--> program --gzip, base64--+
-//!   crates/playground/page: worker, script, style ----------------------+--> index.html, which needs nothing else
-//!   README.md, CHANGELOG.md, docs/**/*.md ------------------------------> one page each, links checked
+//!   crates/playground/page: worker, script, style ----------------------+--> playground.html, which needs nothing else
+//!   README.md, CHANGELOG.md, docs/**/*.md ------mdBook------------------> index.html and a page each, with search
 //! ```
 //!
 //! The pages need no server and no network: they work from a folder.
 
-mod documents;
+mod book;
 
 use std::fs;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use crate::command::{Failure, cargo, flags, root, run as run_command, target_dir};
+use crate::command::{Failure, cargo, flags, run as run_command, target_dir};
 
 const STYLE: &str = include_str!("../../../crates/driver/src/report/style.css");
 const THEME: &str = include_str!("../../../crates/driver/src/report/theme.js");
@@ -32,31 +32,28 @@ pub const TARGET: &str = "wasm32-wasip1";
 /// Bytes of its stack, and of all its memory at most: deep programs fit, and a page cannot take the machine's memory.
 const STACK: u32 = 8 << 20;
 const MEMORY: u32 = 1 << 30;
-/// Bytes that the front page may have.
+/// Bytes that the playground may have.
 const MOST_BYTES: usize = 8 << 20;
 
 /// `cargo xtask site`.
 ///
 /// # Errors
-/// When the playground does not build, or a link leads nowhere.
+/// When the playground does not build, or mdBook fails.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
-    let [] = flags(arguments, [])?;
+    let [with_book] = flags(arguments, ["--book"])?;
     let code = build()?;
     let folder = target_dir().join("site");
-    let written = documents::write(&root(), &folder, &wrap)?;
-    let page = front_page(&code, &written);
-    if page.len() > MOST_BYTES {
-        return Err(Failure::failed(format!("the front page has {} bytes, more than {MOST_BYTES}", page.len())));
+    // mdBook empties the folder first.
+    if with_book {
+        println!("{}: {} pages", folder.join("index.html").display(), book::build(&folder)?);
     }
-    write(&folder.join("index.html"), &page)?;
-    documents::check_links(&folder)?;
-    println!(
-        "{}: {} KiB with the playground ({} KiB of WebAssembly), {} documents, all links lead somewhere",
-        folder.join("index.html").display(),
-        page.len() / 1024,
-        code.len() / 1024,
-        written.len()
-    );
+    let page = playground(&code);
+    if page.len() > MOST_BYTES {
+        return Err(Failure::failed(format!("the playground has {} bytes, more than {MOST_BYTES}", page.len())));
+    }
+    let path = folder.join("playground.html");
+    write(&path, page.as_bytes())?;
+    println!("{}: {} KiB ({} KiB of WebAssembly)", path.display(), page.len() / 1024, code.len() / 1024);
     Ok(())
 }
 
@@ -72,7 +69,7 @@ fn build() -> Result<Vec<u8>, Failure> {
     fs::read(&path).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
 }
 
-fn front_page(code: &[u8], documents: &[documents::Written]) -> String {
+fn playground(code: &[u8]) -> String {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(code).expect("memory takes everything");
     let code = STANDARD.encode(gzip.finish().expect("memory takes everything"));
@@ -85,20 +82,10 @@ fn front_page(code: &[u8], documents: &[documents::Written]) -> String {
     let types =
         ["xdp", "sched_cls", "socket_filter", "kprobe", "tracepoint", "raw_tracepoint", "cgroup_skb", "tracing"];
     let types: String = types.iter().map(|name| format!("<option>{name}</option>")).collect();
-    let list = |all: bool| {
-        let chosen = documents.iter().filter(|one| all || one.first);
-        let links = chosen.map(|one| {
-            let link = format!("<a href=\"{}\">{}</a>", one.page, documents::escape(&one.title));
-            if all { format!("<li>{link}</li>") } else { link }
-        });
-        links.collect::<Vec<_>>().join(" ")
-    };
     let parts = [
         ("{{POLICY}}", policy),
         ("{{STYLE}}", [STYLE, PAGE_STYLE].concat()),
-        ("{{NAVIGATION}}", list(false)),
         ("{{TYPES}}", types),
-        ("{{DOCUMENTS}}", format!("<ul>{}</ul>", list(true))),
         ("{{WORKER}}", WORKER.to_owned()),
         ("{{CODE}}", code),
         ("{{SCRIPT}}", script),
@@ -106,27 +93,12 @@ fn front_page(code: &[u8], documents: &[documents::Written]) -> String {
     parts.iter().fold(PAGE.to_owned(), |page, (place, text)| page.replacen(place, text, 1))
 }
 
-/// A document's page around its content. `up` leads to the folder of the front page.
-fn wrap(title: &str, up: &str, content: &str) -> String {
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src {}\">\n<meta name=\"color-scheme\" \
-         content=\"light dark\">\n<title>{}</title>\n<style>{STYLE}{PAGE_STYLE}</style>\n</head>\n<body>\n<header \
-         class=\"top\"><nav aria-label=\"Site\"><a href=\"{up}index.html\">Playground and documents</a></nav><button \
-         id=\"theme\" type=\"button\">Theme</button></header>\n<main \
-         class=\"doc\">\n{content}</main>\n<script>{THEME}</script>\n</body>\n</html>\n",
-        hash(THEME),
-        documents::escape(title)
-    )
-}
-
 /// What a policy calls a script.
 fn hash(script: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
     fs::create_dir_all(path.parent().map_or(PathBuf::new(), Path::to_owned)).map_err(failed)?;
     fs::write(path, text).map_err(failed)
@@ -137,8 +109,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_front_page_has_all_its_parts() {
-        let page = front_page(b"\0asm", &[]);
+    fn the_playground_has_all_its_parts() {
+        let page = playground(b"\0asm");
         assert!(!page.contains("{{"), "a part is missing");
         for part in [WORKER, PAGE_SCRIPT, THEME] {
             assert!(!part.contains("</") && !part.contains("<!--"), "a script that would end its element");

@@ -64,7 +64,7 @@ pub fn links(workspace: &Workspace) -> Vec<Finding> {
 }
 
 /// The targets of `[text](target)` outside code, with their lines.
-fn link_targets(text: &str) -> Vec<(usize, &str)> {
+pub fn link_targets(text: &str) -> Vec<(usize, &str)> {
     let mut targets = Vec::new();
     let mut fenced = false;
     for (index, line) in text.lines().enumerate() {
@@ -103,7 +103,7 @@ fn resolve(workspace: &Workspace, from: &str, target: &str) -> Result<(), String
 }
 
 /// `target` as seen from the folder of `from`.
-fn join(from: &str, target: &str) -> String {
+pub fn join(from: &str, target: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in target.split('/') {

@@ -12,7 +12,7 @@
 //! check a small workspace that breaks its rule.
 
 mod directions;
-mod documents;
+pub mod documents;
 mod files;
 mod finding;
 mod lexer;
