@@ -43,10 +43,11 @@ struct kiln_pool_state {
 	__u64 buckets; /* the address of the first; 0 before the first write, 1 while they are made */
 	__u64 bytes; /* contents that items of all classes have room for */
 	__u64 objects;
+	__u64 cpus; /* how many of `cpu` are in use: read from memory, because the verifier would follow a loop to a constant turn by turn */
 	struct kiln_pool_cpu cpu[KILN_POOL_CPUS];
 };
 
-static KILN_IN_HEAP struct kiln_pool_state kiln_pool_memory __attribute__((aligned(64))) = {};
+static KILN_IN_HEAP struct kiln_pool_state kiln_pool_memory __attribute__((aligned(64))) = { .cpus = KILN_POOL_CPUS };
 
 /* Buckets: the power of two that is not below KILN_POOL_OBJECTS. */
 #define KILN_POOL_FILL1(n) ((n) | (n) >> 1)
@@ -160,7 +161,7 @@ KILN_FUNCTION struct kiln_pool_item *kiln_pool_find_item(__u32 class, __u32 room
 	if (block)
 		return (struct kiln_pool_item *)block;
 	__sync_fetch_and_add(&pool->bytes, -(__u64)room);
-	for (__u32 cpu = 0; cpu < KILN_POOL_CPUS && !block; cpu++)
+	for (__u32 cpu = 0; cpu < pool->cpus && !block; cpu++)
 		block = kiln_pop(heap, &pool->cpu[cpu].free[class]);
 	return (struct kiln_pool_item *)block;
 }
