@@ -34,6 +34,14 @@ pub struct Rejection {
     pub(crate) cause: Cause,
 }
 
+impl Rejection {
+    /// Whether the instruction is refused only because its address is a heap's on one path and something else's on another: the kernel
+    /// translates it to one kind of access.
+    pub fn is_of_two_kinds(&self) -> bool {
+        self.cause.case == Case::TwoKinds
+    }
+}
+
 /// What is at fault, as data. The message is text for people and is never parsed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cause {

@@ -25,7 +25,7 @@
 //! Facts tell which accesses go to the heap, and which guards and cancellation points are unnecessary: it explores the
 //! program with [`Options::heap`] (a number used as an address is a heap address).
 //!
-//! Reading order: [`loops`], `callbacks`, `guard` (which accesses, which guards), `cancel` (deadline, landing pads), `frame` (stack slots and
+//! Reading order: [`loops`], `split` (accesses to the heap on some paths only), `callbacks`, `guard` (which accesses, which guards), `cancel` (deadline, landing pads), `frame` (stack slots and
 //! scratch registers), `rebuild`.
 //!
 //! [`Options::heap`]: kiln_verifier::Options::heap
@@ -41,6 +41,7 @@ pub mod loops;
 mod options;
 mod probe;
 mod rebuild;
+mod split;
 
 use std::collections::BTreeSet;
 
@@ -114,7 +115,9 @@ pub fn sandbox(object: &Object, options: &Options) -> Result<Rewrite, Error> {
     let several_arenas = options.target == Target::Vm;
     let verifier = kiln_verifier::Options { several_arenas, ..options.verifier.clone() };
     let options = &Options { verifier, ..options.clone() };
-    probe::until_it_verifies(object, options, |probe| apply(object, probe, options))
+    split::until_each_access_has_one_kind(object, |object| {
+        probe::until_it_verifies(object, options, |probe| apply(object, probe, options))
+    })
 }
 
 /// Sandboxes an object for a verifier that can be asked whether a result is too large for it, such as the running kernel's. If it

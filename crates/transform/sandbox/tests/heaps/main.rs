@@ -16,4 +16,5 @@ mod quantum;
 mod races;
 mod results;
 mod structures;
+mod textbook;
 mod world;
