@@ -48,6 +48,40 @@ fn a_build_without_features_names_no_c_library() {
     }
 }
 
+/// The crates that a use needs, its own among them.
+fn crates(packages: &[&str]) -> usize {
+    let mut command = cargo();
+    command.args([
+        "tree",
+        "--locked",
+        "--no-default-features",
+        "-e",
+        "normal,build",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    let output = command.output().expect("cargo runs");
+    assert!(output.status.success(), "{}", text(&output));
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names = listed.lines().filter_map(|line| line.split(" (").next()).filter(|line| !line.is_empty());
+    names.collect::<std::collections::BTreeSet<_>>().len()
+}
+
+#[test]
+fn who_verifies_or_embeds_does_not_pay_for_the_rest() {
+    for (most, packages) in [(20, &["kiln-vm", "kiln-elf"][..]), (30, &["kiln-inspect"]), (40, &["kiln-c"])] {
+        let crates = crates(packages);
+        assert!(crates <= most, "{packages:?}: {crates} crates, and {most} is the most");
+    }
+    // What is counted is what is there: the whole driver needs more.
+    assert!(crates(&["kiln-driver"]) > 40);
+}
+
 #[test]
 fn a_build_without_features_compiles() {
     let output = cargo().args(["check", "--quiet", "-p", "kiln-c"]).output().expect("cargo runs");

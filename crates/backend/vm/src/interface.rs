@@ -185,6 +185,7 @@ pub enum Error {
         trap: Trap,
     },
     /// The optimizing compiler gave no code.
+    #[cfg(feature = "native")]
     #[error("program {program}: {source}")]
     Native {
         /// The program.
@@ -234,6 +235,7 @@ impl From<Error> for kiln_program::Error {
             Error::Map(CreateError::Os { name, source }) => {
                 kiln_program::Error::io(&format!("memory for map {name}"), &source)
             }
+            #[cfg(feature = "native")]
             Error::Native { source, .. } => source.into(),
             Error::Os(source) => kiln_program::Error::io("memory for the VM", &source),
             other => kiln_program::Error::Unsupported(other.to_string()),

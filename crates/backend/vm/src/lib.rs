@@ -43,12 +43,14 @@ mod locks;
 mod machine_code;
 pub mod map;
 pub mod memory;
+#[cfg(feature = "native")]
 mod native;
 pub mod observe;
 mod own;
 pub mod packet;
 mod perf;
 mod places;
+mod private_memory;
 pub mod stand_in;
 pub mod state;
 mod symbols;
@@ -61,9 +63,11 @@ pub use budget::ASKS as KEEPS_QUANTA;
 pub use errno::Errno;
 pub use handle::ProgramHandle;
 pub use interface::{Engine, Error, Input, Options, RunResult};
+#[cfg(feature = "native")]
 pub use kiln_native::{Setting, Toolchain};
 pub use machine_code::{HERE, MachineCode};
 pub use map::{Definition, Entries, UpdateFlag, Walked};
+#[cfg(feature = "native")]
 pub use native::NativeCode;
 pub use observe::Observed;
 pub use own::{Call, OwnHelper};

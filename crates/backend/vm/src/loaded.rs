@@ -37,6 +37,7 @@ pub(crate) struct CodeOptions {
     /// [`kiln_jit::Options::blind`].
     pub(crate) blind: Option<u64>,
     /// What is known of the addresses that instructions access.
+    #[cfg_attr(not(feature = "native"), allow(dead_code, reason = "only the optimizing compiler asks"))]
     pub(crate) places: HashMap<InsnId, Place>,
     /// The function that handles the program's exceptions, if it names one.
     pub(crate) handler: Option<FunctionId>,

@@ -8,15 +8,11 @@
 //! The program is the one that the verifier accepted, and the symbols are those of the JIT's code, so the memory and
 //! termination guarantees are the same. What is trusted in addition is clang and the linker (`docs/internals/trusted-base.md`).
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use kiln_isa::{Insn, Reg};
-use kiln_jit::llvm::{self, Aim, Module, Place};
+use kiln_jit::llvm::{self, Aim, Module};
 use kiln_native::{Image, Setting, Toolchain};
-use kiln_program::{FunctionId, InsnId, Node, Object};
-use kiln_verifier::{Facts, Region, Value};
 
 use crate::exec;
 use crate::interface::Error;
@@ -122,23 +118,4 @@ impl Job {
         let _ = self.slot.set(program);
         Ok(NativeCode { code_bytes: image.code_bytes })
     }
-}
-
-/// What is known of the addresses that a program accesses, and of the second argument of its calls.
-pub(crate) fn places(object: &Object, entry: FunctionId, facts: &Facts) -> HashMap<InsnId, Place> {
-    let place = |node: &Node| {
-        let base = match node.insn {
-            Insn::Call(_) => Reg::R2,
-            insn => insn.address()?.base,
-        };
-        let Value::Pointer(pointer) = &facts.at(node.id)?.registers[base.index()] else { return None };
-        match pointer.region {
-            Region::Stack { up: 0 } => Some(Place::OwnFrame),
-            Region::Context | Region::Stack { .. } | Region::Packet | Region::PacketMeta => Some(Place::Private),
-            _ => None,
-        }
-    };
-    let functions = object.reachable_functions(entry);
-    let nodes = functions.iter().flat_map(|id| &object.function(*id).nodes);
-    nodes.filter_map(|node| Some((node.id, place(node)?))).collect()
 }

@@ -73,6 +73,7 @@ impl PerfFiles {
     ///
     /// # Errors
     /// As [`PerfFiles::write`].
+    #[cfg(feature = "native")]
     pub(crate) fn write_native(&self, program: &str, address: u64, bytes: Vec<u8>) -> io::Result<()> {
         let name = format!("kiln-native:{}", clean(program));
         self.write_symbols(&[Symbol { name, address, bytes, lines: Vec::new() }])

@@ -33,10 +33,10 @@ use crate::locks;
 use crate::machine_code::{HERE, MachineCode};
 use crate::map::{CreateError, Definition, Making, Map, Storage, UpdateFlag};
 use crate::memory::{Access, Memory, Placement, Places};
-use crate::native;
 use crate::observe::Observed;
 use crate::own::OwnHelper;
 use crate::packet::Packet;
+use crate::private_memory;
 use crate::state::{Entry, Held, Output, State};
 use crate::symbols::Symbols;
 
@@ -272,7 +272,7 @@ impl Vm {
             verified.statistics.processed_insns,
             self.options.budget,
         );
-        let places = native::places(&self.object, program.entry, &verified.facts);
+        let places = private_memory::places(&self.object, program.entry, &verified.facts);
         self.prepare(&program, CodeOptions { cleared_bytes, metered, blind: self.new_seed(), places, handler })?;
         Ok(verified)
     }
