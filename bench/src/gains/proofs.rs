@@ -45,7 +45,7 @@ pub fn recheck(entry: &CorpusObject, before: &Object, outcome: &Outcome) -> Rech
 
 fn ask(before: &Object, outcome: &Outcome, bytes: &mut u64) -> Result<Recheck, Error> {
     let folder = tempfile::tempdir().map_err(|error| Error::InvalidInput(error.to_string()))?;
-    evidence::write(folder.path(), before, &outcome.object, &outcome.proofs)?;
+    evidence::write(folder.path(), before, &outcome.object, &outcome.proofs, [&[], &[]])?;
     let files = std::fs::read_dir(folder.path()).into_iter().flatten().flatten();
     *bytes = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
     let mut options = verify_evidence::Options::default();

@@ -66,38 +66,35 @@ pub struct Chain {
     proofs: Vec<(usize, u32, Proof)>,
 }
 
-/// Checks that two objects have the same code, maps and programs, apart from the ids of instructions.
+/// What [`same_code`] does not compare, and why.
+pub const NOT_COMPARED: [(&str, &str); 3] = [
+    ("debug information", "source lines, and sections that no loader reads: the kernel only shows them"),
+    ("marks of native operations", "a loader without Kiln ignores them, and Kiln checks each when it reads one"),
+    ("the object's name", "its file may be called anything"),
+];
+
+/// Checks that two objects are the same, apart from the ids of instructions and [`NOT_COMPARED`].
 ///
 /// # Errors
 /// Returns the first difference.
 pub fn same_code(one: &Object, other: &Object) -> Result<(), String> {
-    let names = |object: &Object| -> Vec<_> {
-        object.externs.iter().map(|symbol| (symbol.name.clone(), symbol.kind, symbol.weak)).collect()
-    };
-    let programs = |object: &Object| -> Vec<_> {
-        object.programs.iter().map(|own| (own.name.clone(), own.section.clone(), own.entry)).collect()
-    };
-    let maps = |object: &Object| -> Vec<_> {
-        let own = |map: &kiln_program::Map| {
-            (
-                map.name.clone(),
-                map.map_type,
-                [map.key_size, map.value_size, map.max_entries, map.flags],
-                map.contents.clone(),
-            )
-        };
-        object.maps.iter().map(own).collect()
-    };
-    if maps(one) != maps(other) || names(one) != names(other) || programs(one) != programs(other) {
-        return Err("they do not have the same maps, externs and programs".to_owned());
-    }
-    if one.functions.len() != other.functions.len() {
-        return Err("they do not have the same functions".to_owned());
+    let frames = [
+        ("license", one.license == other.license),
+        ("kernel version", one.kernel_version == other.kernel_version),
+        ("types (BTF)", one.btf == other.btf),
+        ("maps", one.maps == other.maps),
+        ("programs", one.programs == other.programs),
+        ("externs", one.externs == other.externs),
+        ("functions", one.functions.len() == other.functions.len()),
+    ];
+    if let Some((what, _)) = frames.into_iter().find(|(_, same)| !same) {
+        return Err(format!("they do not have the same {what}"));
     }
     for (own, theirs) in one.functions.iter().zip(&other.functions) {
         let (code, others) = (code(one, own), code(other, theirs));
-        if own.name != theirs.name {
-            return Err(format!("one has the function {}, the other {}", own.name, theirs.name));
+        let bare = |function: &Function| Function { nodes: Vec::new(), ..function.clone() };
+        if bare(own) != bare(theirs) {
+            return Err(format!("{} has another name, section, linkage or type", own.name));
         }
         if code != others {
             let at = code.iter().zip(&others).take_while(|(one, other)| one == other).count();
@@ -249,6 +246,18 @@ impl Chain {
         let mut verdicts = verdicts.into_inner().expect("no thread panics with it");
         verdicts.sort_by_key(|verdict: &Verdict| (verdict.stage, verdict.function));
         verdicts
+    }
+
+    /// Proves the steps of some functions with one solver.
+    pub fn prove_some(
+        &self,
+        functions: &dyn Fn(u32) -> bool,
+        solver: &mut dyn Solver,
+        stop: &dyn Fn() -> bool,
+    ) -> Vec<Verdict> {
+        let arguments: Vec<Arguments> = self.objects.iter().map(Arguments::of).collect();
+        let steps = self.proofs.iter().filter(|(_, number, _)| functions(*number));
+        steps.map(|own| self.prove_one(own, &arguments[own.0], solver, stop)).collect()
     }
 
     fn prove_one(

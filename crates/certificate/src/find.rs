@@ -1,6 +1,7 @@
 //! Finds a certificate for two versions of a function. None of this is trusted.
 
 mod guess;
+pub mod hunks;
 mod pairs;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

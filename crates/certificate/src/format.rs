@@ -1,7 +1,8 @@
 //! A certificate as text.
 //!
 //! ```text
-//! kiln certificate 1
+//! kiln certificate 2
+//! bind original.bpf 9f86d081884c...       what the certificate belongs to: a name, and the SHA-256 of its bytes
 //! stage                                   the next listing, as a difference from the one before
 //! keep 41
 //! drop 2
@@ -22,7 +23,7 @@ use crate::relation::{Claim, Order, Place, Relation, Side, Target};
 use crate::walk::Pair;
 
 /// The first line.
-pub const HEADER: &str = "kiln certificate 1";
+pub const HEADER: &str = "kiln certificate 2";
 /// Maximum size of a certificate's text in bytes.
 pub const MAX_BYTES: usize = 64 << 20;
 /// Maximum number of claims at one pair.
@@ -60,6 +61,8 @@ pub struct Stage {
 /// The whole chain.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Certificate {
+    /// What it belongs to: names, and digests in hexadecimal digits.
+    pub bound: BTreeMap<String, String>,
     /// From the original to the optimized listing.
     pub stages: Vec<Stage>,
 }
@@ -100,9 +103,17 @@ impl Stage {
 }
 
 impl Certificate {
+    /// A chain that is bound to nothing.
+    pub fn of(stages: Vec<Stage>) -> Certificate {
+        Certificate { bound: BTreeMap::new(), stages }
+    }
+
     /// Writes it as text.
     pub fn print(&self) -> String {
         let mut text = format!("{HEADER}\n");
+        for (name, digest) in &self.bound {
+            let _ = writeln!(text, "bind {name} {digest}");
+        }
         for stage in &self.stages {
             text.push_str("stage\n");
             for edit in &stage.edits {
@@ -175,6 +186,12 @@ impl Reader {
             "end" if rest.is_empty() => {
                 self.ended = true;
                 return Some(());
+            }
+            "bind" if self.certificate.stages.is_empty() => {
+                let (name, digest) = rest.split_once(' ')?;
+                let sound = digest.len() == 64 && digest.bytes().all(|digit| digit.is_ascii_hexdigit());
+                let bound = &mut self.certificate.bound;
+                return (sound && bound.insert(name.to_owned(), digest.to_owned()).is_none()).then_some(());
             }
             _ => {}
         }

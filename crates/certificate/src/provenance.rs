@@ -163,10 +163,8 @@ impl Arguments {
         if !(0..10 * count + 5).any(|_| !arguments.step(object)) {
             arguments.classes = vec![[Class::Elsewhere; 5]; count];
         }
-        let own = |(index, function): (u32, &Function)| {
-            Provenance::of(object, FunctionId(index), function, &arguments).leaks(function)
-        };
-        let leaks = (0..).zip(&object.functions).any(own);
+        let provenance = |(index, own): (u32, _)| Provenance::of(object, FunctionId(index), own, &arguments).leaks(own);
+        let leaks = (0..).zip(&object.functions).any(provenance);
         Arguments { leaks, ..arguments }
     }
 
@@ -179,7 +177,9 @@ impl Arguments {
             }
             let known = Provenance::of(object, FunctionId(index as u32), function, self);
             for (at, node) in function.nodes.iter().enumerate() {
-                let Some(callee) = node.callee().and_then(|callee| self.classes.get_mut(callee.index())) else { continue };
+                let Some(callee) = node.callee().and_then(|callee| self.classes.get_mut(callee.index())) else {
+                    continue;
+                };
                 for (number, own) in callee.iter_mut().enumerate() {
                     let given = match known.class(at, Reg::new(number as u8 + 1).expect("there are five")) {
                         // The caller's frame is not the callee's.
@@ -267,8 +267,7 @@ impl Known {
             one.is_of_frame() && !matches!(other, Class::Frame(_) | Class::Caller | Class::Number)
         };
         let mut both = self.registers.iter().zip(&other.registers);
-        let mixed = both.any(|(one, other)| mixes(*one, *other) || mixes(*other, *one));
-        let mixed = self.mixed || other.mixed || mixed;
+        let mixed = both.any(|(one, other)| mixes(*one, *other) || mixes(*other, *one)) || self.mixed || other.mixed;
         Known { registers, readable: self.readable.union(other.readable), slots, mixed }
     }
 
@@ -281,8 +280,7 @@ impl Known {
         };
         match node.insn {
             Insn::Alu { op: AluOp::Mov, width, src: Source::Reg(src), .. } => width != Width::W64 && is(src),
-            Insn::Alu { op: AluOp::Mov, .. } => false,
-            Insn::Alu { op: AluOp::Add, width: Width::W64, .. } => false,
+            Insn::Alu { op: AluOp::Mov, .. } | Insn::Alu { op: AluOp::Add, width: Width::W64, .. } => false,
             Insn::Alu { op: AluOp::Sub, width: Width::W64, dst, src } => {
                 matches!(src, Source::Reg(src) if is(src) || is(dst) && class(src) != Class::Number)
             }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use kiln_isa::semantics::{BitVec, Machine, MemoryOrder};
-use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
+use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size, Source};
 use kiln_platform::{ContextAccess, FieldValue, ProgramType};
 use kiln_program::{CoreId, Node, Object, Reference};
 
@@ -486,11 +486,20 @@ impl<'a> Machine for Running<'_, 'a> {
 
     fn store(&mut self, address: Address, size: Size, value: Term<'a>, _: MemoryOrder) -> Result<(), String> {
         let place = self.place(address);
-        if self.node.core.is_some() && size != Size::B8 {
-            // The loader may change the size.
-            return Err("the loader relocates a store".to_owned());
+        match self.node.core {
+            // The loader may change the size: any memory is then a function of all memory and the whole register.
+            Some(core) if size != Size::B8 => {
+                let whole = match self.node.insn {
+                    Insn::Store { src: Source::Reg(src), .. } => self.state.registers[src.index()],
+                    _ => value.sign_extend(64),
+                };
+                let class = if place.1.may_be_frame() { Class::Unknown } else { Class::Elsewhere };
+                let tagged =
+                    self.world.arena.apply(&format!("relocated_store_{}_{}", core.0, size.bits()), &[whole], 64);
+                self.state.store_anywhere(place.0, tagged, class);
+            }
+            _ => self.store_to(place, value, None),
         }
-        self.store_to(place, value, None);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use kiln_certificate::format::{Certificate, Edit, Proof, Stage};
 use kiln_certificate::provenance::Arguments;
 use kiln_certificate::relation::{Claim, Order, Place, Relation, Side};
 use kiln_certificate::solver::{Process, Program};
-use kiln_program::{FunctionId, text};
+use kiln_program::{FunctionId, Object, text};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -38,7 +38,7 @@ fn certificate(program: &Program, before: &str, after: &str) -> Result<Certifica
         let (pairs, left_out, _) = find::certify(both, id, functions, &arguments, &mut solver, &|| false)?;
         proofs.insert(number as u32, Proof { pairs, left_out });
     }
-    Ok(Certificate { stages: vec![Stage { edits: find::difference(before, after), proofs }] })
+    Ok(Certificate::of(vec![Stage { edits: find::difference(before, after), proofs }]))
 }
 
 /// What the checker says.
@@ -150,7 +150,7 @@ fn a_changed_instruction_is_refused() {
         // The chain as well: the proof does not hold of it.
         let edits = find::difference(BEFORE, &forged);
         let stages = vec![Stage { edits, ..honest.stages[0].clone() }];
-        check(&program, BEFORE, &Certificate { stages }, &forged).expect_err(new);
+        check(&program, BEFORE, &Certificate::of(stages), &forged).expect_err(new);
         // And no other proof is found.
         certificate(&program, BEFORE, &forged).expect_err(new);
     }
@@ -175,8 +175,7 @@ fn a_forged_relation_is_refused() {
     // Without the other mask the key differs: an honest proof cannot be found, whatever is claimed.
     certificate(&program, BEFORE, &listing).expect_err("it does something else");
     let honest = certificate(&program, BEFORE, &after()).expect("it is found");
-    let moved =
-        Certificate { stages: vec![Stage { edits: find::difference(BEFORE, &listing), ..honest.stages[0].clone() }] };
+    let moved = Certificate::of(vec![Stage { edits: find::difference(BEFORE, &listing), ..honest.stages[0].clone() }]);
     let invented: [(&str, Claim); 4] = [
         ("a range", Claim::Range(Place::Register(Side::New, 7), Order::Unsigned, 0, 7)),
         ("known bits", Claim::Bits(Place::Register(Side::New, 7), !7, 0)),
@@ -209,7 +208,7 @@ fn a_missing_pair_makes_paths_longer_and_not_fewer() {
     let none = forged(&honest, |stage| relations(stage).clear());
     let endless = BEFORE.replace("r8 != 0x4", "r8 != r6");
     let stages = vec![Stage { edits: find::difference(&endless, &after()), ..none.stages[0].clone() }];
-    check(&program, &endless, &Certificate { stages }, &after()).expect_err("another loop");
+    check(&program, &endless, &Certificate::of(stages), &after()).expect_err("another loop");
     let without_loop = check(&program, BEFORE, &none, &after());
     assert!(without_loop.is_err_and(|why| why.contains("without a meeting pair")), "a loop has no pair");
     let outside = forged(&honest, |stage| drop(relations(stage).insert((99, 0), Relation::default())));
@@ -228,7 +227,7 @@ fn a_broken_chain_is_refused() {
     let last = with(&middle, "; insn 5\n  r8 = 0\n", "; insn 5\n  w8 = 0\n");
     let stages = [certificate(&program, BEFORE, &middle), certificate(&program, &middle, &last)];
     let stages: Vec<Stage> = stages.into_iter().flat_map(|own| own.expect("it is found").stages).collect();
-    let chain = |stages: &[&Stage]| Certificate { stages: stages.iter().map(|stage| (*stage).clone()).collect() };
+    let chain = |stages: &[&Stage]| Certificate::of(stages.iter().map(|stage| (*stage).clone()).collect());
     let [first, second] = [&stages[0], &stages[1]];
     assert_eq!(check(&program, BEFORE, &chain(&[first, second]), &last), Ok(()));
     for broken in [&[first][..], &[second], &[second, first], &[first, first, second], &[first, second, second], &[]] {
@@ -243,7 +242,7 @@ fn a_broken_chain_is_refused() {
     let mapped =
         with(&last, "; map counts array key 4 value 8 entries 8", "; map counts array key 4 value 8 entries 4");
     let stages = vec![first.clone(), Stage { edits: find::difference(&middle, &mapped), ..second.clone() }];
-    let refused = check(&program, BEFORE, &Certificate { stages }, &mapped).expect_err("a map changed");
+    let refused = check(&program, BEFORE, &Certificate::of(stages), &mapped).expect_err("a map changed");
     assert!(refused.contains("something else than instructions"), "{refused}");
 }
 
@@ -257,6 +256,69 @@ fn another_object_is_told() {
     same_code(&objects[0], &objects[2]).expect_err("another map");
 }
 
+/// One change of everything that an object says besides its instructions.
+const METADATA: &str = "\
+; license GPL
+; version 3
+; map table array key 4 value 8 entries 8 extra 1 pinned key_btf 1 value_btf 2
+; map outer array_of_maps key 4 value 4 entries 2
+; inner template array key 4 value 8 entries 2
+; map .rodata array key 4 value 4 entries 1 flags 0x80 rodata 01020304
+; extern bpf_rdonly_cast kfunc btf 4
+; program xdp name first section xdp
+; function first global section xdp btf 2
+  call helped
+  exit
+; function helped static section .text btf 3
+  r0 = 0
+  exit
+; btf 9feb0100180000000000000000000000000000000100000000
+";
+
+#[test]
+fn another_frame_of_an_object_is_told() {
+    let object = text::parse(METADATA).expect("a listing");
+    assert_eq!(same_code(&object, &object), Ok(()));
+    let changes: [(&str, fn(&mut Object)); 29] = [
+        ("license", |object| object.license = "MIT".to_owned()),
+        ("version", |object| object.kernel_version = 4),
+        ("a byte of the types", |object| object.btf.as_mut().expect("types")[24] = 1),
+        ("no types", |object| object.btf = None),
+        ("a map's name", |object| object.maps[0].name = "other".to_owned()),
+        ("a map's type", |object| object.maps[0].map_type = kiln_platform::MapType::Hash),
+        ("key size", |object| object.maps[0].key_size = 8),
+        ("value size", |object| object.maps[0].value_size = 4),
+        ("entries", |object| object.maps[0].max_entries = 9),
+        ("flags", |object| object.maps[0].flags = 1),
+        ("map_extra", |object| object.maps[0].extra = 2),
+        ("pinning", |object| object.maps[0].pinned_by_name = false),
+        ("key type", |object| object.maps[0].key_btf = 2),
+        ("value type", |object| object.maps[0].value_btf = 1),
+        ("an inner map's size", |object| object.maps[1].inner.as_mut().expect("a template").max_entries = 3),
+        ("no inner map", |object| object.maps[1].inner = None),
+        ("contents", |object| object.maps[2].contents = kiln_program::MapContents::ReadOnly(vec![1, 2, 3, 5])),
+        ("a map more", |object| object.maps.push(object.maps[0].clone())),
+        ("an extern", |object| object.externs[0].name = "bpf_cast_to_kern_ctx".to_owned()),
+        ("a weak extern", |object| object.externs[0].weak = true),
+        ("an extern's type", |object| object.externs[0].btf_id = 5),
+        ("program type", |object| object.programs[0].program_type = Some(kiln_platform::ProgramType::SchedCls)),
+        ("a program's section", |object| object.programs[0].section = "xdp.frags".to_owned()),
+        ("frags", |object| object.programs[0].frags = true),
+        ("sleepable", |object| object.programs[0].sleepable = true),
+        ("autoload", |object| object.programs[0].autoload = false),
+        ("target", |object| object.programs[0].target = Some("a_function".to_owned())),
+        ("linkage", |object| object.functions[1].linkage = kiln_program::Linkage::Global),
+        ("a function's type", |object| object.functions[1].btf_id = 2),
+    ];
+    for (what, change) in changes {
+        let mut other = object.clone();
+        change(&mut other);
+        assert_ne!(object, other, "{what}: nothing is changed");
+        same_code(&object, &other).expect_err(what);
+        same_code(&other, &object).expect_err(what);
+    }
+}
+
 /// Damaged certificates are refused, and none makes the checker panic.
 #[test]
 fn a_damaged_certificate_is_refused() {
@@ -268,6 +330,15 @@ fn a_damaged_certificate_is_refused() {
     for end in ["\nend\nend\n", "\nstage\n"] {
         Certificate::parse(&format!("{}{end}", text.trim_end())).expect_err("something follows");
     }
+    let bound =
+        |digest: &str| Certificate::parse(&with(&text, "stage\n", &format!("bind original.bpf {digest}\nstage\n")));
+    let digest = "0123456789abcdef".repeat(4);
+    let read = bound(&digest).expect("a digest");
+    assert_eq!(read.bound.get("original.bpf"), Some(&digest));
+    assert_eq!(Certificate::parse(&read.print()), Ok(read));
+    for wrong in [&digest[1..], &digest.replace('f', "g"), &format!("{digest}\nbind original.bpf {digest}"), ""] {
+        bound(wrong).expect_err(wrong);
+    }
     for line in
         ["pair 1", "pair x 2", "pair 1 2 same o3", "pair 1 2 bits z3 0 0", "pair 1 2 equal 10", "keep x", "what"]
     {
@@ -276,7 +347,7 @@ fn a_damaged_certificate_is_refused() {
     let wide = Certificate::parse(&with(&text, "end\n", "pair 1 1 bits o12 0 0\nend\n")).expect("it is one");
     check(&program, BEFORE, &wide, &after()).expect_err("there is no R12");
     let huge = Stage { edits: vec![Edit::Keep(usize::MAX)], proofs: BTreeMap::new() };
-    check(&program, BEFORE, &Certificate { stages: vec![huge] }, &after()).expect_err("longer than the listing");
+    check(&program, BEFORE, &Certificate::of(vec![huge]), &after()).expect_err("longer than the listing");
 }
 
 /// Two lines of a certificate can describe a listing of any length, and every listing is stored: a folder of 700 bytes
@@ -286,7 +357,7 @@ fn a_chain_of_many_long_listings_is_refused() {
     const LINES: usize = 200_000;
     let listing = format!("; program xdp\n{}  exit\n", "  r0 = 1\n".repeat(LINES));
     let same = Stage { edits: vec![Edit::Keep(LINES + 2)], proofs: BTreeMap::new() };
-    let chain = |stages: usize| Certificate { stages: vec![same.clone(); stages] };
+    let chain = |stages: usize| Certificate::of(vec![same.clone(); stages]);
     Chain::read(&listing, chain(2), &listing).expect("two are few");
     let refused = Chain::read(&listing, chain(4000), &listing).err().expect("4000 are too many");
     assert!(refused.contains("MAX_CHAIN"), "{refused}");

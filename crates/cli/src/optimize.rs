@@ -165,7 +165,7 @@ fn one(
     let outcome = outcome?;
     output::write_whole(output, &outcome.bytes)?;
     if let Some(folder) = &arguments.evidence {
-        evidence::write(folder, &input.object, &outcome.object, &outcome.proofs)?;
+        evidence::write(folder, &input.object, &outcome.object, &outcome.proofs, [&input.bytes, &outcome.bytes])?;
     }
     if let Some(path) = &arguments.report {
         let about = about(output, &outcome, &shared.choice);

@@ -439,6 +439,12 @@ pub fn rechecked(checked: &kiln_driver::verify_evidence::Recheck) {
     for path in &checked.compared {
         say!("{path} is an end of the chain");
     }
+    for (name, digest) in &checked.bound {
+        say!("bound to {}, SHA-256 {digest}", clean(name));
+    }
+    for what in &checked.not_bound {
+        say!("not bound: {what}");
+    }
     say!("{} of {} changed functions proved by {}", checked.proved, checked.functions, checked.solver);
     let seconds = checked.milliseconds as f64 / 1000.0;
     let (pairs, identical, queries) = (checked.pairs, checked.identical, checked.queries);

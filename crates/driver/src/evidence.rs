@@ -8,7 +8,7 @@
 //! ```
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use kiln_certificate::check::MAX_LISTING;
+use kiln_certificate::check::{Chain, MAX_LISTING};
+use kiln_certificate::find::hunks::{self, Hunk};
 use kiln_certificate::find;
 use kiln_certificate::format::{Certificate, MAX_BYTES, Proof, Stage};
 use kiln_certificate::provenance::Arguments;
@@ -24,6 +25,7 @@ use kiln_certificate::solver::{Answer, Solver};
 use kiln_equiv::solver::{Strategy, is_unsatisfiable};
 use kiln_program::{Function, FunctionId, Object, text};
 use kiln_superopt::evidence::ChainStep;
+use sha2::{Digest as _, Sha256};
 
 use crate::output::write_whole;
 use kiln_inspect::file;
@@ -82,7 +84,9 @@ pub struct Version {
 pub type Proofs = BTreeMap<u32, Vec<Version>>;
 
 /// Finds the certificate for turning one object into another within `time`. Each function that changed is proved as a
-/// whole; where that fails, over versions that it had in between. Functions that could not be proved come with the reason.
+/// whole; where that fails, over versions that it had in between. What still is not proved is left out, hunk by hunk: the
+/// last version of such a function is not the optimized one, and it comes with the reason. It has no version if nothing
+/// of it can be proved.
 ///
 /// No function gets more than twice its even share of the time that is left, so one that is hard to prove leaves time
 /// to the others.
@@ -111,9 +115,12 @@ pub fn certify(
         versions.push(new);
         let stop = || Instant::now() >= deadline || !(go_on.borrow_mut())();
         let search = Search { objects: [original, optimized], id, arguments: &arguments, stop: &stop };
-        match search.patiently(&versions) {
-            Ok(found) => drop(proofs.insert(number, found)),
-            Err(why) => drop(refused.insert(number, why)),
+        let (found, why) = search.patiently(&versions);
+        if !found.is_empty() {
+            proofs.insert(number, found);
+        }
+        if let Some(why) = why {
+            refused.insert(number, why);
         }
     }
     (proofs, refused)
@@ -128,23 +135,37 @@ struct Search<'s> {
 
 impl Search<'_> {
     /// Steps from the first version to the last; once more with more time for each question where the solver gave up.
-    fn patiently(&self, versions: &[&Function]) -> Result<Vec<Version>, String> {
-        let mut reason = None;
+    /// Where a step cannot be proved, to a version without what it changes; then the reason is there as well.
+    fn patiently(&self, versions: &[&Function]) -> (Vec<Version>, Option<String>) {
+        let (mut best, mut reason) = ((0, Vec::new()), None);
         for effort in EFFORTS {
             let gave_up = Cell::new(false);
-            match self.versions(versions, &mut Own { effort, gave_up: &gave_up }) {
-                Ok(found) => return Ok(found),
-                Err(why) => reason = reason.or(Some(why)),
+            let (at, found, why) = self.versions(versions, &mut Own { effort, gave_up: &gave_up });
+            let Some(why) = why else { return (found, None) };
+            reason = reason.or(Some(why));
+            if at > best.0 {
+                best = (at, found);
             }
             if !gave_up.get() {
                 break;
             }
         }
-        Err(reason.unwrap_or_default())
+        let (at, mut found) = best;
+        let mut own = found.last().map_or(versions[0], |last: &Version| &last.function).clone();
+        let rest: Vec<Hunk> = versions[at..].windows(2).flat_map(|pair| hunks::between(pair[0], pair[1])).collect();
+        let gave_up = Cell::new(false);
+        self.parts(&mut own, &rest, &mut found, &mut Own { effort: EFFORTS[0], gave_up: &gave_up });
+        // Some steps make a function longer for the sake of others.
+        let lengths = found.iter().enumerate().map(|(at, version)| (version.function.slots(), at));
+        match lengths.min().filter(|(slots, _)| *slots <= versions[0].slots()) {
+            Some((_, at)) => found.truncate(at + 1),
+            None => found.clear(),
+        }
+        (found, reason)
     }
 
-    /// Steps from the first version to the last, as long as can be proved.
-    fn versions(&self, versions: &[&Function], solver: &mut Own<'_>) -> Result<Vec<Version>, String> {
+    /// Steps from the first version to the last, as far as can be proved: to which version, and why no farther.
+    fn versions(&self, versions: &[&Function], solver: &mut Own<'_>) -> (usize, Vec<Version>, Option<String>) {
         let (mut at, last) = (0, versions.len() - 1);
         let mut found = Vec::new();
         while at < last {
@@ -156,14 +177,31 @@ impl Search<'_> {
                     Err(why) => first = first.or(Some(why)),
                 }
                 if next == at + 1 {
-                    return Err(first.unwrap_or_default());
+                    return (at, found, Some(first.unwrap_or_default()));
                 }
                 next = at + (next - at) / 2;
             };
             found.push(Version { function: versions[next].clone(), proof });
             at = next;
         }
-        Ok(found)
+        (at, found, None)
+    }
+
+    /// Applies those hunks to a function with which it is proved: all of them, or else of each half what can be.
+    fn parts(&self, own: &mut Function, hunks: &[Hunk], found: &mut Vec<Version>, solver: &mut Own<'_>) {
+        if (self.stop)() {
+            return;
+        }
+        if let Some(function) = hunks::applied(own, hunks)
+            && let Ok(proof) = self.step(own, &function, solver)
+        {
+            *own = function.clone();
+            found.push(Version { function, proof });
+        } else if hunks.len() > 1 {
+            let (first, second) = hunks.split_at(hunks.len() / 2);
+            self.parts(own, first, found, solver);
+            self.parts(own, second, found, solver);
+        }
     }
 
     fn step(&self, old: &Function, new: &Function, solver: &mut Own<'_>) -> Result<Proof, String> {
@@ -174,6 +212,29 @@ impl Search<'_> {
         let (pairs, left_out, _) = find::certify(self.objects, self.id, functions, self.arguments, solver, self.stop)?;
         Ok(Proof { pairs, left_out })
     }
+}
+
+/// The functions that call one of `mixed`, and whose certificates do not hold with these as they are in `optimized`.
+pub(crate) fn broken(
+    [original, optimized]: [&Object; 2],
+    proofs: &Proofs,
+    mixed: &dyn Fn(FunctionId) -> bool,
+    stop: &dyn Fn() -> bool,
+) -> BTreeSet<u32> {
+    let calls = |number: u32| {
+        let functions = [original, optimized].map(|object| &object.functions[number as usize]);
+        functions.into_iter().flat_map(|function| &function.nodes).any(|node| node.callee().is_some_and(mixed))
+    };
+    if !proofs.keys().any(|number| calls(*number)) {
+        return BTreeSet::new();
+    }
+    let (certificate, after) = certificate(original, optimized, proofs);
+    let Ok(chain) = Chain::read(&text::print(original), certificate, &after) else {
+        return proofs.keys().copied().collect();
+    };
+    let gave_up = Cell::new(false);
+    let verdicts = chain.prove_some(&calls, &mut Own { effort: EFFORTS[1], gave_up: &gave_up }, stop);
+    verdicts.into_iter().filter(|own| own.outcome.is_err()).map(|own| own.function).collect()
 }
 
 /// The certificate of a chain of listings, and the listing at its end.
@@ -198,15 +259,39 @@ fn certificate(original: &Object, optimized: &Object, proofs: &Proofs) -> (Certi
     (certificate, before)
 }
 
-/// Writes the evidence for turning one object into another into a folder, which is made where it is missing.
+/// Names of what a certificate is bound to: the listings, and the object files.
+pub(crate) const BOUND: [&str; 4] = [ORIGINAL_LISTING, OPTIMIZED_LISTING, ORIGINAL_FILE, OPTIMIZED_FILE];
+const ORIGINAL_LISTING: &str = "original.bpf";
+const OPTIMIZED_LISTING: &str = "optimized.bpf";
+/// The object file before.
+pub(crate) const ORIGINAL_FILE: &str = "original-file";
+/// The object file after.
+pub(crate) const OPTIMIZED_FILE: &str = "optimized-file";
+
+/// The SHA-256 of some bytes in hexadecimal digits.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes the evidence for turning one object into another into a folder, which is made where it is missing. `files` are
+/// the bytes of both object files.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] when the folder or a file cannot be written, or the folder is one of something else.
-pub fn write(folder: &Path, original: &Object, optimized: &Object, proofs: &Proofs) -> Result<(), Error> {
+pub fn write(
+    folder: &Path,
+    original: &Object,
+    optimized: &Object,
+    proofs: &Proofs,
+    files: [&[u8]; 2],
+) -> Result<(), Error> {
     check_folder(folder)?;
     std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, &error))?;
-    let (certificate, after) = certificate(original, optimized, proofs);
-    write_compressed(&folder.join(ORIGINAL), &text::print(original))?;
+    let (mut certificate, after) = certificate(original, optimized, proofs);
+    let before = text::print(original);
+    let digests = [digest(before.as_bytes()), digest(after.as_bytes()), digest(files[0]), digest(files[1])];
+    certificate.bound = BOUND.into_iter().map(str::to_owned).zip(digests).collect();
+    write_compressed(&folder.join(ORIGINAL), &before)?;
     write_compressed(&folder.join(OPTIMIZED), &after)?;
     write_whole(&folder.join("README.md"), README.as_bytes())?;
     write_compressed(&folder.join(CERTIFICATE), &certificate.print())

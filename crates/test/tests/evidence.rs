@@ -71,7 +71,8 @@ fn another_solver_replays_every_certificate() {
         options.certify = true;
         let outcome = optimize::optimize(&input, &options, &mut ()).expect("it is optimized");
         let folder = tempfile::tempdir().expect("a temporary folder");
-        evidence::write(folder.path(), &input.object, &outcome.object, &outcome.proofs).expect("it is written");
+        evidence::write(folder.path(), &input.object, &outcome.object, &outcome.proofs, [&input.bytes, &outcome.bytes])
+            .expect("it is written");
         let checked = verify(folder.path());
         assert!(checked.is_proved(), "{}: {:#?}", object.path.display(), checked.problems);
         assert_eq!(checked.proved, outcome.proofs.values().map(Vec::len).sum::<usize>());

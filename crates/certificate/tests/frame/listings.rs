@@ -6,8 +6,6 @@
 //!   r0 = *(u64 *)(r10 - 16)         forged: r0 = 1, as if the call did not write it
 //! ```
 
-use kiln_platform::{ArgKind, Helper, Kfunc, ProgramType};
-
 /// The types of a program `prog` (number 6) and a static function `body` (number 10) with two arguments.
 const BTF: &str = "\
 ; btf 9feb0100180000000000000008010000080100006b000000000000000000000202000000010000000100000404000000
@@ -29,6 +27,7 @@ const MAPS: &str = "\
 ";
 
 /// A program before and after a forgery.
+#[derive(Clone)]
 pub struct Forgery {
     /// Its name.
     pub what: String,
@@ -44,7 +43,7 @@ pub struct Forgery {
 
 impl Forgery {
     /// `body` follows `head`, which ends with the function that is forged. One of its lines is replaced, or removed.
-    fn new(what: impl Into<String>, head: &str, function: u32, body: &str, forged: [&str; 2]) -> Forgery {
+    pub fn new(what: impl Into<String>, head: &str, function: u32, body: &str, forged: [&str; 2]) -> Forgery {
         let lines: Vec<String> = body.lines().map(|line| line.trim().to_owned()).collect();
         let at = lines.iter().rposition(|line| line == forged[0]).expect("the line that is forged");
         // What both listings have keeps its number.
@@ -65,25 +64,21 @@ impl Forgery {
 }
 
 /// What holds a number at `r10 - 16` before a call and is loaded after it.
-const NUMBER: &str = "*(u64 *)(r10 - 16) = 1";
+pub const NUMBER: &str = "*(u64 *)(r10 - 16) = 1";
 const LOADED: &str = "r0 = *(u64 *)(r10 - 16)";
 
-/// Three forgeries of a call: a number, and an address, that is taken for still there, and a number that the call reads.
-fn value(what: &str, head: &str, function: u32, call: &str) -> Forgery {
+/// A number is taken for still there after a call.
+pub fn value(what: &str, head: &str, function: u32, call: &str) -> Forgery {
     let body = format!("r6 = r1\n{NUMBER}\n{call}\n{LOADED}\nexit");
     Forgery::new(format!("{what} writes a number"), head, function, &body, [LOADED, "r0 = 1"])
 }
 
-fn address(what: &str, head: &str, function: u32, call: &str) -> Forgery {
+/// An address is taken for still there after a call.
+pub fn address(what: &str, head: &str, function: u32, call: &str) -> Forgery {
     let spill = "*(u64 *)(r10 - 8) = 1\nr7 = r10\nr7 += -8\n*(u64 *)(r10 - 16) = r7";
     let load = "r0 = *(u64 *)(r1 + 0)";
     let body = format!("r6 = r1\n{spill}\n{call}\nr1 = *(u64 *)(r10 - 16)\n{load}\nexit");
     Forgery::new(format!("{what} writes an address"), head, function, &body, [load, "r0 = *(u64 *)(r10 - 8)"])
-}
-
-fn read(what: &str, head: &str, function: u32, call: &str) -> Forgery {
-    let body = format!("r6 = r1\n{NUMBER}\n{call}\nr0 = 0\nexit");
-    Forgery::new(format!("{what} reads"), head, function, &body, [NUMBER, "*(u64 *)(r10 - 16) = 2"])
 }
 
 /// A program after a function that it calls, or that a helper calls.
@@ -106,7 +101,12 @@ fn stores(register: &str) -> [String; 2] {
 pub fn functions() -> Vec<Forgery> {
     let callbacks = [
         ("loop", "static", "r2", "r1 = 1\nr2 = fn[body]\nr3 = r10\nr3 += -16\nr4 = 0\ncall loop"),
-        ("for_each_map_elem", "static", "r4", "r1 = map[table]\nr2 = fn[body]\nr3 = r10\nr3 += -16\nr4 = 0\ncall for_each_map_elem"),
+        (
+            "for_each_map_elem",
+            "static",
+            "r4",
+            "r1 = map[table]\nr2 = fn[body]\nr3 = r10\nr3 += -16\nr4 = 0\ncall for_each_map_elem",
+        ),
         ("a static function", "static", "r2", "r2 = r10\nr2 += -16\nr1 = 0\ncall body"),
         ("a global function", "global", "r2", "r2 = r10\nr2 += -16\nr1 = 0\ncall body"),
     ];
@@ -131,12 +131,20 @@ pub fn numbers() -> Vec<Forgery> {
     let begin = "*(u64 *)(r10 - 8) = 1\nr6 = r10\nr6 += -8";
     let reads = "r1 = r10\nr1 += -24\nr2 = 8\ncall probe_read_kernel\nr0 = *(u64 *)(r10 - 24)\nexit";
     let ways = [
-        ("both halves of a spilled address", "*(u64 *)(r10 - 16) = r6\nw7 = *(u32 *)(r10 - 16)\nw3 = *(u32 *)(r10 - 12)\nr3 <<= 32\nr3 |= r7"),
+        (
+            "both halves of a spilled address",
+            "*(u64 *)(r10 - 16) = r6\nw7 = *(u32 *)(r10 - 16)\nw3 = *(u32 *)(r10 - 12)\nr3 <<= 32\nr3 |= r7",
+        ),
         ("an address that was in a map", "r7 = map_value[.data] + 0\n*(u64 *)(r7 + 8) = r6\nr3 = *(u64 *)(r7 + 8)"),
-        ("a difference of addresses", "r7 = map_value[.data] + 0\n*(u64 *)(r7 + 8) = r7\nr8 = *(u64 *)(r7 + 8)\nr3 = r6\nr3 -= r7\nr3 += r8"),
+        (
+            "a difference of addresses",
+            "r7 = map_value[.data] + 0\n*(u64 *)(r7 + 8) = r7\nr8 = *(u64 *)(r7 + 8)\nr3 = r6\nr3 -= r7\nr3 += r8",
+        ),
     ];
     let forged = ["*(u64 *)(r10 - 8) = 1", "*(u64 *)(r10 - 8) = 2"];
-    ways.into_iter().map(|(what, way)| Forgery::new(what, head, 0, &format!("{begin}\n{way}\n{reads}"), forged)).collect()
+    ways.into_iter()
+        .map(|(what, way)| Forgery::new(what, head, 0, &format!("{begin}\n{way}\n{reads}"), forged))
+        .collect()
 }
 
 /// A function that finds the context in its caller's frame.
@@ -150,74 +158,4 @@ pub fn contexts() -> Vec<Forgery> {
         "*(u64 *)(r1 + 0) = r2\nr3 = *(u64 *)(r1 + 0)\nr6 = *(u32 *)(r2 + 8)\nr7 = 7\n*(u32 *)(r3 + 8) = r7\n{load}\nexit"
     );
     vec![Forgery::new("the context in a caller's frame", &head, 1, &body, [load, "r0 = r6"])]
-}
-
-/// The arguments of a call, where one points to `r10 - 16`.
-fn arguments(kinds: &[ArgKind], framed: usize) -> String {
-    let mut text = String::new();
-    for (index, kind) in kinds.iter().enumerate() {
-        let register = index + 1;
-        let value = match kind {
-            _ if index == framed => match kind {
-                ArgKind::FixedMemory { size, .. } if *size > 16 => {
-                    format!("r10\nr{register} += -{}", size.next_multiple_of(8))
-                }
-                _ => format!("r10\nr{register} += -16"),
-            },
-            ArgKind::Context | ArgKind::ContextOrNull => "r6".to_owned(),
-            ArgKind::ConstMapPtr => "map[table]".to_owned(),
-            ArgKind::Callback => "fn[body]".to_owned(),
-            ArgKind::Size { .. } | ArgKind::ConstAllocSize => "16".to_owned(),
-            _ if kind.reads_memory() || kind.writes_memory() => "map_value[.data] + 0".to_owned(),
-            _ => "0".to_owned(),
-        };
-        text += &format!("r{register} = {value}\n");
-    }
-    text
-}
-
-/// Every argument of every helper that may lead it, or a function that it calls back, to the frame.
-pub fn helpers() -> Vec<Forgery> {
-    let mut all = Vec::new();
-    for helper in Helper::all() {
-        let Some(kind) = ProgramType::ALL.iter().copied().find(|kind| helper.allowed_in(*kind)) else { continue };
-        let head = format!(
-            "; function body static section .text\n  r0 = 0\n  exit\n; program {} name prog\n; function prog global\n",
-            kind.name()
-        );
-        let kinds = helper.prototype_for(kind).args;
-        for (index, own) in kinds.iter().enumerate() {
-            let opaque = matches!(own, ArgKind::StackOrNull | ArgKind::Dynptr(_));
-            let call = format!("{}call {}", arguments(kinds, index), helper.name);
-            let what = format!("{}, argument {}", helper.name, index + 1);
-            if opaque || own.writes_memory() {
-                all.push(value(&what, &head, 1, &call));
-            }
-            if opaque || own.reads_memory() && *own != ArgKind::ConstString {
-                all.push(read(&what, &head, 1, &call));
-            }
-            if helper.runs_callback() && opaque {
-                all.push(address(&what, &head, 1, &call));
-            }
-        }
-    }
-    all
-}
-
-/// Every kernel function, with a part of the frame as one of its arguments: no row states what it writes.
-pub fn kernel_functions() -> Vec<Forgery> {
-    let mut all = Vec::new();
-    for (number, kfunc) in Kfunc::all().enumerate() {
-        let head = format!("; extern {} kfunc\n; program sched_cls name prog\n", kfunc.name);
-        let mut call = String::new();
-        for index in 0..5 {
-            let register = index + 1;
-            let value = if index == number % 5 { format!("r10\nr{register} += -16") } else { "0".to_owned() };
-            call += &format!("r{register} = {value}\n");
-        }
-        call += &format!("call kfunc[{}]", kfunc.name);
-        let what = format!("{}, argument {}", kfunc.name, number % 5 + 1);
-        all.extend([value(&what, &head, 0, &call), read(&what, &head, 0, &call), address(&what, &head, 0, &call)]);
-    }
-    all
 }

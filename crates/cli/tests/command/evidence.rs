@@ -1,5 +1,6 @@
 //! Evidence in a folder, checked by another solver.
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Output};
 
@@ -81,6 +82,22 @@ fn evidence_can_be_checked_again() {
         });
         assert!(matches!(damaged.status.code(), Some(1 | 2)), "{damaged:?}");
     }
+    // An original that was edited is not what the certificate is bound to, also if no object is given.
+    let edited = with_altered(&proofs, "original.bpf.gz", |bytes| {
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(bytes).read_to_string(&mut text).expect("a listing");
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(format!("; version 7\n{text}").as_bytes()).expect("it is compressed");
+        encoder.finish().expect("it is compressed")
+    });
+    let text = String::from_utf8_lossy(&edited.stdout).into_owned();
+    assert!(
+        edited.status.code() == Some(1) && text.contains("not the listing that the certificate is bound to"),
+        "{text}"
+    );
+    // What is compared with nothing is named.
+    let said = kiln().args(["verify-evidence", "--solver", "cvc5"]).arg(&proofs).assert().code(0);
+    said.stdout(contains("not bound: original-file")).stdout(contains("bound to original.bpf, SHA-256"));
     let other = std::fs::read(proofs.join("original.bpf.gz")).expect("a listing");
     let exchanged = with_altered(&proofs, "optimized.bpf.gz", |_| other.clone());
     assert_eq!(exchanged.status.code(), Some(1), "{exchanged:?}");
@@ -99,7 +116,7 @@ fn evidence_that_cannot_be_checked_is_an_error() {
     verify(&folder.path("nothing")).assert().code(2).stderr(contains("is no folder"));
     verify(&folder.path("file")).assert().code(2).stderr(contains("is no folder"));
     verify(folder.0.path()).assert().code(2).stderr(contains("kiln optimize --evidence"));
-    std::fs::write(folder.path("certificate.gz"), b"kiln certificate 1").expect("a file");
+    std::fs::write(folder.path("certificate.gz"), b"kiln certificate 2").expect("a file");
     verify(folder.0.path()).assert().code(2).stderr(contains("original.bpf.gz"));
     // What is there and is not evidence is not written over.
     let folder = Folder::with(&[("in.bpf", PASS.as_bytes())]);

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kiln_platform::{Feature, Profile};
-use kiln_program::{FunctionId, Object, ProgramId};
+use kiln_program::{FunctionId, InsnId, Object, ProgramId};
+use kiln_superopt::cost::frequency::{self, Frequencies};
 use kiln_superopt::search::{DEFAULT_EFFORTS, EFFORTS};
 pub use kiln_superopt::{CostModel, RuleSet};
 use kiln_superopt::{Evidence, Goal, Judge, Progress, Rewrite, Standing, Timings, Unverified};
@@ -145,7 +146,7 @@ pub struct Optimized {
     pub limit_reached: bool,
 }
 
-/// An optimized function that is as it was again.
+/// An optimized function that is as it was again, or a version in between that has a certificate.
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Uncertified {
@@ -170,8 +171,8 @@ pub struct Outcome {
     pub evidence: Vec<Evidence>,
     /// Where a certificate was asked for: what shows that each function that changed does what it did, by its number.
     pub proofs: evidence::Proofs,
-    /// Functions that were optimized and are as they were again, because they or others of their program have no
-    /// certificate.
+    /// Functions that are not as they were optimized, but as they were or a version in between: they, or others of
+    /// their program, have no certificate.
     pub uncertified: Vec<Uncertified>,
     /// What our verifier or the kernel refused.
     pub refused: Vec<Shown>,
@@ -214,7 +215,10 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let unmarked = Object { operations: Vec::new(), ..input.object.clone() };
     let mut rewrite = kiln_superopt::optimize_judged(&unmarked, &search, progress, judge);
     let (proofs, uncertified) = match options.certify {
-        true => certify(input, &mut rewrite, certificate_time(options, begun.elapsed() + reserve), progress),
+        true => {
+            let time = certificate_time(options, begun.elapsed() + reserve);
+            certify(input, &mut rewrite, options, time, judge, progress)
+        }
         false => (evidence::Proofs::new(), Vec::new()),
     };
     if !input.object.operations.is_empty() {
@@ -286,47 +290,120 @@ fn certificate_time(options: &Options, spent: Duration) -> Duration {
     }
 }
 
-/// Finds the certificate of each function that changed. Restores the programs that reach a function without one.
+/// Finds the certificate of each function that changed. A function without one stays as it was, or is the last version
+/// that has one, if the programs that reach it load like that; otherwise they are all restored.
 fn certify(
     input: &Input,
     rewrite: &mut Rewrite,
+    options: &Options,
     time: Duration,
+    judge: Option<&dyn Judge>,
     progress: &mut dyn Progress,
 ) -> (evidence::Proofs, Vec<Uncertified>) {
     let begun = Instant::now();
-    let mut uncertified = Vec::new();
     let (slots, spent) = (evidence::slots(&rewrite.object), rewrite.spent);
     let mut go_on = || progress.step("certificate", slots, spent + begun.elapsed());
-    let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &rewrite.chain, time, &mut go_on);
+    let search = time / 4 * 3;
+    let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &rewrite.chain, search, &mut go_on);
+    let optimized = rewrite.object.functions.clone();
+    for number in without.keys().map(|number| *number as usize) {
+        let part = proofs.get(&(number as u32)).and_then(|versions| versions.last());
+        let own = part.map_or(&input.object.functions[number], |version| &version.function);
+        rewrite.object.functions[number] = own.clone();
+    }
+    let mut wrong: BTreeSet<FunctionId> = BTreeSet::new();
+    if !without.is_empty() {
+        let stop = || begun.elapsed() >= time;
+        wrong.extend(mixed_badly(input, rewrite, options, &without, judge));
+        // What calls them was proved with the optimized ones.
+        let mixed = |function: FunctionId| without.contains_key(&function.0);
+        let broken = evidence::broken([&input.object, &rewrite.object], &proofs, &mixed, &stop);
+        wrong.extend(broken.into_iter().map(FunctionId));
+        // All functions of a program are restored together, so nothing calls a restored one but a restored one.
+        restore(input, rewrite, &mut wrong);
+        proofs.retain(|number, _| !wrong.contains(&FunctionId(*number)));
+        account_again(input, rewrite, options, &without);
+    }
     rewrite.timings.add("certificate", begun.elapsed());
-    let mut restored: BTreeSet<FunctionId> = without.keys().map(|number| FunctionId(*number)).collect();
-    // What programs share stays together: each function was accepted among the others.
+    let mut uncertified = Vec::new();
+    for (index, old) in input.object.functions.iter().enumerate() {
+        let (best, own) = (&optimized[index], &rewrite.object.functions[index]);
+        if best.nodes != own.nodes {
+            let why = without.get(&(index as u32)).map(|why| why.as_str().into());
+            let slots = i64::from(own.slots()) - i64::from(best.slots());
+            uncertified.push(Uncertified { function: old.name.as_str().into(), slots, why });
+            let has = |id: &InsnId| own.position(*id).is_some();
+            // Rewrites of which the result is there.
+            let is_kept = |one: &Evidence| {
+                let gone = one.before_ids.iter().filter(|id| !one.after_ids.contains(id)).all(|id| !has(id));
+                own.nodes != old.nodes && gone && one.after_ids.iter().all(has)
+            };
+            rewrite.evidence.retain(|one| one.function.index() != index || is_kept(one));
+        }
+    }
+    (proofs, uncertified)
+}
+
+/// The functions of programs that do not load with some of their functions as they are now.
+fn mixed_badly(
+    input: &Input,
+    rewrite: &Rewrite,
+    options: &Options,
+    without: &BTreeMap<u32, String>,
+    judge: Option<&dyn Judge>,
+) -> BTreeSet<FunctionId> {
+    let verifier =
+        kiln_verifier::Options { profile: options.profile.clone().unwrap_or_default(), ..input.verifier_options() };
+    let mut wrong = BTreeSet::new();
+    for (index, program) in input.object.programs.iter().enumerate() {
+        let reached = input.object.reachable_functions(program.entry);
+        if !reached.iter().any(|function| without.contains_key(&function.0)) {
+            continue;
+        }
+        let accepted = rewrite.programs[index].after.is_none()
+            || kiln_verifier::verify(&rewrite.object, &rewrite.object.programs[index], &verifier).is_ok();
+        let judged = judge.is_none_or(|judge| judge.judge(&rewrite.object, &[ProgramId(index as u32)]).is_empty());
+        if !accepted || !judged {
+            wrong.extend(reached);
+        }
+    }
+    wrong
+}
+
+/// Restores functions, and all that programs share with them: each was accepted among the others.
+fn restore(input: &Input, rewrite: &mut Rewrite, wrong: &mut BTreeSet<FunctionId>) {
     loop {
-        let before = restored.len();
-        for (index, program) in input.object.programs.iter().enumerate() {
+        let before = wrong.len();
+        for program in &input.object.programs {
             let reached = input.object.reachable_functions(program.entry);
-            if reached.iter().any(|function| restored.contains(function)) {
-                restored.extend(reached);
-                rewrite.programs[index].after = None;
-                rewrite.programs[index].picoseconds[1] = rewrite.programs[index].picoseconds[0];
+            if reached.iter().any(|function| wrong.contains(function)) {
+                wrong.extend(reached);
             }
         }
-        if restored.len() == before {
+        if wrong.len() == before {
             break;
         }
     }
-    for function in restored {
-        let old = input.object.function(function);
-        let new = std::mem::replace(&mut rewrite.object.functions[function.index()], old.clone());
-        if new.nodes != old.nodes {
-            let why = without.get(&function.0).map(|why| why.as_str().into());
-            let slots = i64::from(old.slots()) - i64::from(new.slots());
-            uncertified.push(Uncertified { function: old.name.as_str().into(), slots, why });
-        }
-        rewrite.evidence.retain(|one| one.function != function);
-        proofs.remove(&function.0);
+    for function in wrong.iter() {
+        rewrite.object.functions[function.index()] = input.object.function(*function).clone();
     }
-    (proofs, uncertified)
+}
+
+/// Forgets what was known of programs that have other functions than it was known of.
+fn account_again(input: &Input, rewrite: &mut Rewrite, options: &Options, without: &BTreeMap<u32, String>) {
+    let frequencies = Frequencies::of_original(&input.object);
+    let model = options.model.clone().unwrap_or_default();
+    for (index, program) in input.object.programs.iter().enumerate() {
+        let reached = input.object.reachable_functions(program.entry);
+        if reached.iter().any(|function| without.contains_key(&function.0)) {
+            rewrite.programs[index].after = None;
+            let now = &rewrite.object.programs[index];
+            rewrite.programs[index].picoseconds[1] = match changed(&input.object, &rewrite.object, program) {
+                true => frequency::estimate(&rewrite.object, now, &frequencies, &model),
+                false => rewrite.programs[index].picoseconds[0],
+            };
+        }
+    }
 }
 
 /// The part of the budget in which the kernel is asked about the original programs: one half.

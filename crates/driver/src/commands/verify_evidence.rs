@@ -9,10 +9,11 @@
 //!
 //! The folder is untrusted input. Only the listings and what they mean are used from it; the queries are built here.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kiln_certificate::check::{ASSUMPTIONS, Chain, same_code};
+use kiln_certificate::check::{ASSUMPTIONS, Chain, NOT_COMPARED, same_code};
 use kiln_certificate::format::Certificate;
 use kiln_certificate::prove::Count;
 use kiln_certificate::solver::{Process, Program};
@@ -99,6 +100,10 @@ pub struct Recheck {
     pub milliseconds: u64,
     /// Objects that the ends of the chain were compared with.
     pub compared: Vec<Shown>,
+    /// What the certificate says that it belongs to: the SHA-256 of listings and files.
+    pub bound: BTreeMap<String, Shown>,
+    /// What nothing here was compared with, and so may be another one.
+    pub not_bound: Vec<Shown>,
     /// Everything that is not as it should be.
     pub problems: Vec<Problem>,
     /// Facts that were taken from Kiln's verifier: none are.
@@ -144,20 +149,48 @@ pub fn verify(
         queries: 0,
         milliseconds: 0,
         compared: Vec::new(),
+        bound: certificate.bound.iter().map(|(name, digest)| (name.clone(), digest.as_str().into())).collect(),
+        not_bound: NOT_COMPARED.iter().map(|(what, why)| format!("{what}: {why}").into()).collect(),
         problems: Vec::new(),
         assumed_from_verifier: 0,
         assumptions: ASSUMPTIONS.iter().map(|(name, says)| Assumption { name, says }).collect(),
     };
     let broken = |detail: String| Problem { function: None, fault: Fault::Broken, detail: detail.into() };
+    let bound = certificate.bound.clone();
+    for (name, listing) in evidence::BOUND.into_iter().zip([&original, &optimized]) {
+        match bound.get(name) {
+            Some(digest) if *digest == evidence::digest(listing.as_bytes()) => {}
+            Some(_) => recheck.problems.push(broken(format!("{name} is not the listing that the certificate is bound to"))),
+            None => recheck.problems.push(broken(format!("the certificate is not bound to {name}"))),
+        }
+    }
     match Chain::read(&original, certificate, &optimized) {
         Ok(chain) => {
-            for (path, end) in [(&options.original, chain.first()), (&options.object, chain.last())] {
-                let Some(path) = path else { continue };
-                let object = input::open(path, &[])?.object;
-                match same_code(&object, end) {
+            let ends = [
+                (&options.original, evidence::ORIGINAL_FILE, "--original", "begins with", chain.first()),
+                (&options.object, evidence::OPTIMIZED_FILE, "--object", "ends with", chain.last()),
+            ];
+            for (path, name, flag, which, end) in ends {
+                let Some(path) = path else {
+                    recheck.not_bound.push(format!("{name}: {flag} compares it with a file").into());
+                    continue;
+                };
+                let mut input = input::open(path, &[])?;
+                for (own, claimed) in input.object.programs.iter_mut().zip(&end.programs) {
+                    if let (None, Some(kind)) = (own.program_type, claimed.program_type) {
+                        own.program_type = Some(kind);
+                        let what = format!("the type of {}: its section tells none, and it is proved as {kind}", own.name);
+                        recheck.not_bound.push(what.into());
+                    }
+                }
+                let same = same_code(&input.object, end).and_then(|()| match bound.get(name) {
+                    Some(digest) if *digest == evidence::digest(&input.bytes) => Ok(()),
+                    Some(digest) => Err(format!("its bytes are others, the SHA-256 of which is {digest}")),
+                    None => Err("the certificate names no such file".to_owned()),
+                });
+                match same {
                     Ok(()) => recheck.compared.push(path.display().to_string().into()),
                     Err(why) => {
-                        let which = if path_is(&options.original, path) { "begins with" } else { "ends with" };
                         let what = format!("{} is not what the evidence {which}: {why}", path.display());
                         recheck.problems.push(broken(what));
                     }
@@ -169,10 +202,6 @@ pub fn verify(
     }
     recheck.milliseconds = begun.elapsed().as_millis() as u64;
     Ok(recheck)
-}
-
-fn path_is(wanted: &Option<PathBuf>, path: &Path) -> bool {
-    wanted.as_deref().is_some_and(|wanted| std::ptr::eq(wanted, path))
 }
 
 impl Recheck {
