@@ -154,6 +154,8 @@ mod tests {
             queries: 5,
             milliseconds: 6,
             compared: Vec::new(),
+            bound: std::collections::BTreeMap::new(),
+            not_bound: Vec::new(),
             problems: vec![Problem { function: Some("main".into()), fault, detail: "why".into() }],
             assumed_from_verifier: 0,
             assumptions: Vec::new(),
