@@ -43,7 +43,7 @@ pub(crate) fn fed_kernel(
 /// A VM with one program loaded, verified.
 ///
 /// # Errors
-/// As [`run`].
+/// Returns those of [`crate::run::run`].
 pub fn load_vm(input: &Input, program: &Program, insn_budget: u64) -> Result<Vm, Error> {
     let options = kiln_vm::Options { budget: insn_budget, ..Default::default() };
     new_vm(&input.object, program, options)
@@ -66,7 +66,8 @@ pub fn with_sized_maps(object: &Object) -> Object {
 /// size get one ([`with_sized_maps`]).
 ///
 /// # Errors
-/// As [`run`], also for a program that a prog array holds; [`Error::Rejected`] where it is of another type.
+/// Returns those of [`crate::run::run`], also for a program that a prog array holds, and [`Error::Rejected`] if that program
+/// is of another type.
 pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> Result<Vm, Error> {
     let here = kiln_vm::HERE.map_or(options.operations, |here| options.operations.on(here));
     let object = marked(with_sized_maps(object), &here);

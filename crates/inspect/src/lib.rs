@@ -8,7 +8,7 @@
 //! | `kiln explain` | [`explain`] |
 //! | `kiln ops` | [`ops`] |
 //!
-//! Below the commands: [`input`] (objects from disk), [`file`] and [`folders`], [`sandboxed`] (what the sandbox left in an object),
+//! Below the commands: [`input`] (objects from disk), [`mod@file`] and [`folders`], [`sandboxed`] (what the sandbox left in an object),
 //! [`show`] (results as people read them).
 //!
 //! ```
