@@ -271,8 +271,8 @@ struct Totals {
 impl Totals {
     fn add(&mut self, outcome: &Outcome) {
         self.objects += 1;
-        self.before += outcome.programs.iter().map(|program| u64::from(program.slots_before)).sum::<u64>();
-        self.after += outcome.programs.iter().map(|program| u64::from(program.slots_after)).sum::<u64>();
+        self.before += outcome.object_slots[0];
+        self.after += outcome.object_slots[1];
     }
 
     fn sentence(&self, left_out: usize) -> String {

@@ -97,12 +97,14 @@ pub fn warnings(input: &kiln_driver::Input, findings: &[kiln_driver::lint::Findi
 /// One verdict, explained.
 fn verdict(input: &kiln_driver::Input, result: &Checked) -> String {
     let head = match &result.verdict {
-        Verdict::Accepted { processed_insns, stack_bytes } => format!(
-            "{} {} ({}): {}, {processed_insns} processed, {stack_bytes} B of stack, {:.1} ms",
+        // A frame with a stack of its own is no part of the chain's.
+        Verdict::Accepted { processed_insns, stack_bytes, frame_bytes } => format!(
+            "{} {} ({}): {}, {processed_insns} processed, {} B of stack, {:.1} ms",
             styled(GOOD, "accepted"),
             result.program,
             result.program_type.unwrap_or("no type"),
             count(result.slots as usize, "slot"),
+            stack_bytes.max(frame_bytes),
             result.micros as f64 / 1000.0,
         ),
         Verdict::Rejected { code, diagnosis, .. } => {
@@ -367,6 +369,9 @@ pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
     }
     let ended = if outcome.cut_short { ", stopped early" } else { "" };
     let seconds = outcome.spent.as_secs_f64();
+    if let Some(total) = object_total(outcome) {
+        say!("{total}");
+    }
     let rewrites = count(outcome.evidence.len(), "rewrite");
     say!("{rewrites} in {seconds:.2} s{ended}; goal {}, estimates for {}", outcome.goal, outcome.machine);
     if !tries.is_empty() && !verbose {
@@ -383,6 +388,18 @@ pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
             say!("{}", rewrite(evidence));
         }
     }
+}
+
+/// The slots of the object, where they are not those of its only program, and the functions that it no longer has.
+fn object_total(outcome: &Outcome) -> Option<String> {
+    let [before, after] = outcome.object_slots;
+    let of_program = |own: &kiln_driver::optimize::Optimized| [own.slots_before, own.slots_after].map(u64::from);
+    if outcome.removed.is_empty() && outcome.programs.iter().map(of_program).eq([[before, after]]) {
+        return None;
+    }
+    let names: Vec<_> = outcome.removed.iter().map(ToString::to_string).collect();
+    let removed = if names.is_empty() { String::new() } else { format!("; inlined and removed: {}", names.join(", ")) };
+    Some(format!("the object: {before} -> {after} slots ({} saved){removed}", percent(before, after)))
 }
 
 fn rewrite(evidence: &kiln_driver::Evidence) -> String {

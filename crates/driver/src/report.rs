@@ -169,6 +169,9 @@ fn summary(outcome: &Outcome, details: &Details<'_>) -> Markup {
         section #summary {
             div.cards {
                 (card("slots", slots, "8-byte instruction slots, subprograms included"))
+                @if outcome.object_slots != slots {
+                    (card("slots in the object", outcome.object_slots, "slots of the file: what programs share counts once"))
+                }
                 @if insns[0] > 0 {
                     (card("processed instructions", insns, if asked { "what the running kernel's verifier has to do" }
                         else { "what Kiln's verifier has to do" }))

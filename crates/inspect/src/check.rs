@@ -48,8 +48,10 @@ pub enum Verdict {
     Accepted {
         /// Instructions processed over all paths.
         processed_insns: u64,
-        /// Stack bytes of the deepest chain of calls.
+        /// Stack bytes of the deepest chain of calls; frames with a stack of their own do not count.
         stack_bytes: u32,
+        /// The most that one function uses of its own frame, in bytes.
+        frame_bytes: u32,
     },
     /// Not safe.
     Rejected {
@@ -127,17 +129,28 @@ pub fn verdict(object: &Prepared<'_>, program: &Program, options: &kiln_verifier
         None => Err(kiln_verifier::Error::Invalid(no_type(program))),
     };
     let statistics = verified.map(|verified| verified.statistics);
-    verdict_of(object.object(), program, statistics.map(|own| (own.processed_insns, own.stack_bytes)))
+    verdict_of(
+        object.object(),
+        program,
+        statistics.map(|own| (own.processed_insns, [own.stack_bytes, own.frame_bytes])),
+    )
 }
 
-/// Makes the report of a program that was verified already, with its processed instructions and bytes of stack, or an error.
-pub fn verdict_of(object: &Object, program: &Program, verified: Result<(u64, u32), kiln_verifier::Error>) -> Verdict {
+/// Makes the report of a program that was verified already, with its processed instructions and bytes of stack and of
+/// its largest frame, or an error.
+pub fn verdict_of(
+    object: &Object,
+    program: &Program,
+    verified: Result<(u64, [u32; 2]), kiln_verifier::Error>,
+) -> Verdict {
     use kiln_verifier::Error;
     if program.program_type.is_none() {
         return Verdict::Unsupported { reason: no_type(program).into() };
     }
     match verified {
-        Ok((processed_insns, stack_bytes)) => Verdict::Accepted { processed_insns, stack_bytes },
+        Ok((processed_insns, [stack_bytes, frame_bytes])) => {
+            Verdict::Accepted { processed_insns, stack_bytes, frame_bytes }
+        }
         Err(Error::Rejected(rejection)) => {
             let code = rejection.reason.code().to_owned();
             let diagnosis = Box::new(Diagnosis::new(object, &rejection));

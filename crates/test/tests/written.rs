@@ -18,6 +18,7 @@ use kiln_driver::packets::Random;
 use kiln_driver::{Input, input, optimize};
 use kiln_platform::ProgramType;
 use kiln_program::Object;
+use kiln_superopt::Goal;
 use kiln_test::corpus::{self, CorpusObject};
 use kiln_test::engine::kernel_available;
 use kiln_test::generate;
@@ -159,6 +160,72 @@ fn campaign(objects: Vec<CorpusObject>, wanted: usize) {
         println!("  {line}");
     }
     assert!(refused.is_empty() && lines.is_empty(), "the kernel refuses or reports what Kiln wrote");
+}
+
+/// An object of one static function and these programs, each of which calls it.
+fn sharing(programs: &[&str]) -> Option<Input> {
+    let mut source = String::from(
+        "struct xdp_md { unsigned data, data_end, data_meta, ifindex; };
+         static __attribute__((noinline)) int shared(struct xdp_md *ctx, unsigned by) {
+             unsigned sum = ctx->ifindex * 31 + by;
+             sum ^= sum >> 7; sum *= 2654435761u; sum ^= sum >> 13; sum += ctx->data_end - ctx->data;
+             return sum & 1 ? 2 : 1;
+         }
+",
+    );
+    for (number, name) in programs.iter().enumerate() {
+        source += &format!(
+            "__attribute__((section(\"xdp\"), used)) int {name}(struct xdp_md *ctx) {{ return shared(ctx, {number} + ctx->ifindex); }}\n"
+        );
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (input, output) = (folder.path().join("shared.c"), folder.path().join("shared.o"));
+    std::fs::write(&input, source).expect("a file");
+    let mut clang = std::process::Command::new("clang-19");
+    match clang.args(["-target", "bpf", "-O2", "-g", "-c", "-o"]).arg(&output).arg(&input).status() {
+        Ok(status) => assert!(status.success(), "clang fails"),
+        Err(error) => {
+            eprintln!("skipped: clang-19: {error}");
+            return None;
+        }
+    }
+    Some(input::open(&output, &[]).expect("it is an object"))
+}
+
+fn optimized(input: &Input, goal: Goal) -> optimize::Outcome {
+    let mut options = optimize::Options::default();
+    (options.goal, options.budget) = (goal, BUDGET);
+    let outcome = optimize::optimize(input, &options, &mut ()).expect("it is optimized");
+    if kernel_available().is_ok() {
+        for program in &outcome.object.programs {
+            let verdict = kernel_verdict(&outcome.bytes, &outcome.object, program);
+            assert!(matches!(verdict, KernelVerdict::Accepted { .. }), "{}: {verdict:?}", program.name);
+        }
+    }
+    let again = input::parse("again.o", outcome.bytes.clone(), &[]).expect("what is written can be read").object;
+    let slots: u64 = again.functions.iter().map(|function| u64::from(function.slots())).sum();
+    assert_eq!(slots, outcome.object_slots[1], "the account is of what is written");
+    outcome
+}
+
+#[test]
+fn a_function_that_was_inlined_leaves_the_object() {
+    let Some(input) = sharing(&["one"]) else { return };
+    let outcome = optimized(&input, Goal::Balanced);
+    assert_eq!(outcome.removed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["shared"]);
+    assert_eq!(
+        outcome.object_slots.map(|slots| slots as u32),
+        [outcome.programs[0].slots_before, outcome.programs[0].slots_after]
+    );
+}
+
+#[test]
+fn for_size_no_object_grows() {
+    let Some(input) = sharing(&["one", "two", "three", "four"]) else { return };
+    let (balanced, size) = (optimized(&input, Goal::Balanced), optimized(&input, Goal::Size));
+    assert!(balanced.object_slots[1] > balanced.object_slots[0], "four copies: {:?}", balanced.object_slots);
+    assert!(size.object_slots[1] < size.object_slots[0], "{:?}", size.object_slots);
+    assert!(size.removed.is_empty() && !balanced.removed.is_empty());
 }
 
 /// Every such object of the corpora, after those that once were refused.

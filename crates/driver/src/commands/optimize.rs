@@ -167,6 +167,12 @@ pub struct Outcome {
     pub bytes: Vec<u8>,
     /// Program by program.
     pub programs: Vec<Optimized>,
+    /// Slots of the object's functions before and after. It may grow though its programs shrink: each has its own copy of
+    /// what was inlined.
+    pub object_slots: [u64; 2],
+    /// Static functions that were inlined and that nothing refers to any more: the file does not have them. With
+    /// [`Options::certify`] it does, because the certificate is about all functions.
+    pub removed: Vec<Shown>,
     /// Rewrite by rewrite.
     pub evidence: Vec<Evidence>,
     /// Where a certificate was asked for: what shows that each function that changed does what it did, by its number.
@@ -200,7 +206,7 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     }
     let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
     let first_word = begun + options.budget / ASKING;
-    let kernel = asks.then(|| Kernel::new(input, options.goal, first_word));
+    let kernel = asks.then(|| Kernel::new(input, options, first_word));
     let unasked: Vec<ProgramId> = kernel.iter().flat_map(Kernel::unasked).collect();
     let left = options.budget.saturating_sub(begun.elapsed());
     let left = if options.certify && options.budget_bounds_certificate { left / 2 } else { left };
@@ -224,7 +230,8 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     if !input.object.operations.is_empty() {
         kiln_idiom::annotate(&mut rewrite.object, &kiln_isa::operation::Registry::BUILTIN);
     }
-    let bytes = write(input, &rewrite.object)?;
+    let bytes = write(input, &rewrite.object, options.certify)?;
+    let unused = unused(input, &rewrite.object, options.certify)?;
     let kernel_after = kernel
         .as_ref()
         .map(|kernel| rewrite.timings.time("kernel, at the end", || kernel.verdicts(&bytes, &rewrite.object, None)));
@@ -240,10 +247,18 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let Rewrite { object, evidence, timings, cut_short, .. } = rewrite;
     let spent = begun.elapsed();
     let (goal, machine) = (options.goal, machine.into());
+    let slots = |object: &Object, without: &BTreeSet<FunctionId>| {
+        let kept = object.functions.iter().zip(0..).filter(|(_, id)| !without.contains(&FunctionId(*id)));
+        kept.map(|(function, _)| u64::from(function.slots())).sum()
+    };
+    let object_slots = [slots(&input.object, &BTreeSet::new()), slots(&object, &unused)];
+    let removed = unused.iter().map(|id| object.function(*id).name.as_str().into()).collect();
     Ok(Outcome {
         object,
         bytes,
         programs,
+        object_slots,
+        removed,
         evidence,
         proofs,
         uncertified,
@@ -415,6 +430,8 @@ const WORDS: u32 = 4;
 struct Kernel<'a> {
     input: &'a Input,
     goal: Goal,
+    /// Whether the file has all functions, also those without users.
+    whole: bool,
     /// Its verdict on each original program; `None` if there was no time to ask.
     before: Vec<Option<KernelVerdict>>,
     /// How long that took.
@@ -424,9 +441,11 @@ struct Kernel<'a> {
 }
 
 impl<'a> Kernel<'a> {
-    fn new(input: &'a Input, goal: Goal, until: Instant) -> Kernel<'a> {
+    fn new(input: &'a Input, options: &Options, until: Instant) -> Kernel<'a> {
         let begun = Instant::now();
-        let mut kernel = Kernel { input, goal, before: Vec::new(), spent: Duration::ZERO, asked: Mutex::default() };
+        let (goal, whole) = (options.goal, options.certify);
+        let (before, spent, asked) = (Vec::new(), Duration::ZERO, Mutex::default());
+        let mut kernel = Kernel { input, goal, whole, before, spent, asked };
         kernel.before = kernel.verdicts(&input.bytes, &input.object, Some(until));
         kernel.spent = begun.elapsed();
         kernel
@@ -495,7 +514,7 @@ impl Judge for Kernel<'_> {
     /// Returns the programs that the kernel accepted before and now rejects, or verifies at a higher cost than the goal allows.
     fn judge(&self, object: &Object, programs: &[ProgramId]) -> Vec<(ProgramId, String)> {
         // Writing is tried again at the end, where it can be reported.
-        let Ok(bytes) = write(self.input, object) else { return Vec::new() };
+        let Ok(bytes) = write(self.input, object, self.whole) else { return Vec::new() };
         let complaint = |id: &ProgramId| {
             let Some(KernelVerdict::Accepted { processed_insns: old }) = self.before[id.index()] else { return None };
             let name = &object.programs[id.index()].name;
@@ -575,19 +594,27 @@ fn account(
         .collect()
 }
 
-/// Processed instructions as it is loaded here, and bytes of stack.
-fn statistics(standing: Standing) -> (u64, u32) {
-    (standing.cost.processed[0], standing.stack_bytes)
+/// Processed instructions as it is loaded here, and bytes of stack and of the largest frame.
+fn statistics(standing: Standing) -> (u64, [u32; 2]) {
+    (standing.cost.processed[0], [standing.stack_bytes, standing.frame_bytes])
 }
 
 fn changed(before: &Object, after: &Object, program: &kiln_program::Program) -> bool {
     before.reachable_functions(program.entry).into_iter().any(|id| before.function(id) != after.function(id))
 }
 
-fn write(input: &Input, object: &Object) -> Result<Vec<u8>, Error> {
+/// The file of an object; `whole`: with functions that have no users any more.
+fn write(input: &Input, object: &Object, whole: bool) -> Result<Vec<u8>, Error> {
+    let Some(elf) = &input.elf else { return Ok(kiln_program::text::print(object).into_bytes()) };
+    let written = if whole { elf.write(object) } else { elf.write_used(object) };
+    written.map_err(|error| Error::InvalidInput(error.to_string()))
+}
+
+/// The functions that [`write`] leaves out.
+fn unused(input: &Input, object: &Object, whole: bool) -> Result<BTreeSet<FunctionId>, Error> {
     match &input.elf {
-        Some(elf) => elf.write(object).map_err(|error| Error::InvalidInput(error.to_string())),
-        None => Ok(kiln_program::text::print(object).into_bytes()),
+        Some(elf) if !whole => elf.unused(object).map_err(|error| Error::InvalidInput(error.to_string())),
+        _ => Ok(BTreeSet::new()),
     }
 }
 
@@ -596,6 +623,9 @@ impl Outcome {
     pub fn report(&self) -> Report<'_> {
         Report {
             programs: &self.programs,
+            object_slots_before: self.object_slots[0],
+            object_slots_after: self.object_slots[1],
+            removed: &self.removed,
             evidence: &self.evidence,
             refused: &self.refused,
             goal: self.goal,
@@ -616,6 +646,9 @@ impl Outcome {
 #[derive(Serialize)]
 pub struct Report<'a> {
     programs: &'a [Optimized],
+    object_slots_before: u64,
+    object_slots_after: u64,
+    removed: &'a [Shown],
     evidence: &'a [Evidence],
     refused: &'a [Shown],
     goal: Goal,

@@ -122,7 +122,10 @@ fn refused(bytes: &[u8], object: &Object, program: &kiln_program::Program, reaso
     let failure = crate::kernel::load(bytes, object, program).err();
     let line = failure.as_ref().and_then(|failure| failure.line_of(&program.name));
     let place = line.map_or(String::new(), |line| format!(" (after {line})"));
-    Error::Rejected(format!("program {}: the kernel refuses the sandboxed program: {reason}{place}; nothing was written", program.name))
+    Error::Rejected(format!(
+        "program {}: the kernel refuses the sandboxed program: {reason}{place}; nothing was written",
+        program.name
+    ))
 }
 
 /// Whether the running kernel's verifier gives up on one of the programs.

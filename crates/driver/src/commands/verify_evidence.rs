@@ -160,7 +160,9 @@ pub fn verify(
     for (name, listing) in evidence::BOUND.into_iter().zip([&original, &optimized]) {
         match bound.get(name) {
             Some(digest) if *digest == evidence::digest(listing.as_bytes()) => {}
-            Some(_) => recheck.problems.push(broken(format!("{name} is not the listing that the certificate is bound to"))),
+            Some(_) => {
+                recheck.problems.push(broken(format!("{name} is not the listing that the certificate is bound to")))
+            }
             None => recheck.problems.push(broken(format!("the certificate is not bound to {name}"))),
         }
     }
@@ -179,7 +181,8 @@ pub fn verify(
                 for (own, claimed) in input.object.programs.iter_mut().zip(&end.programs) {
                     if let (None, Some(kind)) = (own.program_type, claimed.program_type) {
                         own.program_type = Some(kind);
-                        let what = format!("the type of {}: its section tells none, and it is proved as {kind}", own.name);
+                        let what =
+                            format!("the type of {}: its section tells none, and it is proved as {kind}", own.name);
                         recheck.not_bound.push(what.into());
                     }
                 }

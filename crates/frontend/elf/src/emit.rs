@@ -6,7 +6,7 @@
 //! what was rewritten. So here all tables keep their order, names keep their place in the string table, and sections
 //! keep their order in the file. An object rebuilt without a change is the same file, byte for byte.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use object::elf::{FileHeader64, Rel64, SectionHeader64, Sym64};
 use object::{Endianness, U16, U32, U64, elf, pod};
@@ -26,6 +26,8 @@ pub(crate) struct Output<'a> {
     file: &'a ElfFile,
     /// Sections that leave.
     dropped: Vec<bool>,
+    /// Symbols that leave.
+    pub dropped_symbols: BTreeSet<usize>,
     /// New contents.
     pub contents: HashMap<usize, Vec<u8>>,
     /// New relocations, by relocation section.
@@ -47,6 +49,7 @@ impl<'a> Output<'a> {
         Output {
             file,
             dropped: vec![false; file.sections.len()],
+            dropped_symbols: BTreeSet::new(),
             contents: HashMap::new(),
             relocations: HashMap::new(),
             added_relocations: Vec::new(),
@@ -284,8 +287,9 @@ impl Renumbering {
         });
         let sections = sections.collect();
         let mut next = 0;
-        let symbols = output.symbols.iter().map(|symbol| {
-            let stays = !symbol.section_index().is_some_and(|index| output.dropped[index]);
+        let symbols = output.symbols.iter().enumerate().map(|(index, symbol)| {
+            let homeless = symbol.section_index().is_some_and(|section| output.dropped[section]);
+            let stays = !homeless && !output.dropped_symbols.contains(&index);
             next += u32::from(stays);
             stays.then(|| next - 1)
         });

@@ -8,11 +8,11 @@
 //! Bytes that belong to no function are unchanged and move as one piece. A pointer into a function (a label, a record
 //! of a gap) follows the instruction that it pointed to. If that was deleted, it follows the next remaining one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use kiln_isa::Slot;
-use kiln_program::{InsnId, Node, Object, Reference, lower_function};
+use kiln_program::{FunctionId, InsnId, Node, Object, Reference, lower_function};
 
 use crate::code::{Place, SLOT_BYTES};
 use crate::error::{Fault, Result};
@@ -40,8 +40,14 @@ struct Chunk {
 }
 
 impl CodeLayout {
-    /// Lays out the functions `indices` of a section, which are in the order of their old places.
-    pub fn new(object: &Object, sources: &Sources, section: usize, indices: &[usize]) -> Result<CodeLayout> {
+    /// Lays out the functions `indices` of a section, which are in the order of their old places, without `unused` ones.
+    pub fn new(
+        object: &Object,
+        sources: &Sources,
+        section: usize,
+        indices: &[usize],
+        unused: &BTreeSet<FunctionId>,
+    ) -> Result<CodeLayout> {
         let file = &sources.file;
         let mut layout = CodeLayout { slots: Vec::new(), open: Vec::new(), nodes: Vec::new(), chunks: Vec::new() };
         let mut end = 0;
@@ -50,7 +56,13 @@ impl CodeLayout {
             if place.start > end {
                 layout.gap(file, section, end..place.start);
             }
-            layout.function(object, *index, &place, &sources.slots[*index], &sources.original[*index].nodes)?;
+            if unused.contains(&FunctionId(*index as u32)) {
+                // Whatever points into it points to what follows.
+                let (old, new) = (place.start..place.end, layout.end()..layout.end());
+                layout.chunks.push(Chunk { old, new, function: Some((*index, Vec::new())) });
+            } else {
+                layout.function(object, *index, &place, &sources.slots[*index], &sources.original[*index].nodes)?;
+            }
             end = place.end;
         }
         if end < file.sections[section].size {
@@ -106,9 +118,10 @@ impl CodeLayout {
         Ok(())
     }
 
-    /// All functions with their new places.
+    /// All functions that are not left out, with their new places.
     pub fn functions(&self) -> impl Iterator<Item = (usize, Range<u64>)> + '_ {
-        self.chunks.iter().filter_map(|chunk| Some((chunk.function.as_ref()?.0, chunk.new.clone())))
+        let written = self.chunks.iter().filter(|chunk| !chunk.new.is_empty());
+        written.filter_map(|chunk| Some((chunk.function.as_ref()?.0, chunk.new.clone())))
     }
 
     fn chunk(&self, old: u64) -> Option<&Chunk> {

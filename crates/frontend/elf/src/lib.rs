@@ -53,9 +53,12 @@ mod maps;
 mod operations;
 mod read;
 mod unreadable;
+mod unused;
 mod write;
 
-use kiln_program::Object;
+use std::collections::BTreeSet;
+
+use kiln_program::{FunctionId, Object};
 
 pub use crate::core::{CoreSummary, POISON_HELPER, resolve_core};
 pub use error::Error;
@@ -113,6 +116,23 @@ impl ElfObject {
         write::write_file(object, &self.sources).map_err(|fault| fault.in_file(&object.name))
     }
 
+    /// Writes a rewrite as [`ElfObject::write`] does, without the functions that [`ElfObject::unused`] names, and without
+    /// their symbols and records.
+    ///
+    /// # Errors
+    /// As [`ElfObject::write`].
+    pub fn write_used(&self, object: &Object) -> Result<Vec<u8>, Error> {
+        write::write_used(object, &self.sources).map_err(|fault| fault.in_file(&object.name))
+    }
+
+    /// Returns the static functions that something called before the rewrite and that nothing refers to after it.
+    ///
+    /// # Errors
+    /// Returns [`Error::InvalidInput`] if the file's relocations are malformed.
+    pub fn unused(&self, object: &Object) -> Result<BTreeSet<FunctionId>, Error> {
+        unused::unused(object, &self.sources).map_err(|fault| fault.in_file(&object.name))
+    }
+
     /// Returns the file that was read with the marks of `object` ([`Object::operations`]) in its section `.kiln.ops`,
     /// and everything else unchanged. `object` must have the instructions of [`ElfObject::object`].
     ///
@@ -130,7 +150,7 @@ impl ElfObject {
     /// As [`ElfObject::write`].
     #[doc(hidden)]
     pub fn rebuild(&self, object: &Object, drop_debug: bool) -> Result<Vec<u8>, Error> {
-        write::rebuild(object, &self.sources, drop_debug).map_err(|fault| fault.in_file(&object.name))
+        write::rebuild(object, &self.sources, drop_debug, &BTreeSet::new()).map_err(|fault| fault.in_file(&object.name))
     }
 }
 

@@ -10,7 +10,7 @@
 //!                      libbpf, bpftool and the kernel read BTF instead
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use kiln_program::{FunctionId, InsnId, MapId, Object, Reference};
 
@@ -30,22 +30,39 @@ const LOAD_IMM64: u8 = 0x18;
 
 pub(crate) fn write_file(object: &Object, sources: &Sources) -> Result<Vec<u8>> {
     check_same_shape(object, sources)?;
+    write_without(object, sources, &BTreeSet::new())
+}
+
+/// Leaves out functions that the rewrite left without users.
+pub(crate) fn write_used(object: &Object, sources: &Sources) -> Result<Vec<u8>> {
+    check_same_shape(object, sources)?;
+    let unused = crate::unused::unused(object, sources)?;
+    write_without(object, sources, &unused)
+}
+
+fn write_without(object: &Object, sources: &Sources, unused: &BTreeSet<FunctionId>) -> Result<Vec<u8>> {
     let unchanged = is_unchanged(object, sources);
     if unchanged && object.operations == sources.operations {
         return Ok(sources.file.bytes.clone());
     }
     match (unchanged, object.operations.is_empty()) {
         (true, false) => crate::operations::with_marks(sources.file.bytes.clone(), object),
-        (false, false) => crate::operations::with_marks(rebuild(object, sources, true)?, object),
-        (_, true) => rebuild(object, sources, !unchanged),
+        (false, false) => crate::operations::with_marks(rebuild(object, sources, true, unused)?, object),
+        (_, true) => rebuild(object, sources, !unchanged, unused),
     }
 }
 
-/// Writes the file from its parts even if nothing changed.
-pub(crate) fn rebuild(object: &Object, sources: &Sources, drop_debug: bool) -> Result<Vec<u8>> {
+/// Writes the file from its parts even if nothing changed, without `unused` functions.
+pub(crate) fn rebuild(
+    object: &Object,
+    sources: &Sources,
+    drop_debug: bool,
+    unused: &BTreeSet<FunctionId>,
+) -> Result<Vec<u8>> {
     check_movable(sources)?;
-    let (layouts, output) = (HashMap::new(), Output::new(&sources.file));
-    let mut writer = Writer { object, sources, layouts, starts: Vec::new(), output };
+    let (layouts, mut output) = (HashMap::new(), Output::new(&sources.file));
+    output.dropped_symbols = unused.iter().map(|id| sources.places[id.index()].symbol).collect();
+    let mut writer = Writer { object, sources, unused, layouts, starts: Vec::new(), output };
     writer.lay_out()?;
     writer.move_symbols();
     writer.write_code()?;
@@ -112,6 +129,8 @@ fn is_unchanged(object: &Object, sources: &Sources) -> bool {
 struct Writer<'a> {
     object: &'a Object,
     sources: &'a Sources,
+    /// Functions that are left out.
+    unused: &'a BTreeSet<FunctionId>,
     layouts: HashMap<usize, CodeLayout>,
     /// The section of each function, and its new offset.
     starts: Vec<(usize, u64)>,
@@ -126,7 +145,7 @@ impl Writer<'_> {
         }
         self.starts = self.sources.places.iter().map(|place| (place.section, 0)).collect();
         for (section, indices) in sections {
-            let layout = CodeLayout::new(self.object, self.sources, section, &indices)?;
+            let layout = CodeLayout::new(self.object, self.sources, section, &indices, self.unused)?;
             for (function, range) in layout.functions() {
                 self.starts[function].1 = range.start;
             }

@@ -195,6 +195,40 @@ fn deleted_instructions_take_their_records_with_them() {
 }
 
 #[test]
+fn functions_without_users_leave() {
+    let Some(elf) = compiled() else { return };
+    assert_eq!(elf.unused(&elf.object).unwrap().len(), 0);
+    assert_eq!(elf.write_used(&elf.object).unwrap(), elf.write(&elf.object).unwrap());
+    let local = function_id(&elf.object, "local_function");
+    let mut object = elf.object.clone();
+    for node in object.functions.iter_mut().flat_map(|function| &mut function.nodes) {
+        if node.reference == Reference::Function(local) {
+            (node.insn, node.reference) = (Insn::mov_imm(Reg::R0, 0), Reference::None);
+        }
+    }
+    validate(&object).unwrap();
+    // A callback has no caller, and stays.
+    assert_eq!(elf.unused(&object).unwrap(), [local].into());
+    let whole = kiln_elf::read("whole", &elf.write(&object).unwrap()).unwrap().object;
+    let written = elf.write_used(&object).unwrap();
+    let again = kiln_elf::read("again", &written).unwrap().object;
+    assert_eq!(again.functions.len() + 1, whole.functions.len());
+    assert!(again.functions.iter().all(|function| function.name != "local_function"));
+    for own in &again.functions {
+        let other = function(&whole, &own.name);
+        assert_eq!((own.slots(), own.btf_id, own.nodes.len()), (other.slots(), other.btf_id, other.nodes.len()));
+        let lines = |object: &Object, function: &Function| -> Vec<_> {
+            function.nodes.iter().map(|node| object.line(node).cloned()).collect()
+        };
+        assert_eq!(lines(&again, own), lines(&whole, other), "{}", own.name);
+        let insns = |function: &Function| function.nodes.iter().map(|node| node.insn).collect::<Vec<_>>();
+        assert_eq!(insns(own), insns(other), "{}", own.name);
+    }
+    assert_eq!(again.core, whole.core);
+    assert_loads(&written);
+}
+
+#[test]
 fn what_is_no_rewrite_is_refused() {
     let Some(elf) = compiled() else { return };
     let mut fewer = elf.object.clone();

@@ -195,9 +195,10 @@ fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
 /// A program's counts, which are those of the text and of JSON.
 fn counts(checked: &Checked) -> Value {
     let mut counts = json!({"program": checked.program, "slots": checked.slots});
-    if let Verdict::Accepted { processed_insns, stack_bytes } = checked.verdict {
+    if let Verdict::Accepted { processed_insns, stack_bytes, frame_bytes } = checked.verdict {
         counts["processedInsns"] = json!(processed_insns);
         counts["stackBytes"] = json!(stack_bytes);
+        counts["frameBytes"] = json!(frame_bytes);
     }
     counts
 }

@@ -35,6 +35,8 @@ pub struct Standing {
     pub cost: Cost,
     /// Stack bytes of the deepest chain of calls.
     pub stack_bytes: u32,
+    /// The most that one function uses of its own frame.
+    pub frame_bytes: u32,
 }
 
 /// What became of a part.
@@ -95,7 +97,7 @@ impl Shared<'_> {
             picoseconds: self.estimate(prepared.object(), id),
             processed: [here.processed_insns, anywhere.processed_insns],
         };
-        let now = Standing { cost, stack_bytes: here.stack_bytes };
+        let now = Standing { cost, stack_bytes: here.stack_bytes, frame_bytes: here.frame_bytes };
         let facts = for_every_load.then(|| Arc::new(verified.facts));
         Ok(Known { began: now, now, assumptions, facts })
     }
