@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel test-collector test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all test-recipes lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist publish-check setup setup-tests corpus corpus-all test-recipes lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -51,6 +51,9 @@ deny: ## Run cargo-deny with deny.toml: licenses, advisories, sources (cargo ins
 
 proofs: setup-tests ## Check the machine-checked proofs of native operations
 	@proofs/check
+
+proofs-mutated: setup-tests ## Mutation test of the proofs: every mutant of every operation row (about an hour)
+	@cargo test -p kiln-isa --test proof_mutations -- --ignored --nocapture
 
 fuzz: setup corpus ## Fuzz longer than the tests do (FUZZ_SECONDS in all, ten minutes unless set)
 	@cargo xtask fuzz --seconds $(or $(FUZZ_SECONDS),600)

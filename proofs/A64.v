@@ -140,6 +140,22 @@ Definition step (i : insn) (s : regs) : regs :=
 
 Definition run (code : list insn) (s : regs) : regs := fold_left (fun s i => step i s) code s.
 
+(** The accesses of an instruction. A pair is two accesses, each of which is one if it is aligned. *)
+Definition accesses (i : insn) (s : regs) : list access :=
+  let at_address write n b o := {| is_write := write; size := n; base := b; address := s b + o |} in
+  match i with
+  | Ldr w _ b o => [at_address false (bytes w) b o]
+  | Ldrh _ _ b o => [at_address false 2%nat b o]
+  | Str w b o _ => [at_address true (bytes w) b o]
+  | Strh _ b o _ => [at_address true 2%nat b o]
+  | Ldp w _ _ b o => [at_address false (bytes w) b o; at_address false (bytes w) b (o + Z.of_nat (bytes w))]
+  | Stp w b o _ _ | Stpzr w b o => [at_address true (bytes w) b o; at_address true (bytes w) b (o + Z.of_nat (bytes w))]
+  | _ => []
+  end.
+
+Fixpoint trace (code : list insn) (s : regs) : list access :=
+  match code with [] => [] | i :: code => accesses i s ++ trace code (step i s) end.
+
 Lemma extr_is_rotl w x k : 0 < k < w -> extr w x x (w - k) = rotl w (wrap w x) k.
 Proof.
   intros H. apply (rotation_unique w k (wrap w x)); [lia | | apply rotl_is_rotation; lia].

@@ -4,7 +4,7 @@
     does, and that the two agree. *)
 
 From Coq Require Import ZArith List Lia.
-From Kiln Require Import Bits Bpf Generated Rotate.
+From Kiln Require Import Bits Bpf Agreement Generated Rotate.
 From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
@@ -102,19 +102,11 @@ Theorem address_scaled_a64_does d b i t n cond code st :
   does st (A64.run code st) d d (wrap 64 (st b + Z.shiftl (st i) n)).
 Proof. unfold address_scaled_allowed, address_scaled_a64. intros K I C. each_native I. apply sum_wrapped_plain. lia. Qed.
 
-Theorem address_scaled_x86_agrees d b i t n cond form code cond' native (st : X86.state) :
-  address_scaled_allowed d b i t n ->
-  In (cond, form) (address_scaled_forms d b i t n) -> cond -> instances form code ->
-  In (cond', native) (address_scaled_x86 d b i t n) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply address_scaled_sequences | eapply address_scaled_x86_does]; eassumption. Qed.
+Theorem address_scaled_x86_agrees : address_scaled_x86_statement.
+Proof. agreed. eapply agree_once; [eapply address_scaled_sequences | eapply address_scaled_x86_does]; eassumption. Qed.
 
-Theorem address_scaled_a64_agrees d b i t n cond form code cond' native (st : regs) :
-  address_scaled_allowed d b i t n ->
-  In (cond, form) (address_scaled_forms d b i t n) -> cond -> instances form code ->
-  In (cond', native) (address_scaled_a64 d b i t n) -> cond' ->
-  agree (run code st) (A64.run native st) t.
-Proof. intros. eapply does_agree; [eapply address_scaled_sequences | eapply address_scaled_a64_does]; eassumption. Qed.
+Theorem address_scaled_a64_agrees : address_scaled_a64_statement.
+Proof. agreed. eapply agree_once; [eapply address_scaled_sequences | eapply address_scaled_a64_does]; eassumption. Qed.
 
 Theorem and_not_32_sequences d s m t cond form code st :
   and_not_32_allowed d s m t -> In (cond, form) (and_not_32_forms d s m t) -> cond -> instances form code ->
@@ -134,19 +126,11 @@ Theorem and_not_32_a64_does d s m t cond code st :
   does st (A64.run code st) d d (Z.ldiff (wrap 32 (st m)) (wrap 32 (st s))).
 Proof. unfold and_not_32_allowed, and_not_32_a64. intros K I C. each_native I. reflexivity. Qed.
 
-Theorem and_not_32_x86_agrees d s m t cond form code cond' native (st : X86.state) :
-  and_not_32_allowed d s m t ->
-  In (cond, form) (and_not_32_forms d s m t) -> cond -> instances form code ->
-  In (cond', native) (and_not_32_x86 d s m t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply and_not_32_sequences | eapply and_not_32_x86_does]; eassumption. Qed.
+Theorem and_not_32_x86_agrees : and_not_32_x86_statement.
+Proof. agreed. eapply agree_once; [eapply and_not_32_sequences | eapply and_not_32_x86_does]; eassumption. Qed.
 
-Theorem and_not_32_a64_agrees d s m t cond form code cond' native (st : regs) :
-  and_not_32_allowed d s m t ->
-  In (cond, form) (and_not_32_forms d s m t) -> cond -> instances form code ->
-  In (cond', native) (and_not_32_a64 d s m t) -> cond' ->
-  agree (run code st) (A64.run native st) t.
-Proof. intros. eapply does_agree; [eapply and_not_32_sequences | eapply and_not_32_a64_does]; eassumption. Qed.
+Theorem and_not_32_a64_agrees : and_not_32_a64_statement.
+Proof. agreed. eapply agree_once; [eapply and_not_32_sequences | eapply and_not_32_a64_does]; eassumption. Qed.
 
 Theorem and_not_64_sequences d s m t cond form code st :
   and_not_64_allowed d s m t -> In (cond, form) (and_not_64_forms d s m t) -> cond -> instances form code ->
@@ -166,19 +150,11 @@ Theorem and_not_64_a64_does d s m t cond code st :
   does st (A64.run code st) d d (Z.ldiff (wrap 64 (st m)) (wrap 64 (st s))).
 Proof. unfold and_not_64_allowed, and_not_64_a64. intros K I C. each_native I. reflexivity. Qed.
 
-Theorem and_not_64_x86_agrees d s m t cond form code cond' native (st : X86.state) :
-  and_not_64_allowed d s m t ->
-  In (cond, form) (and_not_64_forms d s m t) -> cond -> instances form code ->
-  In (cond', native) (and_not_64_x86 d s m t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply and_not_64_sequences | eapply and_not_64_x86_does]; eassumption. Qed.
+Theorem and_not_64_x86_agrees : and_not_64_x86_statement.
+Proof. agreed. eapply agree_once; [eapply and_not_64_sequences | eapply and_not_64_x86_does]; eassumption. Qed.
 
-Theorem and_not_64_a64_agrees d s m t cond form code cond' native (st : regs) :
-  and_not_64_allowed d s m t ->
-  In (cond, form) (and_not_64_forms d s m t) -> cond -> instances form code ->
-  In (cond', native) (and_not_64_a64 d s m t) -> cond' ->
-  agree (run code st) (A64.run native st) t.
-Proof. intros. eapply does_agree; [eapply and_not_64_sequences | eapply and_not_64_a64_does]; eassumption. Qed.
+Theorem and_not_64_a64_agrees : and_not_64_a64_statement.
+Proof. agreed. eapply agree_once; [eapply and_not_64_sequences | eapply and_not_64_a64_does]; eassumption. Qed.
 
 Theorem sign_extend_8_sequences d s cond form code st :
   sign_extend_8_allowed d s -> In (cond, form) (sign_extend_8_forms d s) -> cond -> instances form code ->
@@ -198,19 +174,11 @@ Theorem sign_extend_8_a64_does d s cond code st :
   does st (A64.run code st) d d (wrap 64 (signed 8 (st s))).
 Proof. unfold sign_extend_8_allowed, sign_extend_8_a64. intros K I C. each_native I. reflexivity. Qed.
 
-Theorem sign_extend_8_x86_agrees d s cond form code cond' native (st : X86.state) :
-  sign_extend_8_allowed d s ->
-  In (cond, form) (sign_extend_8_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_8_x86 d s) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_8_sequences | eapply sign_extend_8_x86_does]; eassumption. Qed.
+Theorem sign_extend_8_x86_agrees : sign_extend_8_x86_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_8_sequences | eapply sign_extend_8_x86_does]; eassumption. Qed.
 
-Theorem sign_extend_8_a64_agrees d s cond form code cond' native (st : regs) :
-  sign_extend_8_allowed d s ->
-  In (cond, form) (sign_extend_8_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_8_a64 d s) -> cond' ->
-  agree (run code st) (A64.run native st) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_8_sequences | eapply sign_extend_8_a64_does]; eassumption. Qed.
+Theorem sign_extend_8_a64_agrees : sign_extend_8_a64_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_8_sequences | eapply sign_extend_8_a64_does]; eassumption. Qed.
 
 Theorem sign_extend_16_sequences d s cond form code st :
   sign_extend_16_allowed d s -> In (cond, form) (sign_extend_16_forms d s) -> cond -> instances form code ->
@@ -230,19 +198,11 @@ Theorem sign_extend_16_a64_does d s cond code st :
   does st (A64.run code st) d d (wrap 64 (signed 16 (st s))).
 Proof. unfold sign_extend_16_allowed, sign_extend_16_a64. intros K I C. each_native I. reflexivity. Qed.
 
-Theorem sign_extend_16_x86_agrees d s cond form code cond' native (st : X86.state) :
-  sign_extend_16_allowed d s ->
-  In (cond, form) (sign_extend_16_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_16_x86 d s) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_16_sequences | eapply sign_extend_16_x86_does]; eassumption. Qed.
+Theorem sign_extend_16_x86_agrees : sign_extend_16_x86_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_16_sequences | eapply sign_extend_16_x86_does]; eassumption. Qed.
 
-Theorem sign_extend_16_a64_agrees d s cond form code cond' native (st : regs) :
-  sign_extend_16_allowed d s ->
-  In (cond, form) (sign_extend_16_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_16_a64 d s) -> cond' ->
-  agree (run code st) (A64.run native st) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_16_sequences | eapply sign_extend_16_a64_does]; eassumption. Qed.
+Theorem sign_extend_16_a64_agrees : sign_extend_16_a64_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_16_sequences | eapply sign_extend_16_a64_does]; eassumption. Qed.
 
 Theorem sign_extend_32_sequences d s cond form code st :
   sign_extend_32_allowed d s -> In (cond, form) (sign_extend_32_forms d s) -> cond -> instances form code ->
@@ -262,19 +222,11 @@ Theorem sign_extend_32_a64_does d s cond code st :
   does st (A64.run code st) d d (wrap 64 (signed 32 (st s))).
 Proof. unfold sign_extend_32_allowed, sign_extend_32_a64. intros K I C. each_native I. reflexivity. Qed.
 
-Theorem sign_extend_32_x86_agrees d s cond form code cond' native (st : X86.state) :
-  sign_extend_32_allowed d s ->
-  In (cond, form) (sign_extend_32_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_32_x86 d s) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_32_sequences | eapply sign_extend_32_x86_does]; eassumption. Qed.
+Theorem sign_extend_32_x86_agrees : sign_extend_32_x86_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_32_sequences | eapply sign_extend_32_x86_does]; eassumption. Qed.
 
-Theorem sign_extend_32_a64_agrees d s cond form code cond' native (st : regs) :
-  sign_extend_32_allowed d s ->
-  In (cond, form) (sign_extend_32_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_32_a64 d s) -> cond' ->
-  agree (run code st) (A64.run native st) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_32_sequences | eapply sign_extend_32_a64_does]; eassumption. Qed.
+Theorem sign_extend_32_a64_agrees : sign_extend_32_a64_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_32_sequences | eapply sign_extend_32_a64_does]; eassumption. Qed.
 
 Theorem sign_extend_8_to_32_sequences d s cond form code st :
   sign_extend_8_to_32_allowed d s -> In (cond, form) (sign_extend_8_to_32_forms d s) -> cond -> instances form code ->
@@ -294,19 +246,11 @@ Theorem sign_extend_8_to_32_a64_does d s cond code st :
   does st (A64.run code st) d d (wrap 32 (signed 8 (st s))).
 Proof. unfold sign_extend_8_to_32_allowed, sign_extend_8_to_32_a64. intros K I C. each_native I. reflexivity. Qed.
 
-Theorem sign_extend_8_to_32_x86_agrees d s cond form code cond' native (st : X86.state) :
-  sign_extend_8_to_32_allowed d s ->
-  In (cond, form) (sign_extend_8_to_32_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_8_to_32_x86 d s) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_8_to_32_sequences | eapply sign_extend_8_to_32_x86_does]; eassumption. Qed.
+Theorem sign_extend_8_to_32_x86_agrees : sign_extend_8_to_32_x86_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_8_to_32_sequences | eapply sign_extend_8_to_32_x86_does]; eassumption. Qed.
 
-Theorem sign_extend_8_to_32_a64_agrees d s cond form code cond' native (st : regs) :
-  sign_extend_8_to_32_allowed d s ->
-  In (cond, form) (sign_extend_8_to_32_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_8_to_32_a64 d s) -> cond' ->
-  agree (run code st) (A64.run native st) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_8_to_32_sequences | eapply sign_extend_8_to_32_a64_does]; eassumption. Qed.
+Theorem sign_extend_8_to_32_a64_agrees : sign_extend_8_to_32_a64_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_8_to_32_sequences | eapply sign_extend_8_to_32_a64_does]; eassumption. Qed.
 
 Theorem sign_extend_16_to_32_sequences d s cond form code st :
   sign_extend_16_to_32_allowed d s -> In (cond, form) (sign_extend_16_to_32_forms d s) -> cond -> instances form code ->
@@ -326,19 +270,11 @@ Theorem sign_extend_16_to_32_a64_does d s cond code st :
   does st (A64.run code st) d d (wrap 32 (signed 16 (st s))).
 Proof. unfold sign_extend_16_to_32_allowed, sign_extend_16_to_32_a64. intros K I C. each_native I. reflexivity. Qed.
 
-Theorem sign_extend_16_to_32_x86_agrees d s cond form code cond' native (st : X86.state) :
-  sign_extend_16_to_32_allowed d s ->
-  In (cond, form) (sign_extend_16_to_32_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_16_to_32_x86 d s) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_16_to_32_sequences | eapply sign_extend_16_to_32_x86_does]; eassumption. Qed.
+Theorem sign_extend_16_to_32_x86_agrees : sign_extend_16_to_32_x86_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_16_to_32_sequences | eapply sign_extend_16_to_32_x86_does]; eassumption. Qed.
 
-Theorem sign_extend_16_to_32_a64_agrees d s cond form code cond' native (st : regs) :
-  sign_extend_16_to_32_allowed d s ->
-  In (cond, form) (sign_extend_16_to_32_forms d s) -> cond -> instances form code ->
-  In (cond', native) (sign_extend_16_to_32_a64 d s) -> cond' ->
-  agree (run code st) (A64.run native st) d.
-Proof. intros. eapply does_agree; [eapply sign_extend_16_to_32_sequences | eapply sign_extend_16_to_32_a64_does]; eassumption. Qed.
+Theorem sign_extend_16_to_32_a64_agrees : sign_extend_16_to_32_a64_statement.
+Proof. agreed. eapply agree_everywhere; [eapply sign_extend_16_to_32_sequences | eapply sign_extend_16_to_32_a64_does]; eassumption. Qed.
 
 Theorem zero_extend_32_sequences d s cond form code st :
   zero_extend_32_allowed d s -> In (cond, form) (zero_extend_32_forms d s) -> cond -> instances form code ->
@@ -358,16 +294,8 @@ Theorem zero_extend_32_a64_does d s cond code st :
   does st (A64.run code st) d d (wrap 32 (st s)).
 Proof. unfold zero_extend_32_allowed, zero_extend_32_a64. intros K I C. each_native I. reflexivity. Qed.
 
-Theorem zero_extend_32_x86_agrees d s cond form code cond' native (st : X86.state) :
-  zero_extend_32_allowed d s ->
-  In (cond, form) (zero_extend_32_forms d s) -> cond -> instances form code ->
-  In (cond', native) (zero_extend_32_x86 d s) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) d.
-Proof. intros. eapply does_agree; [eapply zero_extend_32_sequences | eapply zero_extend_32_x86_does]; eassumption. Qed.
+Theorem zero_extend_32_x86_agrees : zero_extend_32_x86_statement.
+Proof. agreed. eapply agree_everywhere; [eapply zero_extend_32_sequences | eapply zero_extend_32_x86_does]; eassumption. Qed.
 
-Theorem zero_extend_32_a64_agrees d s cond form code cond' native (st : regs) :
-  zero_extend_32_allowed d s ->
-  In (cond, form) (zero_extend_32_forms d s) -> cond -> instances form code ->
-  In (cond', native) (zero_extend_32_a64 d s) -> cond' ->
-  agree (run code st) (A64.run native st) d.
-Proof. intros. eapply does_agree; [eapply zero_extend_32_sequences | eapply zero_extend_32_a64_does]; eassumption. Qed.
+Theorem zero_extend_32_a64_agrees : zero_extend_32_a64_statement.
+Proof. agreed. eapply agree_everywhere; [eapply zero_extend_32_sequences | eapply zero_extend_32_a64_does]; eassumption. Qed.

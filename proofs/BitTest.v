@@ -1,7 +1,7 @@
 (** A branch by bits of a register: a conjunction that only the branch reads, or a test that keeps the flags alone. *)
 
 From Coq Require Import ZArith List Lia Bool.
-From Kiln Require Import Bits Bpf Generated Rotate Arithmetic Memory Flag Chain.
+From Kiln Require Import Bits Bpf Agreement Generated Rotate Arithmetic Memory Flag Chain.
 From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
@@ -60,27 +60,19 @@ Qed.
 
 Theorem branch_if_bits_32_x86_does t a b cond code st :
   In (cond, code) (branch_if_bits_32_x86 t a b) ->
-  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (negb (apart 32 (X86.gprs st a) (X86.gprs st b))))) t.
+  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (negb (apart 32 (X86.gprs st a) (X86.gprs st b))))) (Scratch 0).
 Proof. unfold branch_if_bits_32_x86. intros I. bits_native I. Qed.
 
 Theorem branch_if_bits_32_a64_does t a b cond code st :
   In (cond, code) (branch_if_bits_32_a64 t a b) ->
-  agree_live (A64.run code st) (update st Left (Z.b2z (negb (apart 32 (st a) (st b))))) t.
+  agree_live (A64.run code st) (update st Left (Z.b2z (negb (apart 32 (st a) (st b))))) (Scratch 0).
 Proof. unfold branch_if_bits_32_a64. intros I. bits_native I. Qed.
 
-Theorem branch_if_bits_32_x86_agrees t a b cond form code cond' native (st : X86.state) :
-  branch_if_bits_32_allowed t a b ->
-  In (cond, form) (branch_if_bits_32_forms t a b) -> cond -> instances form code ->
-  In (cond', native) (branch_if_bits_32_x86 t a b) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_bits_32_sequences | eapply branch_if_bits_32_x86_does]; eassumption. Qed.
+Theorem branch_if_bits_32_x86_agrees : branch_if_bits_32_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_bits_32_sequences | eapply branch_if_bits_32_x86_does | apply update_other; discriminate]; eassumption. Qed.
 
-Theorem branch_if_bits_32_a64_agrees t a b cond form code cond' native (st : regs) :
-  branch_if_bits_32_allowed t a b ->
-  In (cond, form) (branch_if_bits_32_forms t a b) -> cond -> instances form code ->
-  In (cond', native) (branch_if_bits_32_a64 t a b) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_bits_32_sequences | eapply branch_if_bits_32_a64_does]; eassumption. Qed.
+Theorem branch_if_bits_32_a64_agrees : branch_if_bits_32_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_bits_32_sequences | eapply branch_if_bits_32_a64_does | apply update_other; discriminate]; eassumption. Qed.
 
 Theorem branch_if_bits_64_sequences t a b cond form code st :
   branch_if_bits_64_allowed t a b -> In (cond, form) (branch_if_bits_64_forms t a b) -> cond -> instances form code ->
@@ -91,27 +83,19 @@ Qed.
 
 Theorem branch_if_bits_64_x86_does t a b cond code st :
   In (cond, code) (branch_if_bits_64_x86 t a b) ->
-  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (negb (apart 64 (X86.gprs st a) (X86.gprs st b))))) t.
+  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (negb (apart 64 (X86.gprs st a) (X86.gprs st b))))) (Scratch 0).
 Proof. unfold branch_if_bits_64_x86. intros I. bits_native I. Qed.
 
 Theorem branch_if_bits_64_a64_does t a b cond code st :
   In (cond, code) (branch_if_bits_64_a64 t a b) ->
-  agree_live (A64.run code st) (update st Left (Z.b2z (negb (apart 64 (st a) (st b))))) t.
+  agree_live (A64.run code st) (update st Left (Z.b2z (negb (apart 64 (st a) (st b))))) (Scratch 0).
 Proof. unfold branch_if_bits_64_a64. intros I. bits_native I. Qed.
 
-Theorem branch_if_bits_64_x86_agrees t a b cond form code cond' native (st : X86.state) :
-  branch_if_bits_64_allowed t a b ->
-  In (cond, form) (branch_if_bits_64_forms t a b) -> cond -> instances form code ->
-  In (cond', native) (branch_if_bits_64_x86 t a b) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_bits_64_sequences | eapply branch_if_bits_64_x86_does]; eassumption. Qed.
+Theorem branch_if_bits_64_x86_agrees : branch_if_bits_64_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_bits_64_sequences | eapply branch_if_bits_64_x86_does | apply update_other; discriminate]; eassumption. Qed.
 
-Theorem branch_if_bits_64_a64_agrees t a b cond form code cond' native (st : regs) :
-  branch_if_bits_64_allowed t a b ->
-  In (cond, form) (branch_if_bits_64_forms t a b) -> cond -> instances form code ->
-  In (cond', native) (branch_if_bits_64_a64 t a b) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_bits_64_sequences | eapply branch_if_bits_64_a64_does]; eassumption. Qed.
+Theorem branch_if_bits_64_a64_agrees : branch_if_bits_64_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_bits_64_sequences | eapply branch_if_bits_64_a64_does | apply update_other; discriminate]; eassumption. Qed.
 
 Theorem branch_if_bits_constant_32_sequences t a k cond form code st :
   branch_if_bits_constant_32_allowed t a k -> In (cond, form) (branch_if_bits_constant_32_forms t a k) -> cond -> instances form code ->
@@ -122,27 +106,19 @@ Qed.
 
 Theorem branch_if_bits_constant_32_x86_does t a k cond code st :
   In (cond, code) (branch_if_bits_constant_32_x86 t a k) ->
-  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (negb (apart 32 (X86.gprs st a) (wrap 64 k))))) t.
+  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (negb (apart 32 (X86.gprs st a) (wrap 64 k))))) (Scratch 0).
 Proof. unfold branch_if_bits_constant_32_x86. intros I. bits_native I. Qed.
 
 Theorem branch_if_bits_constant_32_a64_does t a k cond code st :
   In (cond, code) (branch_if_bits_constant_32_a64 t a k) ->
-  agree_live (A64.run code st) (update st Left (Z.b2z (negb (apart 32 (st a) (wrap 64 k))))) t.
+  agree_live (A64.run code st) (update st Left (Z.b2z (negb (apart 32 (st a) (wrap 64 k))))) (Scratch 0).
 Proof. unfold branch_if_bits_constant_32_a64. intros I. bits_native I. Qed.
 
-Theorem branch_if_bits_constant_32_x86_agrees t a k cond form code cond' native (st : X86.state) :
-  branch_if_bits_constant_32_allowed t a k ->
-  In (cond, form) (branch_if_bits_constant_32_forms t a k) -> cond -> instances form code ->
-  In (cond', native) (branch_if_bits_constant_32_x86 t a k) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_bits_constant_32_sequences | eapply branch_if_bits_constant_32_x86_does]; eassumption. Qed.
+Theorem branch_if_bits_constant_32_x86_agrees : branch_if_bits_constant_32_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_bits_constant_32_sequences | eapply branch_if_bits_constant_32_x86_does | apply update_other; discriminate]; eassumption. Qed.
 
-Theorem branch_if_bits_constant_32_a64_agrees t a k cond form code cond' native (st : regs) :
-  branch_if_bits_constant_32_allowed t a k ->
-  In (cond, form) (branch_if_bits_constant_32_forms t a k) -> cond -> instances form code ->
-  In (cond', native) (branch_if_bits_constant_32_a64 t a k) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_bits_constant_32_sequences | eapply branch_if_bits_constant_32_a64_does]; eassumption. Qed.
+Theorem branch_if_bits_constant_32_a64_agrees : branch_if_bits_constant_32_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_bits_constant_32_sequences | eapply branch_if_bits_constant_32_a64_does | apply update_other; discriminate]; eassumption. Qed.
 
 Theorem branch_if_bits_constant_64_sequences t a k cond form code st :
   branch_if_bits_constant_64_allowed t a k -> In (cond, form) (branch_if_bits_constant_64_forms t a k) -> cond -> instances form code ->
@@ -153,27 +129,19 @@ Qed.
 
 Theorem branch_if_bits_constant_64_x86_does t a k cond code st :
   In (cond, code) (branch_if_bits_constant_64_x86 t a k) ->
-  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (negb (apart 64 (X86.gprs st a) (wrap 64 k))))) t.
+  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (negb (apart 64 (X86.gprs st a) (wrap 64 k))))) (Scratch 0).
 Proof. unfold branch_if_bits_constant_64_x86. intros I. bits_native I. Qed.
 
 Theorem branch_if_bits_constant_64_a64_does t a k cond code st :
   In (cond, code) (branch_if_bits_constant_64_a64 t a k) ->
-  agree_live (A64.run code st) (update st Left (Z.b2z (negb (apart 64 (st a) (wrap 64 k))))) t.
+  agree_live (A64.run code st) (update st Left (Z.b2z (negb (apart 64 (st a) (wrap 64 k))))) (Scratch 0).
 Proof. unfold branch_if_bits_constant_64_a64. intros I. bits_native I. Qed.
 
-Theorem branch_if_bits_constant_64_x86_agrees t a k cond form code cond' native (st : X86.state) :
-  branch_if_bits_constant_64_allowed t a k ->
-  In (cond, form) (branch_if_bits_constant_64_forms t a k) -> cond -> instances form code ->
-  In (cond', native) (branch_if_bits_constant_64_x86 t a k) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_bits_constant_64_sequences | eapply branch_if_bits_constant_64_x86_does]; eassumption. Qed.
+Theorem branch_if_bits_constant_64_x86_agrees : branch_if_bits_constant_64_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_bits_constant_64_sequences | eapply branch_if_bits_constant_64_x86_does | apply update_other; discriminate]; eassumption. Qed.
 
-Theorem branch_if_bits_constant_64_a64_agrees t a k cond form code cond' native (st : regs) :
-  branch_if_bits_constant_64_allowed t a k ->
-  In (cond, form) (branch_if_bits_constant_64_forms t a k) -> cond -> instances form code ->
-  In (cond', native) (branch_if_bits_constant_64_a64 t a k) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_bits_constant_64_sequences | eapply branch_if_bits_constant_64_a64_does]; eassumption. Qed.
+Theorem branch_if_bits_constant_64_a64_agrees : branch_if_bits_constant_64_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_bits_constant_64_sequences | eapply branch_if_bits_constant_64_a64_does | apply update_other; discriminate]; eassumption. Qed.
 
 Theorem branch_if_no_bits_32_sequences t a b cond form code st :
   branch_if_no_bits_32_allowed t a b -> In (cond, form) (branch_if_no_bits_32_forms t a b) -> cond -> instances form code ->
@@ -184,27 +152,19 @@ Qed.
 
 Theorem branch_if_no_bits_32_x86_does t a b cond code st :
   In (cond, code) (branch_if_no_bits_32_x86 t a b) ->
-  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (apart 32 (X86.gprs st a) (X86.gprs st b)))) t.
+  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (apart 32 (X86.gprs st a) (X86.gprs st b)))) (Scratch 0).
 Proof. unfold branch_if_no_bits_32_x86. intros I. bits_native I. Qed.
 
 Theorem branch_if_no_bits_32_a64_does t a b cond code st :
   In (cond, code) (branch_if_no_bits_32_a64 t a b) ->
-  agree_live (A64.run code st) (update st Left (Z.b2z (apart 32 (st a) (st b)))) t.
+  agree_live (A64.run code st) (update st Left (Z.b2z (apart 32 (st a) (st b)))) (Scratch 0).
 Proof. unfold branch_if_no_bits_32_a64. intros I. bits_native I. Qed.
 
-Theorem branch_if_no_bits_32_x86_agrees t a b cond form code cond' native (st : X86.state) :
-  branch_if_no_bits_32_allowed t a b ->
-  In (cond, form) (branch_if_no_bits_32_forms t a b) -> cond -> instances form code ->
-  In (cond', native) (branch_if_no_bits_32_x86 t a b) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_no_bits_32_sequences | eapply branch_if_no_bits_32_x86_does]; eassumption. Qed.
+Theorem branch_if_no_bits_32_x86_agrees : branch_if_no_bits_32_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_no_bits_32_sequences | eapply branch_if_no_bits_32_x86_does | apply update_other; discriminate]; eassumption. Qed.
 
-Theorem branch_if_no_bits_32_a64_agrees t a b cond form code cond' native (st : regs) :
-  branch_if_no_bits_32_allowed t a b ->
-  In (cond, form) (branch_if_no_bits_32_forms t a b) -> cond -> instances form code ->
-  In (cond', native) (branch_if_no_bits_32_a64 t a b) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_no_bits_32_sequences | eapply branch_if_no_bits_32_a64_does]; eassumption. Qed.
+Theorem branch_if_no_bits_32_a64_agrees : branch_if_no_bits_32_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_no_bits_32_sequences | eapply branch_if_no_bits_32_a64_does | apply update_other; discriminate]; eassumption. Qed.
 
 Theorem branch_if_no_bits_64_sequences t a b cond form code st :
   branch_if_no_bits_64_allowed t a b -> In (cond, form) (branch_if_no_bits_64_forms t a b) -> cond -> instances form code ->
@@ -215,27 +175,19 @@ Qed.
 
 Theorem branch_if_no_bits_64_x86_does t a b cond code st :
   In (cond, code) (branch_if_no_bits_64_x86 t a b) ->
-  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (apart 64 (X86.gprs st a) (X86.gprs st b)))) t.
+  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (apart 64 (X86.gprs st a) (X86.gprs st b)))) (Scratch 0).
 Proof. unfold branch_if_no_bits_64_x86. intros I. bits_native I. Qed.
 
 Theorem branch_if_no_bits_64_a64_does t a b cond code st :
   In (cond, code) (branch_if_no_bits_64_a64 t a b) ->
-  agree_live (A64.run code st) (update st Left (Z.b2z (apart 64 (st a) (st b)))) t.
+  agree_live (A64.run code st) (update st Left (Z.b2z (apart 64 (st a) (st b)))) (Scratch 0).
 Proof. unfold branch_if_no_bits_64_a64. intros I. bits_native I. Qed.
 
-Theorem branch_if_no_bits_64_x86_agrees t a b cond form code cond' native (st : X86.state) :
-  branch_if_no_bits_64_allowed t a b ->
-  In (cond, form) (branch_if_no_bits_64_forms t a b) -> cond -> instances form code ->
-  In (cond', native) (branch_if_no_bits_64_x86 t a b) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_no_bits_64_sequences | eapply branch_if_no_bits_64_x86_does]; eassumption. Qed.
+Theorem branch_if_no_bits_64_x86_agrees : branch_if_no_bits_64_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_no_bits_64_sequences | eapply branch_if_no_bits_64_x86_does | apply update_other; discriminate]; eassumption. Qed.
 
-Theorem branch_if_no_bits_64_a64_agrees t a b cond form code cond' native (st : regs) :
-  branch_if_no_bits_64_allowed t a b ->
-  In (cond, form) (branch_if_no_bits_64_forms t a b) -> cond -> instances form code ->
-  In (cond', native) (branch_if_no_bits_64_a64 t a b) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_no_bits_64_sequences | eapply branch_if_no_bits_64_a64_does]; eassumption. Qed.
+Theorem branch_if_no_bits_64_a64_agrees : branch_if_no_bits_64_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_no_bits_64_sequences | eapply branch_if_no_bits_64_a64_does | apply update_other; discriminate]; eassumption. Qed.
 
 Theorem branch_if_no_bits_constant_32_sequences t a k cond form code st :
   branch_if_no_bits_constant_32_allowed t a k -> In (cond, form) (branch_if_no_bits_constant_32_forms t a k) -> cond -> instances form code ->
@@ -246,27 +198,19 @@ Qed.
 
 Theorem branch_if_no_bits_constant_32_x86_does t a k cond code st :
   In (cond, code) (branch_if_no_bits_constant_32_x86 t a k) ->
-  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (apart 32 (X86.gprs st a) (wrap 64 k)))) t.
+  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (apart 32 (X86.gprs st a) (wrap 64 k)))) (Scratch 0).
 Proof. unfold branch_if_no_bits_constant_32_x86. intros I. bits_native I. Qed.
 
 Theorem branch_if_no_bits_constant_32_a64_does t a k cond code st :
   In (cond, code) (branch_if_no_bits_constant_32_a64 t a k) ->
-  agree_live (A64.run code st) (update st Left (Z.b2z (apart 32 (st a) (wrap 64 k)))) t.
+  agree_live (A64.run code st) (update st Left (Z.b2z (apart 32 (st a) (wrap 64 k)))) (Scratch 0).
 Proof. unfold branch_if_no_bits_constant_32_a64. intros I. bits_native I. Qed.
 
-Theorem branch_if_no_bits_constant_32_x86_agrees t a k cond form code cond' native (st : X86.state) :
-  branch_if_no_bits_constant_32_allowed t a k ->
-  In (cond, form) (branch_if_no_bits_constant_32_forms t a k) -> cond -> instances form code ->
-  In (cond', native) (branch_if_no_bits_constant_32_x86 t a k) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_no_bits_constant_32_sequences | eapply branch_if_no_bits_constant_32_x86_does]; eassumption. Qed.
+Theorem branch_if_no_bits_constant_32_x86_agrees : branch_if_no_bits_constant_32_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_no_bits_constant_32_sequences | eapply branch_if_no_bits_constant_32_x86_does | apply update_other; discriminate]; eassumption. Qed.
 
-Theorem branch_if_no_bits_constant_32_a64_agrees t a k cond form code cond' native (st : regs) :
-  branch_if_no_bits_constant_32_allowed t a k ->
-  In (cond, form) (branch_if_no_bits_constant_32_forms t a k) -> cond -> instances form code ->
-  In (cond', native) (branch_if_no_bits_constant_32_a64 t a k) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_no_bits_constant_32_sequences | eapply branch_if_no_bits_constant_32_a64_does]; eassumption. Qed.
+Theorem branch_if_no_bits_constant_32_a64_agrees : branch_if_no_bits_constant_32_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_no_bits_constant_32_sequences | eapply branch_if_no_bits_constant_32_a64_does | apply update_other; discriminate]; eassumption. Qed.
 
 Theorem branch_if_no_bits_constant_64_sequences t a k cond form code st :
   branch_if_no_bits_constant_64_allowed t a k -> In (cond, form) (branch_if_no_bits_constant_64_forms t a k) -> cond -> instances form code ->
@@ -277,24 +221,16 @@ Qed.
 
 Theorem branch_if_no_bits_constant_64_x86_does t a k cond code st :
   In (cond, code) (branch_if_no_bits_constant_64_x86 t a k) ->
-  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (apart 64 (X86.gprs st a) (wrap 64 k)))) t.
+  agree_live (X86.gprs (X86.run code st)) (update (X86.gprs st) Left (Z.b2z (apart 64 (X86.gprs st a) (wrap 64 k)))) (Scratch 0).
 Proof. unfold branch_if_no_bits_constant_64_x86. intros I. bits_native I. Qed.
 
 Theorem branch_if_no_bits_constant_64_a64_does t a k cond code st :
   In (cond, code) (branch_if_no_bits_constant_64_a64 t a k) ->
-  agree_live (A64.run code st) (update st Left (Z.b2z (apart 64 (st a) (wrap 64 k)))) t.
+  agree_live (A64.run code st) (update st Left (Z.b2z (apart 64 (st a) (wrap 64 k)))) (Scratch 0).
 Proof. unfold branch_if_no_bits_constant_64_a64. intros I. bits_native I. Qed.
 
-Theorem branch_if_no_bits_constant_64_x86_agrees t a k cond form code cond' native (st : X86.state) :
-  branch_if_no_bits_constant_64_allowed t a k ->
-  In (cond, form) (branch_if_no_bits_constant_64_forms t a k) -> cond -> instances form code ->
-  In (cond', native) (branch_if_no_bits_constant_64_x86 t a k) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_no_bits_constant_64_sequences | eapply branch_if_no_bits_constant_64_x86_does]; eassumption. Qed.
+Theorem branch_if_no_bits_constant_64_x86_agrees : branch_if_no_bits_constant_64_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_no_bits_constant_64_sequences | eapply branch_if_no_bits_constant_64_x86_does | apply update_other; discriminate]; eassumption. Qed.
 
-Theorem branch_if_no_bits_constant_64_a64_agrees t a k cond form code cond' native (st : regs) :
-  branch_if_no_bits_constant_64_allowed t a k ->
-  In (cond, form) (branch_if_no_bits_constant_64_forms t a k) -> cond -> instances form code ->
-  In (cond', native) (branch_if_no_bits_constant_64_a64 t a k) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply branch_if_no_bits_constant_64_sequences | eapply branch_if_no_bits_constant_64_a64_does]; eassumption. Qed.
+Theorem branch_if_no_bits_constant_64_a64_agrees : branch_if_no_bits_constant_64_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply branch_if_no_bits_constant_64_sequences | eapply branch_if_no_bits_constant_64_a64_does | apply update_other; discriminate]; eassumption. Qed.

@@ -148,6 +148,26 @@ Inductive instance : template -> insn -> Prop :=
 | instance_unless c w a o t i : instance t i -> instance (TUnless c w a o t) (Unless c w a o i)
 | instance_leave bs : instance (TLeave bs) (Leave bs).
 
+(** Instances of a list of templates. *)
+Definition instances (form : list template) (code : list insn) : Prop := Forall2 instance form code.
+
+(** One access to memory: [n] bytes at an address that was found from the register [base]. *)
+Record access := { is_write : bool; size : nat; base : reg; address : Z }.
+
+Definition accesses (i : insn) (s : regs) : list access :=
+  let at_address write n b o := [{| is_write := write; size := n; base := b; address := s b + o |}] in
+  match i with
+  | Load n _ b o => at_address false n b o
+  | Store n b o _ => at_address true n b o
+  | Unless c w a o (Load n _ b k) => if holds c (bits w) (s a) (value s o) then [] else at_address false n b k
+  | Unless c w a o (Store n b k _) => if holds c (bits w) (s a) (value s o) then [] else at_address true n b k
+  | _ => []
+  end.
+
+(** All accesses of a run, in their order. *)
+Fixpoint trace (code : list insn) (s : regs) : list access :=
+  match code with [] => [] | i :: code => accesses i s ++ trace code (step i s) end.
+
 (** Several numbers: the least of them, whether they are near one another, and the set of them, counted from the least. *)
 Definition least (ks : list Z) : Z := match ks with [] => 0 | k :: ks => fold_right Z.min k ks end.
 Definition within (n : Z) (ks : list Z) : Prop := Forall (fun k => k - least ks < n) ks.

@@ -2,7 +2,7 @@
     by a bit of a set. *)
 
 From Coq Require Import ZArith List Lia Bool.
-From Kiln Require Import Bits Bpf Generated Rotate Arithmetic Memory Flag.
+From Kiln Require Import Bits Bpf Agreement Generated Rotate Arithmetic Memory Flag.
 From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
@@ -133,19 +133,11 @@ Theorem branch_if_any_64_a64_does a k1 k2 k3 k4 k5 k6 k7 cond code st :
   agree_live (A64.run code st) (update st Left (Z.b2z (one_of 64 (st a) [k1; k2; k3; k4; k5; k6; k7]))) (Scratch 0).
 Proof. unfold branch_if_any_64_allowed, branch_if_any_64_a64. intros K I C. chain_native K I C. Qed.
 
-Theorem branch_if_any_64_x86_agrees a k1 k2 k3 k4 k5 k6 k7 cond form code cond' native (st : X86.state) :
-  branch_if_any_64_allowed a k1 k2 k3 k4 k5 k6 k7 ->
-  In (cond, form) (branch_if_any_64_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
-  In (cond', native) (branch_if_any_64_x86 a k1 k2 k3 k4 k5 k6 k7) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply branch_if_any_64_sequences | eapply branch_if_any_64_x86_does]; eassumption. Qed.
+Theorem branch_if_any_64_x86_agrees : branch_if_any_64_x86_statement.
+Proof. agreed. eapply agree_all; [eapply branch_if_any_64_sequences | eapply branch_if_any_64_x86_does]; eassumption. Qed.
 
-Theorem branch_if_any_64_a64_agrees a k1 k2 k3 k4 k5 k6 k7 cond form code cond' native (st : regs) :
-  branch_if_any_64_allowed a k1 k2 k3 k4 k5 k6 k7 ->
-  In (cond, form) (branch_if_any_64_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
-  In (cond', native) (branch_if_any_64_a64 a k1 k2 k3 k4 k5 k6 k7) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply branch_if_any_64_sequences | eapply branch_if_any_64_a64_does]; eassumption. Qed.
+Theorem branch_if_any_64_a64_agrees : branch_if_any_64_a64_statement.
+Proof. agreed. eapply agree_all; [eapply branch_if_any_64_sequences | eapply branch_if_any_64_a64_does]; eassumption. Qed.
 
 Theorem branch_if_any_32_sequences a k1 k2 k3 k4 k5 k6 k7 cond form code st :
   In (cond, form) (branch_if_any_32_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
@@ -162,19 +154,11 @@ Theorem branch_if_any_32_a64_does a k1 k2 k3 k4 k5 k6 k7 cond code st :
   agree_live (A64.run code st) (update st Left (Z.b2z (one_of 32 (st a) [k1; k2; k3; k4; k5; k6; k7]))) (Scratch 0).
 Proof. unfold branch_if_any_32_allowed, branch_if_any_32_a64. intros K I C. chain_native K I C. Qed.
 
-Theorem branch_if_any_32_x86_agrees a k1 k2 k3 k4 k5 k6 k7 cond form code cond' native (st : X86.state) :
-  branch_if_any_32_allowed a k1 k2 k3 k4 k5 k6 k7 ->
-  In (cond, form) (branch_if_any_32_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
-  In (cond', native) (branch_if_any_32_x86 a k1 k2 k3 k4 k5 k6 k7) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply branch_if_any_32_sequences | eapply branch_if_any_32_x86_does]; eassumption. Qed.
+Theorem branch_if_any_32_x86_agrees : branch_if_any_32_x86_statement.
+Proof. agreed. eapply agree_all; [eapply branch_if_any_32_sequences | eapply branch_if_any_32_x86_does]; eassumption. Qed.
 
-Theorem branch_if_any_32_a64_agrees a k1 k2 k3 k4 k5 k6 k7 cond form code cond' native (st : regs) :
-  branch_if_any_32_allowed a k1 k2 k3 k4 k5 k6 k7 ->
-  In (cond, form) (branch_if_any_32_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
-  In (cond', native) (branch_if_any_32_a64 a k1 k2 k3 k4 k5 k6 k7) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply branch_if_any_32_sequences | eapply branch_if_any_32_a64_does]; eassumption. Qed.
+Theorem branch_if_any_32_a64_agrees : branch_if_any_32_a64_statement.
+Proof. agreed. eapply agree_all; [eapply branch_if_any_32_sequences | eapply branch_if_any_32_a64_does]; eassumption. Qed.
 
 Theorem branch_if_none_64_sequences a k1 k2 k3 k4 k5 k6 k7 cond form code st :
   In (cond, form) (branch_if_none_64_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
@@ -191,19 +175,11 @@ Theorem branch_if_none_64_a64_does a k1 k2 k3 k4 k5 k6 k7 cond code st :
   agree_live (A64.run code st) (update st Left (Z.b2z (negb (one_of 64 (st a) [k1; k2; k3; k4; k5; k6; k7])))) (Scratch 0).
 Proof. unfold branch_if_none_64_allowed, branch_if_none_64_a64. intros K I C. chain_native K I C. Qed.
 
-Theorem branch_if_none_64_x86_agrees a k1 k2 k3 k4 k5 k6 k7 cond form code cond' native (st : X86.state) :
-  branch_if_none_64_allowed a k1 k2 k3 k4 k5 k6 k7 ->
-  In (cond, form) (branch_if_none_64_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
-  In (cond', native) (branch_if_none_64_x86 a k1 k2 k3 k4 k5 k6 k7) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply branch_if_none_64_sequences | eapply branch_if_none_64_x86_does]; eassumption. Qed.
+Theorem branch_if_none_64_x86_agrees : branch_if_none_64_x86_statement.
+Proof. agreed. eapply agree_all; [eapply branch_if_none_64_sequences | eapply branch_if_none_64_x86_does]; eassumption. Qed.
 
-Theorem branch_if_none_64_a64_agrees a k1 k2 k3 k4 k5 k6 k7 cond form code cond' native (st : regs) :
-  branch_if_none_64_allowed a k1 k2 k3 k4 k5 k6 k7 ->
-  In (cond, form) (branch_if_none_64_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
-  In (cond', native) (branch_if_none_64_a64 a k1 k2 k3 k4 k5 k6 k7) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply branch_if_none_64_sequences | eapply branch_if_none_64_a64_does]; eassumption. Qed.
+Theorem branch_if_none_64_a64_agrees : branch_if_none_64_a64_statement.
+Proof. agreed. eapply agree_all; [eapply branch_if_none_64_sequences | eapply branch_if_none_64_a64_does]; eassumption. Qed.
 
 Theorem branch_if_none_32_sequences a k1 k2 k3 k4 k5 k6 k7 cond form code st :
   In (cond, form) (branch_if_none_32_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
@@ -220,16 +196,8 @@ Theorem branch_if_none_32_a64_does a k1 k2 k3 k4 k5 k6 k7 cond code st :
   agree_live (A64.run code st) (update st Left (Z.b2z (negb (one_of 32 (st a) [k1; k2; k3; k4; k5; k6; k7])))) (Scratch 0).
 Proof. unfold branch_if_none_32_allowed, branch_if_none_32_a64. intros K I C. chain_native K I C. Qed.
 
-Theorem branch_if_none_32_x86_agrees a k1 k2 k3 k4 k5 k6 k7 cond form code cond' native (st : X86.state) :
-  branch_if_none_32_allowed a k1 k2 k3 k4 k5 k6 k7 ->
-  In (cond, form) (branch_if_none_32_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
-  In (cond', native) (branch_if_none_32_x86 a k1 k2 k3 k4 k5 k6 k7) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply branch_if_none_32_sequences | eapply branch_if_none_32_x86_does]; eassumption. Qed.
+Theorem branch_if_none_32_x86_agrees : branch_if_none_32_x86_statement.
+Proof. agreed. eapply agree_all; [eapply branch_if_none_32_sequences | eapply branch_if_none_32_x86_does]; eassumption. Qed.
 
-Theorem branch_if_none_32_a64_agrees a k1 k2 k3 k4 k5 k6 k7 cond form code cond' native (st : regs) :
-  branch_if_none_32_allowed a k1 k2 k3 k4 k5 k6 k7 ->
-  In (cond, form) (branch_if_none_32_forms a k1 k2 k3 k4 k5 k6 k7) -> cond -> instances form code ->
-  In (cond', native) (branch_if_none_32_a64 a k1 k2 k3 k4 k5 k6 k7) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply branch_if_none_32_sequences | eapply branch_if_none_32_a64_does]; eassumption. Qed.
+Theorem branch_if_none_32_a64_agrees : branch_if_none_32_a64_statement.
+Proof. agreed. eapply agree_all; [eapply branch_if_none_32_sequences | eapply branch_if_none_32_a64_does]; eassumption. Qed.

@@ -1,7 +1,7 @@
 (** One or zero by a comparison: a branch in the proof sequence, flags in native code. *)
 
 From Coq Require Import ZArith List Lia Bool.
-From Kiln Require Import Bits Bpf Generated Rotate Arithmetic Memory.
+From Kiln Require Import Bits Bpf Agreement Generated Rotate Arithmetic Memory.
 From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
@@ -140,19 +140,11 @@ Theorem flag_32_a64_does d a b c cond code st :
   agree_live (A64.run code st) (update st d (Z.b2z (holds c 32 (st a) (st b)))) (Scratch 0).
 Proof. unfold flag_32_allowed, flag_32_a64. intros K I. flag_native K I. apply compared_keeps. assumption. Qed.
 
-Theorem flag_32_x86_agrees d a b c cond form code cond' native (st : X86.state) :
-  flag_32_allowed d a b c ->
-  In (cond, form) (flag_32_forms d a b c) -> cond -> instances form code ->
-  In (cond', native) (flag_32_x86 d a b c) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply flag_32_sequences | eapply flag_32_x86_does]; eassumption. Qed.
+Theorem flag_32_x86_agrees : flag_32_x86_statement.
+Proof. agreed. eapply agree_all; [eapply flag_32_sequences | eapply flag_32_x86_does]; eassumption. Qed.
 
-Theorem flag_32_a64_agrees d a b c cond form code cond' native (st : regs) :
-  flag_32_allowed d a b c ->
-  In (cond, form) (flag_32_forms d a b c) -> cond -> instances form code ->
-  In (cond', native) (flag_32_a64 d a b c) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply flag_32_sequences | eapply flag_32_a64_does]; eassumption. Qed.
+Theorem flag_32_a64_agrees : flag_32_a64_statement.
+Proof. agreed. eapply agree_all; [eapply flag_32_sequences | eapply flag_32_a64_does]; eassumption. Qed.
 
 Theorem flag_64_sequences d a b c cond form code st :
   In (cond, form) (flag_64_forms d a b c) -> cond -> instances form code ->
@@ -173,19 +165,11 @@ Theorem flag_64_a64_does d a b c cond code st :
   agree_live (A64.run code st) (update st d (Z.b2z (holds c 64 (st a) (st b)))) (Scratch 0).
 Proof. unfold flag_64_allowed, flag_64_a64. intros K I. flag_native K I. apply compared_keeps. assumption. Qed.
 
-Theorem flag_64_x86_agrees d a b c cond form code cond' native (st : X86.state) :
-  flag_64_allowed d a b c ->
-  In (cond, form) (flag_64_forms d a b c) -> cond -> instances form code ->
-  In (cond', native) (flag_64_x86 d a b c) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply flag_64_sequences | eapply flag_64_x86_does]; eassumption. Qed.
+Theorem flag_64_x86_agrees : flag_64_x86_statement.
+Proof. agreed. eapply agree_all; [eapply flag_64_sequences | eapply flag_64_x86_does]; eassumption. Qed.
 
-Theorem flag_64_a64_agrees d a b c cond form code cond' native (st : regs) :
-  flag_64_allowed d a b c ->
-  In (cond, form) (flag_64_forms d a b c) -> cond -> instances form code ->
-  In (cond', native) (flag_64_a64 d a b c) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply flag_64_sequences | eapply flag_64_a64_does]; eassumption. Qed.
+Theorem flag_64_a64_agrees : flag_64_a64_statement.
+Proof. agreed. eapply agree_all; [eapply flag_64_sequences | eapply flag_64_a64_does]; eassumption. Qed.
 
 Theorem flag_constant_32_sequences d a k c cond form code st :
   In (cond, form) (flag_constant_32_forms d a k c) -> cond -> instances form code ->
@@ -206,19 +190,11 @@ Theorem flag_constant_32_a64_does d a k c cond code st :
   agree_live (A64.run code st) (update st d (Z.b2z (holds c 32 (st a) (wrap 64 k)))) (Scratch 0).
 Proof. unfold flag_constant_32_allowed, flag_constant_32_a64. intros K I. flag_native K I. apply compared_keeps. assumption. Qed.
 
-Theorem flag_constant_32_x86_agrees d a k c cond form code cond' native (st : X86.state) :
-  flag_constant_32_allowed d a k c ->
-  In (cond, form) (flag_constant_32_forms d a k c) -> cond -> instances form code ->
-  In (cond', native) (flag_constant_32_x86 d a k c) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply flag_constant_32_sequences | eapply flag_constant_32_x86_does]; eassumption. Qed.
+Theorem flag_constant_32_x86_agrees : flag_constant_32_x86_statement.
+Proof. agreed. eapply agree_all; [eapply flag_constant_32_sequences | eapply flag_constant_32_x86_does]; eassumption. Qed.
 
-Theorem flag_constant_32_a64_agrees d a k c cond form code cond' native (st : regs) :
-  flag_constant_32_allowed d a k c ->
-  In (cond, form) (flag_constant_32_forms d a k c) -> cond -> instances form code ->
-  In (cond', native) (flag_constant_32_a64 d a k c) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply flag_constant_32_sequences | eapply flag_constant_32_a64_does]; eassumption. Qed.
+Theorem flag_constant_32_a64_agrees : flag_constant_32_a64_statement.
+Proof. agreed. eapply agree_all; [eapply flag_constant_32_sequences | eapply flag_constant_32_a64_does]; eassumption. Qed.
 
 Theorem flag_constant_64_sequences d a k c cond form code st :
   In (cond, form) (flag_constant_64_forms d a k c) -> cond -> instances form code ->
@@ -239,16 +215,8 @@ Theorem flag_constant_64_a64_does d a k c cond code st :
   agree_live (A64.run code st) (update st d (Z.b2z (holds c 64 (st a) (wrap 64 k)))) (Scratch 0).
 Proof. unfold flag_constant_64_allowed, flag_constant_64_a64. intros K I. flag_native K I. apply compared_keeps. assumption. Qed.
 
-Theorem flag_constant_64_x86_agrees d a k c cond form code cond' native (st : X86.state) :
-  flag_constant_64_allowed d a k c ->
-  In (cond, form) (flag_constant_64_forms d a k c) -> cond -> instances form code ->
-  In (cond', native) (flag_constant_64_x86 d a k c) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply flag_constant_64_sequences | eapply flag_constant_64_x86_does]; eassumption. Qed.
+Theorem flag_constant_64_x86_agrees : flag_constant_64_x86_statement.
+Proof. agreed. eapply agree_all; [eapply flag_constant_64_sequences | eapply flag_constant_64_x86_does]; eassumption. Qed.
 
-Theorem flag_constant_64_a64_agrees d a k c cond form code cond' native (st : regs) :
-  flag_constant_64_allowed d a k c ->
-  In (cond, form) (flag_constant_64_forms d a k c) -> cond -> instances form code ->
-  In (cond', native) (flag_constant_64_a64 d a k c) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply flag_constant_64_sequences | eapply flag_constant_64_a64_does]; eassumption. Qed.
+Theorem flag_constant_64_a64_agrees : flag_constant_64_a64_statement.
+Proof. agreed. eapply agree_all; [eapply flag_constant_64_sequences | eapply flag_constant_64_a64_does]; eassumption. Qed.

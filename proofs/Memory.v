@@ -4,22 +4,29 @@
     A byte of memory is a place like a register, so that agreement on every place is agreement on memory, too. *)
 
 From Coq Require Import ZArith List Lia.
-From Kiln Require Import Bits Bpf Generated Rotate Arithmetic.
+From Kiln Require Import Bits Bpf Agreement Generated Rotate Arithmetic.
 From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
 
 (** The two agree on every place but the temporary and what JITs keep free within an instruction, flags among it. *)
-Definition is_scratch (r : reg) : Prop := match r with Scratch _ | Flag _ => True | _ => False end.
 Definition agree_live (s s' : regs) (t : reg) : Prop := forall r, ~ is_scratch r -> r <> t -> s r = s' r.
 
-Lemma agree_live_with a b s t : agree_live a s t -> agree_live b s t -> agree_live a b t.
-Proof. intros A B r L T. rewrite A, B by assumption. reflexivity. Qed.
-
-(** Without a temporary they agree everywhere. *)
-Lemma same_everywhere s a b d v : does s a d d v -> does s b d d v -> forall r, a r = b r.
+(** Without a temporary, which a register that is kept free stands for here, they agree everywhere. *)
+Lemma agree_all results a b s s' :
+  agree_live a s (Scratch 0) -> agree_live b s (Scratch 0) -> agrees results [] s' a b.
 Proof.
-  intros [A A'] [B B'] r. destruct (reg_eq r d) as [-> | D]; [congruence |]. rewrite A', B' by assumption. reflexivity.
+  intros A B. split; [| intros r []]. intros r L _.
+  rewrite A, B by (assumption || intros ->; apply L; exact I). reflexivity.
+Qed.
+
+(** With one, native code keeps what it held. *)
+Lemma agree_but a b s s' t : is_register t ->
+  agree_live a s t -> agree_live b s (Scratch 0) -> s t = s' t -> agrees [] [t] s' a b.
+Proof.
+  intros R A B K. assert (L : ~ is_scratch t) by (destruct t; try contradiction R; intros []). split.
+  - intros r L' [[] | T]. cbn [In] in T. rewrite A, B by (assumption || intros ->; intuition congruence || (apply L'; exact I)). reflexivity.
+  - intros r [<- | []] _. rewrite B by (assumption || intros ->; apply L; exact I). exact K.
 Qed.
 
 Lemma load_range n : forall a s, 0 <= load n a s < 2 ^ (8 * Z.of_nat n).
@@ -69,6 +76,12 @@ Qed.
 
 Lemma register_is_no_byte r : is_register r -> forall b, r <> Byte b.
 Proof. intros R b ->. exact R. Qed.
+
+Lemma store_register n : forall a v s r, is_register r -> store n a v s r = s r.
+Proof.
+  induction n as [| n IH]; intros a v s r R; [reflexivity |]. cbn [store]. rewrite IH by assumption.
+  apply update_other. apply register_is_no_byte. assumption.
+Qed.
 
 Lemma swap_two x : swap 2 x = wrap 8 x * 2 ^ 8 + wrap 8 (x / 2 ^ 8).
 Proof. cbn [swap]. change (8 * Z.of_nat 1) with 8. change (8 * Z.of_nat 0) with 0. lia. Qed.
@@ -130,19 +143,11 @@ Theorem load_swapped_16_a64_does d b o cond code st :
   does st (A64.run code st) d d (swap 2 (load 2 (st b + o) st)).
 Proof. unfold load_swapped_16_a64. intros I. load_native I. apply halves_swap. apply (load_range 2). Qed.
 
-Theorem load_swapped_16_x86_agrees d b o cond form code cond' native (st : X86.state) :
-  load_swapped_16_allowed d b o ->
-  In (cond, form) (load_swapped_16_forms d b o) -> cond -> instances form code ->
-  In (cond', native) (load_swapped_16_x86 d b o) -> cond' ->
-  forall r, run code (X86.gprs st) r = (X86.gprs (X86.run native st)) r.
-Proof. intros. eapply same_everywhere; [eapply load_swapped_16_sequences | eapply load_swapped_16_x86_does]; eassumption. Qed.
+Theorem load_swapped_16_x86_agrees : load_swapped_16_x86_statement.
+Proof. agreed. eapply agree_everywhere; [eapply load_swapped_16_sequences | eapply load_swapped_16_x86_does]; eassumption. Qed.
 
-Theorem load_swapped_16_a64_agrees d b o cond form code cond' native (st : regs) :
-  load_swapped_16_allowed d b o ->
-  In (cond, form) (load_swapped_16_forms d b o) -> cond -> instances form code ->
-  In (cond', native) (load_swapped_16_a64 d b o) -> cond' ->
-  forall r, run code st r = (A64.run native st) r.
-Proof. intros. eapply same_everywhere; [eapply load_swapped_16_sequences | eapply load_swapped_16_a64_does]; eassumption. Qed.
+Theorem load_swapped_16_a64_agrees : load_swapped_16_a64_statement.
+Proof. agreed. eapply agree_everywhere; [eapply load_swapped_16_sequences | eapply load_swapped_16_a64_does]; eassumption. Qed.
 
 Theorem load_swapped_32_sequences d b o cond form code st :
   In (cond, form) (load_swapped_32_forms d b o) -> instances form code ->
@@ -159,19 +164,11 @@ Theorem load_swapped_32_a64_does d b o cond code st :
   does st (A64.run code st) d d (swap 4 (load 4 (st b + o) st)).
 Proof. unfold load_swapped_32_a64. intros I. load_native I. reflexivity. Qed.
 
-Theorem load_swapped_32_x86_agrees d b o cond form code cond' native (st : X86.state) :
-  load_swapped_32_allowed d b o ->
-  In (cond, form) (load_swapped_32_forms d b o) -> cond -> instances form code ->
-  In (cond', native) (load_swapped_32_x86 d b o) -> cond' ->
-  forall r, run code (X86.gprs st) r = (X86.gprs (X86.run native st)) r.
-Proof. intros. eapply same_everywhere; [eapply load_swapped_32_sequences | eapply load_swapped_32_x86_does]; eassumption. Qed.
+Theorem load_swapped_32_x86_agrees : load_swapped_32_x86_statement.
+Proof. agreed. eapply agree_everywhere; [eapply load_swapped_32_sequences | eapply load_swapped_32_x86_does]; eassumption. Qed.
 
-Theorem load_swapped_32_a64_agrees d b o cond form code cond' native (st : regs) :
-  load_swapped_32_allowed d b o ->
-  In (cond, form) (load_swapped_32_forms d b o) -> cond -> instances form code ->
-  In (cond', native) (load_swapped_32_a64 d b o) -> cond' ->
-  forall r, run code st r = (A64.run native st) r.
-Proof. intros. eapply same_everywhere; [eapply load_swapped_32_sequences | eapply load_swapped_32_a64_does]; eassumption. Qed.
+Theorem load_swapped_32_a64_agrees : load_swapped_32_a64_statement.
+Proof. agreed. eapply agree_everywhere; [eapply load_swapped_32_sequences | eapply load_swapped_32_a64_does]; eassumption. Qed.
 
 Theorem load_swapped_64_sequences d b o cond form code st :
   In (cond, form) (load_swapped_64_forms d b o) -> instances form code ->
@@ -188,19 +185,11 @@ Theorem load_swapped_64_a64_does d b o cond code st :
   does st (A64.run code st) d d (swap 8 (load 8 (st b + o) st)).
 Proof. unfold load_swapped_64_a64. intros I. load_native I. reflexivity. Qed.
 
-Theorem load_swapped_64_x86_agrees d b o cond form code cond' native (st : X86.state) :
-  load_swapped_64_allowed d b o ->
-  In (cond, form) (load_swapped_64_forms d b o) -> cond -> instances form code ->
-  In (cond', native) (load_swapped_64_x86 d b o) -> cond' ->
-  forall r, run code (X86.gprs st) r = (X86.gprs (X86.run native st)) r.
-Proof. intros. eapply same_everywhere; [eapply load_swapped_64_sequences | eapply load_swapped_64_x86_does]; eassumption. Qed.
+Theorem load_swapped_64_x86_agrees : load_swapped_64_x86_statement.
+Proof. agreed. eapply agree_everywhere; [eapply load_swapped_64_sequences | eapply load_swapped_64_x86_does]; eassumption. Qed.
 
-Theorem load_swapped_64_a64_agrees d b o cond form code cond' native (st : regs) :
-  load_swapped_64_allowed d b o ->
-  In (cond, form) (load_swapped_64_forms d b o) -> cond -> instances form code ->
-  In (cond', native) (load_swapped_64_a64 d b o) -> cond' ->
-  forall r, run code st r = (A64.run native st) r.
-Proof. intros. eapply same_everywhere; [eapply load_swapped_64_sequences | eapply load_swapped_64_a64_does]; eassumption. Qed.
+Theorem load_swapped_64_a64_agrees : load_swapped_64_a64_statement.
+Proof. agreed. eapply agree_everywhere; [eapply load_swapped_64_sequences | eapply load_swapped_64_a64_does]; eassumption. Qed.
 
 (** Stores in reverse order. *)
 Ltac store_sequence K I C :=
@@ -225,30 +214,22 @@ Proof. unfold store_swapped_16_allowed, store_swapped_16_forms. intros K I C F. 
 
 Theorem store_swapped_16_x86_does b o s t cond code st :
   store_swapped_16_allowed b o s t -> In (cond, code) (store_swapped_16_x86 b o s t) ->
-  agree_live (X86.gprs (X86.run code st)) (store 2 (X86.gprs st b + o) (swap 2 (X86.gprs st s)) (X86.gprs st)) t.
+  agree_live (X86.gprs (X86.run code st)) (store 2 (X86.gprs st b + o) (swap 2 (X86.gprs st s)) (X86.gprs st)) (Scratch 0).
 Proof. unfold store_swapped_16_allowed, store_swapped_16_x86. intros K I. store_native K I. reflexivity. Qed.
 
 Theorem store_swapped_16_a64_does b o s t cond code st :
   store_swapped_16_allowed b o s t -> In (cond, code) (store_swapped_16_a64 b o s t) ->
-  agree_live (A64.run code st) (store 2 (st b + o) (swap 2 (st s)) st) t.
+  agree_live (A64.run code st) (store 2 (st b + o) (swap 2 (st s)) st) (Scratch 0).
 Proof.
   unfold store_swapped_16_allowed, store_swapped_16_a64. intros K I. store_native K I.
   rewrite <- (store_wrap 2 16) by lia. rewrite low_half. reflexivity.
 Qed.
 
-Theorem store_swapped_16_x86_agrees b o s t cond form code cond' native (st : X86.state) :
-  store_swapped_16_allowed b o s t ->
-  In (cond, form) (store_swapped_16_forms b o s t) -> cond -> instances form code ->
-  In (cond', native) (store_swapped_16_x86 b o s t) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply store_swapped_16_sequences | eapply store_swapped_16_x86_does]; eassumption. Qed.
+Theorem store_swapped_16_x86_agrees : store_swapped_16_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply store_swapped_16_sequences | eapply store_swapped_16_x86_does | apply store_register; exact I]; eassumption. Qed.
 
-Theorem store_swapped_16_a64_agrees b o s t cond form code cond' native (st : regs) :
-  store_swapped_16_allowed b o s t ->
-  In (cond, form) (store_swapped_16_forms b o s t) -> cond -> instances form code ->
-  In (cond', native) (store_swapped_16_a64 b o s t) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply store_swapped_16_sequences | eapply store_swapped_16_a64_does]; eassumption. Qed.
+Theorem store_swapped_16_a64_agrees : store_swapped_16_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply store_swapped_16_sequences | eapply store_swapped_16_a64_does | apply store_register; exact I]; eassumption. Qed.
 
 Theorem store_swapped_32_sequences b o s t cond form code st :
   store_swapped_32_allowed b o s t -> In (cond, form) (store_swapped_32_forms b o s t) -> cond -> instances form code ->
@@ -257,30 +238,22 @@ Proof. unfold store_swapped_32_allowed, store_swapped_32_forms. intros K I C F. 
 
 Theorem store_swapped_32_x86_does b o s t cond code st :
   store_swapped_32_allowed b o s t -> In (cond, code) (store_swapped_32_x86 b o s t) ->
-  agree_live (X86.gprs (X86.run code st)) (store 4 (X86.gprs st b + o) (swap 4 (X86.gprs st s)) (X86.gprs st)) t.
+  agree_live (X86.gprs (X86.run code st)) (store 4 (X86.gprs st b + o) (swap 4 (X86.gprs st s)) (X86.gprs st)) (Scratch 0).
 Proof. unfold store_swapped_32_allowed, store_swapped_32_x86. intros K I. store_native K I. reflexivity. Qed.
 
 Theorem store_swapped_32_a64_does b o s t cond code st :
   store_swapped_32_allowed b o s t -> In (cond, code) (store_swapped_32_a64 b o s t) ->
-  agree_live (A64.run code st) (store 4 (st b + o) (swap 4 (st s)) st) t.
+  agree_live (A64.run code st) (store 4 (st b + o) (swap 4 (st s)) st) (Scratch 0).
 Proof.
   unfold store_swapped_32_allowed, store_swapped_32_a64. intros K I. store_native K I.
   reflexivity.
 Qed.
 
-Theorem store_swapped_32_x86_agrees b o s t cond form code cond' native (st : X86.state) :
-  store_swapped_32_allowed b o s t ->
-  In (cond, form) (store_swapped_32_forms b o s t) -> cond -> instances form code ->
-  In (cond', native) (store_swapped_32_x86 b o s t) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply store_swapped_32_sequences | eapply store_swapped_32_x86_does]; eassumption. Qed.
+Theorem store_swapped_32_x86_agrees : store_swapped_32_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply store_swapped_32_sequences | eapply store_swapped_32_x86_does | apply store_register; exact I]; eassumption. Qed.
 
-Theorem store_swapped_32_a64_agrees b o s t cond form code cond' native (st : regs) :
-  store_swapped_32_allowed b o s t ->
-  In (cond, form) (store_swapped_32_forms b o s t) -> cond -> instances form code ->
-  In (cond', native) (store_swapped_32_a64 b o s t) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply store_swapped_32_sequences | eapply store_swapped_32_a64_does]; eassumption. Qed.
+Theorem store_swapped_32_a64_agrees : store_swapped_32_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply store_swapped_32_sequences | eapply store_swapped_32_a64_does | apply store_register; exact I]; eassumption. Qed.
 
 Theorem store_swapped_64_sequences b o s t cond form code st :
   store_swapped_64_allowed b o s t -> In (cond, form) (store_swapped_64_forms b o s t) -> cond -> instances form code ->
@@ -289,30 +262,22 @@ Proof. unfold store_swapped_64_allowed, store_swapped_64_forms. intros K I C F. 
 
 Theorem store_swapped_64_x86_does b o s t cond code st :
   store_swapped_64_allowed b o s t -> In (cond, code) (store_swapped_64_x86 b o s t) ->
-  agree_live (X86.gprs (X86.run code st)) (store 8 (X86.gprs st b + o) (swap 8 (X86.gprs st s)) (X86.gprs st)) t.
+  agree_live (X86.gprs (X86.run code st)) (store 8 (X86.gprs st b + o) (swap 8 (X86.gprs st s)) (X86.gprs st)) (Scratch 0).
 Proof. unfold store_swapped_64_allowed, store_swapped_64_x86. intros K I. store_native K I. reflexivity. Qed.
 
 Theorem store_swapped_64_a64_does b o s t cond code st :
   store_swapped_64_allowed b o s t -> In (cond, code) (store_swapped_64_a64 b o s t) ->
-  agree_live (A64.run code st) (store 8 (st b + o) (swap 8 (st s)) st) t.
+  agree_live (A64.run code st) (store 8 (st b + o) (swap 8 (st s)) st) (Scratch 0).
 Proof.
   unfold store_swapped_64_allowed, store_swapped_64_a64. intros K I. store_native K I.
   reflexivity.
 Qed.
 
-Theorem store_swapped_64_x86_agrees b o s t cond form code cond' native (st : X86.state) :
-  store_swapped_64_allowed b o s t ->
-  In (cond, form) (store_swapped_64_forms b o s t) -> cond -> instances form code ->
-  In (cond', native) (store_swapped_64_x86 b o s t) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply agree_live_with; [eapply store_swapped_64_sequences | eapply store_swapped_64_x86_does]; eassumption. Qed.
+Theorem store_swapped_64_x86_agrees : store_swapped_64_x86_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply store_swapped_64_sequences | eapply store_swapped_64_x86_does | apply store_register; exact I]; eassumption. Qed.
 
-Theorem store_swapped_64_a64_agrees b o s t cond form code cond' native (st : regs) :
-  store_swapped_64_allowed b o s t ->
-  In (cond, form) (store_swapped_64_forms b o s t) -> cond -> instances form code ->
-  In (cond', native) (store_swapped_64_a64 b o s t) -> cond' ->
-  agree_live (run code st) (A64.run native st) t.
-Proof. intros. eapply agree_live_with; [eapply store_swapped_64_sequences | eapply store_swapped_64_a64_does]; eassumption. Qed.
+Theorem store_swapped_64_a64_agrees : store_swapped_64_a64_statement.
+Proof. agreed. eapply agree_but; [exact I | eapply store_swapped_64_sequences | eapply store_swapped_64_a64_does | apply store_register; exact I]; eassumption. Qed.
 
 (** Arithmetic with an operand in memory. *)
 Lemma with_sum w x m : 0 <= w -> apply Add w x m = wrap w (x + m).
@@ -346,12 +311,8 @@ Theorem add_memory_32_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (wrap 32 (X86.gprs st d + load 4 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold add_memory_32_x86. intros I. memory_native I. Qed.
 
-Theorem add_memory_32_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  add_memory_32_allowed d b o t ->
-  In (cond, form) (add_memory_32_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (add_memory_32_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply add_memory_32_sequences | eapply add_memory_32_x86_does]; eassumption. Qed.
+Theorem add_memory_32_x86_agrees : add_memory_32_x86_statement.
+Proof. agreed. eapply agree_once; [eapply add_memory_32_sequences | eapply add_memory_32_x86_does]; eassumption. Qed.
 
 Theorem add_memory_64_sequences d b o t cond form code st :
   add_memory_64_allowed d b o t -> In (cond, form) (add_memory_64_forms d b o t) -> cond -> instances form code ->
@@ -363,12 +324,8 @@ Theorem add_memory_64_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (wrap 64 (X86.gprs st d + load 8 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold add_memory_64_x86. intros I. memory_native I. Qed.
 
-Theorem add_memory_64_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  add_memory_64_allowed d b o t ->
-  In (cond, form) (add_memory_64_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (add_memory_64_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply add_memory_64_sequences | eapply add_memory_64_x86_does]; eassumption. Qed.
+Theorem add_memory_64_x86_agrees : add_memory_64_x86_statement.
+Proof. agreed. eapply agree_once; [eapply add_memory_64_sequences | eapply add_memory_64_x86_does]; eassumption. Qed.
 
 Theorem sub_memory_32_sequences d b o t cond form code st :
   sub_memory_32_allowed d b o t -> In (cond, form) (sub_memory_32_forms d b o t) -> cond -> instances form code ->
@@ -380,12 +337,8 @@ Theorem sub_memory_32_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (wrap 32 (X86.gprs st d - load 4 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold sub_memory_32_x86. intros I. memory_native I. Qed.
 
-Theorem sub_memory_32_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  sub_memory_32_allowed d b o t ->
-  In (cond, form) (sub_memory_32_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (sub_memory_32_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply sub_memory_32_sequences | eapply sub_memory_32_x86_does]; eassumption. Qed.
+Theorem sub_memory_32_x86_agrees : sub_memory_32_x86_statement.
+Proof. agreed. eapply agree_once; [eapply sub_memory_32_sequences | eapply sub_memory_32_x86_does]; eassumption. Qed.
 
 Theorem sub_memory_64_sequences d b o t cond form code st :
   sub_memory_64_allowed d b o t -> In (cond, form) (sub_memory_64_forms d b o t) -> cond -> instances form code ->
@@ -397,12 +350,8 @@ Theorem sub_memory_64_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (wrap 64 (X86.gprs st d - load 8 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold sub_memory_64_x86. intros I. memory_native I. Qed.
 
-Theorem sub_memory_64_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  sub_memory_64_allowed d b o t ->
-  In (cond, form) (sub_memory_64_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (sub_memory_64_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply sub_memory_64_sequences | eapply sub_memory_64_x86_does]; eassumption. Qed.
+Theorem sub_memory_64_x86_agrees : sub_memory_64_x86_statement.
+Proof. agreed. eapply agree_once; [eapply sub_memory_64_sequences | eapply sub_memory_64_x86_does]; eassumption. Qed.
 
 Theorem mul_memory_32_sequences d b o t cond form code st :
   mul_memory_32_allowed d b o t -> In (cond, form) (mul_memory_32_forms d b o t) -> cond -> instances form code ->
@@ -414,12 +363,8 @@ Theorem mul_memory_32_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (wrap 32 (X86.gprs st d * load 4 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold mul_memory_32_x86. intros I. memory_native I. Qed.
 
-Theorem mul_memory_32_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  mul_memory_32_allowed d b o t ->
-  In (cond, form) (mul_memory_32_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (mul_memory_32_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply mul_memory_32_sequences | eapply mul_memory_32_x86_does]; eassumption. Qed.
+Theorem mul_memory_32_x86_agrees : mul_memory_32_x86_statement.
+Proof. agreed. eapply agree_once; [eapply mul_memory_32_sequences | eapply mul_memory_32_x86_does]; eassumption. Qed.
 
 Theorem mul_memory_64_sequences d b o t cond form code st :
   mul_memory_64_allowed d b o t -> In (cond, form) (mul_memory_64_forms d b o t) -> cond -> instances form code ->
@@ -431,12 +376,8 @@ Theorem mul_memory_64_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (wrap 64 (X86.gprs st d * load 8 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold mul_memory_64_x86. intros I. memory_native I. Qed.
 
-Theorem mul_memory_64_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  mul_memory_64_allowed d b o t ->
-  In (cond, form) (mul_memory_64_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (mul_memory_64_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply mul_memory_64_sequences | eapply mul_memory_64_x86_does]; eassumption. Qed.
+Theorem mul_memory_64_x86_agrees : mul_memory_64_x86_statement.
+Proof. agreed. eapply agree_once; [eapply mul_memory_64_sequences | eapply mul_memory_64_x86_does]; eassumption. Qed.
 
 Theorem and_memory_32_sequences d b o t cond form code st :
   and_memory_32_allowed d b o t -> In (cond, form) (and_memory_32_forms d b o t) -> cond -> instances form code ->
@@ -448,12 +389,8 @@ Theorem and_memory_32_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (Z.land (wrap 32 (X86.gprs st d)) (load 4 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold and_memory_32_x86. intros I. memory_native I. Qed.
 
-Theorem and_memory_32_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  and_memory_32_allowed d b o t ->
-  In (cond, form) (and_memory_32_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (and_memory_32_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply and_memory_32_sequences | eapply and_memory_32_x86_does]; eassumption. Qed.
+Theorem and_memory_32_x86_agrees : and_memory_32_x86_statement.
+Proof. agreed. eapply agree_once; [eapply and_memory_32_sequences | eapply and_memory_32_x86_does]; eassumption. Qed.
 
 Theorem and_memory_64_sequences d b o t cond form code st :
   and_memory_64_allowed d b o t -> In (cond, form) (and_memory_64_forms d b o t) -> cond -> instances form code ->
@@ -465,12 +402,8 @@ Theorem and_memory_64_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (Z.land (wrap 64 (X86.gprs st d)) (load 8 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold and_memory_64_x86. intros I. memory_native I. Qed.
 
-Theorem and_memory_64_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  and_memory_64_allowed d b o t ->
-  In (cond, form) (and_memory_64_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (and_memory_64_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply and_memory_64_sequences | eapply and_memory_64_x86_does]; eassumption. Qed.
+Theorem and_memory_64_x86_agrees : and_memory_64_x86_statement.
+Proof. agreed. eapply agree_once; [eapply and_memory_64_sequences | eapply and_memory_64_x86_does]; eassumption. Qed.
 
 Theorem or_memory_32_sequences d b o t cond form code st :
   or_memory_32_allowed d b o t -> In (cond, form) (or_memory_32_forms d b o t) -> cond -> instances form code ->
@@ -482,12 +415,8 @@ Theorem or_memory_32_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (Z.lor (wrap 32 (X86.gprs st d)) (load 4 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold or_memory_32_x86. intros I. memory_native I. Qed.
 
-Theorem or_memory_32_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  or_memory_32_allowed d b o t ->
-  In (cond, form) (or_memory_32_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (or_memory_32_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply or_memory_32_sequences | eapply or_memory_32_x86_does]; eassumption. Qed.
+Theorem or_memory_32_x86_agrees : or_memory_32_x86_statement.
+Proof. agreed. eapply agree_once; [eapply or_memory_32_sequences | eapply or_memory_32_x86_does]; eassumption. Qed.
 
 Theorem or_memory_64_sequences d b o t cond form code st :
   or_memory_64_allowed d b o t -> In (cond, form) (or_memory_64_forms d b o t) -> cond -> instances form code ->
@@ -499,12 +428,8 @@ Theorem or_memory_64_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (Z.lor (wrap 64 (X86.gprs st d)) (load 8 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold or_memory_64_x86. intros I. memory_native I. Qed.
 
-Theorem or_memory_64_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  or_memory_64_allowed d b o t ->
-  In (cond, form) (or_memory_64_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (or_memory_64_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply or_memory_64_sequences | eapply or_memory_64_x86_does]; eassumption. Qed.
+Theorem or_memory_64_x86_agrees : or_memory_64_x86_statement.
+Proof. agreed. eapply agree_once; [eapply or_memory_64_sequences | eapply or_memory_64_x86_does]; eassumption. Qed.
 
 Theorem xor_memory_32_sequences d b o t cond form code st :
   xor_memory_32_allowed d b o t -> In (cond, form) (xor_memory_32_forms d b o t) -> cond -> instances form code ->
@@ -516,12 +441,8 @@ Theorem xor_memory_32_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (Z.lxor (wrap 32 (X86.gprs st d)) (load 4 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold xor_memory_32_x86. intros I. memory_native I. Qed.
 
-Theorem xor_memory_32_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  xor_memory_32_allowed d b o t ->
-  In (cond, form) (xor_memory_32_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (xor_memory_32_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply xor_memory_32_sequences | eapply xor_memory_32_x86_does]; eassumption. Qed.
+Theorem xor_memory_32_x86_agrees : xor_memory_32_x86_statement.
+Proof. agreed. eapply agree_once; [eapply xor_memory_32_sequences | eapply xor_memory_32_x86_does]; eassumption. Qed.
 
 Theorem xor_memory_64_sequences d b o t cond form code st :
   xor_memory_64_allowed d b o t -> In (cond, form) (xor_memory_64_forms d b o t) -> cond -> instances form code ->
@@ -533,9 +454,5 @@ Theorem xor_memory_64_x86_does d b o t cond code st :
   does (X86.gprs st) (X86.gprs (X86.run code st)) d d (Z.lxor (wrap 64 (X86.gprs st d)) (load 8 (X86.gprs st b + o) (X86.gprs st))).
 Proof. unfold xor_memory_64_x86. intros I. memory_native I. Qed.
 
-Theorem xor_memory_64_x86_agrees d b o t cond form code cond' native (st : X86.state) :
-  xor_memory_64_allowed d b o t ->
-  In (cond, form) (xor_memory_64_forms d b o t) -> cond -> instances form code ->
-  In (cond', native) (xor_memory_64_x86 d b o t) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof. intros. eapply does_agree; [eapply xor_memory_64_sequences | eapply xor_memory_64_x86_does]; eassumption. Qed.
+Theorem xor_memory_64_x86_agrees : xor_memory_64_x86_statement.
+Proof. agreed. eapply agree_once; [eapply xor_memory_64_sequences | eapply xor_memory_64_x86_does]; eassumption. Qed.

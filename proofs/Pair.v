@@ -3,8 +3,8 @@
     [store_byte] says which number each byte of memory is after a store. So stores to different bytes are the same in
     either order, and two adjacent stores are one. *)
 
-From Coq Require Import ZArith List Lia.
-From Kiln Require Import Bits Bpf Generated Rotate Arithmetic Memory.
+From Coq Require Import ZArith List Lia Permutation.
+From Kiln Require Import Bits Bpf Agreement Generated Rotate Arithmetic Memory.
 From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
@@ -101,9 +101,6 @@ Proof.
   - intros r E. rewrite !store_elsewhere by assumption. reflexivity.
 Qed.
 
-Lemma store_register n : forall a v s r, is_register r -> store n a v s r = s r.
-Proof. intros a v s r R. apply store_elsewhere. intros x ->. contradiction R. Qed.
-
 Lemma load_update n : forall a s r v, (forall x, r <> Byte x) -> load n a (update s r v) = load n a s.
 Proof.
   induction n as [| n IH]; intros a s r v R; [reflexivity |]. cbn [load]. rewrite IH by assumption.
@@ -142,52 +139,54 @@ Proof.
   - apply (clears_join 8 8). change (Z.of_nat 8) with 8. lia.
 Qed.
 
-Theorem clear_pair_x86_agrees b o cond form code cond' native (st : X86.state) :
-  clear_pair_allowed b o ->
-  In (cond, form) (clear_pair_forms b o) -> cond -> instances form code ->
-  In (cond', native) (clear_pair_x86 b o) -> cond' ->
-  forall r, ~ is_scratch r -> run code (X86.gprs st) r = X86.gprs (X86.run native st) r.
+(** Two accesses to the two halves, in either order. *)
+Ltac same_halves := cbn [trace accesses A64.trace A64.accesses bytes app step A64.step shared filter base];
+  match goal with |- context [reg_eq ?b (Bpf 10)] => destruct (reg_eq b (Bpf 10)) end; look_up;
+  rewrite ?(store_register 8), ?load_register, ?(update_other _ _ _ (Bpf _)) by (exact I || congruence);
+  apply Permutation_refl || apply perm_swap.
+
+Ltac halves I N := unfold same_in_any_order; open_rows I; open_rows N; repeat match goal with H : _ /\ _ |- _ => destruct H end;
+  invert_each; same_halves.
+
+Theorem clear_pair_x86_agrees : clear_pair_x86_statement.
 Proof.
-  intros K I C F N C' r L. rewrite (clear_pair_sequences b o cond form) by assumption.
-  destruct K as [B _]. unfold clear_pair_x86 in N. each_row N.
-  cbn [X86.run fold_left X86.step X86.gprs]. rewrite update_same.
-  rewrite (update_other _ _ _ b) by (intros ->; exact B).
-  rewrite store_update by discriminate. destruct (reg_eq r X86.vector) as [-> | _]; [| reflexivity].
-  exfalso. apply L. exact Logic.I.
+  red. intros * W K I C F N C'. split; [split |].
+  - intros r L _. rewrite (clear_pair_sequences (Bpf b) o cond form) by assumption.
+    open_rows N. cbn [X86.run fold_left X86.step X86.gprs]. rewrite update_same.
+    rewrite (update_other _ _ _ (Bpf b)) by discriminate.
+    rewrite store_update by discriminate. destruct (reg_eq r X86.vector) as [-> | _]; [| reflexivity].
+    exfalso. apply L. exact Logic.I.
+  - intros r [].
+  - open_rows N. injection C' as ->. open_rows I; invert_each; reflexivity.
 Qed.
 
-Theorem clear_pair_a64_agrees b o cond form code cond' native (st : regs) :
-  clear_pair_allowed b o ->
-  In (cond, form) (clear_pair_forms b o) -> cond -> instances form code ->
-  In (cond', native) (clear_pair_a64 b o) -> cond' ->
-  forall r, run code st r = A64.run native st r.
+Theorem clear_pair_a64_agrees : clear_pair_a64_statement.
 Proof.
-  intros K I C F N C' r. rewrite (clear_pair_sequences b o cond form) by assumption.
-  unfold clear_pair_a64 in N. each_row N. cbn [A64.run fold_left A64.step bytes]. symmetry.
-  apply (clears_join 8 8). change (Z.of_nat 8) with 8. lia.
+  red. intros * W K I C F N C'. split; [split |].
+  - intros r L _. rewrite (clear_pair_sequences (Bpf b) o cond form) by assumption.
+    open_rows N. cbn [A64.run fold_left A64.step bytes]. symmetry.
+    apply (clears_join 8 8). change (Z.of_nat 8) with 8. lia.
+  - intros r [].
+  - halves I N.
 Qed.
 
-Theorem store_pair_a64_agrees b o s u cond form code cond' native (st : regs) :
-  store_pair_allowed b o s u ->
-  In (cond, form) (store_pair_forms b o s u) -> cond -> instances form code ->
-  In (cond', native) (store_pair_a64 b o s u) -> cond' ->
-  forall r, run code st r = A64.run native st r.
+Theorem store_pair_a64_agrees : store_pair_a64_statement.
 Proof.
-  unfold store_pair_allowed, store_pair_forms, store_pair_a64. intros K I C F N C' r. decompose [and] K.
-  each_row N. each_row I; invert_memory; cbn [run fold_left step value A64.run A64.step bytes].
-  - rewrite (store_register 8 _ _ _ u) by assumption. apply two_stores. assumption.
-  - rewrite (store_register 8 _ _ _ s) by assumption. apply two_stores_downwards. assumption.
+  red. intros * W K I C F N C'. split; [split |].
+  - intros r L _. open_rows N. open_rows I; invert_memory; cbn [run fold_left step value A64.run A64.step bytes].
+    + rewrite (store_register 8 _ _ _ (Bpf u)) by exact Logic.I. apply two_stores. exact Logic.I.
+    + rewrite (store_register 8 _ _ _ (Bpf s)) by exact Logic.I. apply two_stores_downwards. exact Logic.I.
+  - intros r [].
+  - halves I N.
 Qed.
 
-Theorem load_pair_a64_agrees b o d e cond form code cond' native (st : regs) :
-  load_pair_allowed b o d e ->
-  In (cond, form) (load_pair_forms b o d e) -> cond -> instances form code ->
-  In (cond', native) (load_pair_a64 b o d e) -> cond' ->
-  forall r, run code st r = A64.run native st r.
+Theorem load_pair_a64_agrees : load_pair_a64_statement.
 Proof.
-  unfold load_pair_allowed, load_pair_forms, load_pair_a64. intros K I C F N C' r. decompose [and] K.
-  each_row N. each_row I; decompose [and] C; invert_memory; cbn [run fold_left step A64.run A64.step bytes].
-  - rewrite load_register, (update_other _ _ _ b), upper by assumption. reflexivity.
-  - rewrite load_register, (update_other _ _ _ b), upper by assumption.
-    unfold update. destruct (reg_eq r d), (reg_eq r e); congruence.
+  red. intros * W K I C F N C'. split; [split |].
+  - intros r L _. open_rows N. open_rows I; decompose [and] C; invert_memory; cbn [run fold_left step A64.run A64.step bytes].
+    + rewrite load_register, (update_other _ _ _ (Bpf b)), upper by (assumption || exact Logic.I). reflexivity.
+    + rewrite load_register, (update_other _ _ _ (Bpf b)), upper by (assumption || exact Logic.I).
+      unfold update. destruct (reg_eq r (Bpf d)), (reg_eq r (Bpf e)); congruence.
+  - intros r [].
+  - halves I N.
 Qed.

@@ -3,8 +3,8 @@
     [rotate_forms] says what every instance of every proof sequence does; [rotate_x86] and [rotate_a64] say what native
     code does; the theorems at the end put them together for the rows as the table has them. *)
 
-From Coq Require Import ZArith List Lia.
-From Kiln Require Import Bits Bpf Generated.
+From Coq Require Import ZArith List Lia Permutation.
+From Kiln Require Import Bits Bpf Agreement Generated.
 From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
@@ -12,9 +12,6 @@ Open Scope Z_scope.
 (** After the code, [d] holds [v] and all but [d] and [t] hold what they held. *)
 Definition does (s s' : regs) (d t : reg) (v : Z) : Prop :=
   s' d = v /\ forall r, r <> d -> r <> t -> s' r = s r.
-
-(** Instances of a list of templates. *)
-Definition instances (form : list template) (code : list insn) : Prop := Forall2 instance form code.
 
 Lemma amount w k : 0 < k < w -> w <= 64 -> wrap w (wrap 64 k) mod w = k.
 Proof.
@@ -139,35 +136,66 @@ Proof.
   cbn [A64.run fold_left A64.step]. look_up. cbn [bits]. apply A64.extr_is_rotl. lia.
 Qed.
 
-(** The two agree on every register but the temporary, which the check of a mark requires to be dead. *)
-Definition agree (s s' : regs) (t : reg) : Prop := forall r, r <> t -> s r = s' r.
-
-Lemma does_agree s a b d t v : does s a d t v -> does s b d d v -> agree a b t.
+(** So they agree: on the result, and on every place but the temporary. *)
+Lemma agree_once s a b d t v : does s a d t v -> does s b d d v -> agrees [d] [t] s a b.
 Proof.
-  intros [A A'] [B B'] r T. destruct (reg_eq r d) as [-> | D]; [congruence |]. rewrite A', B' by assumption. reflexivity.
+  intros [A A'] [B B']. split.
+  - intros r _ P. destruct (reg_eq r d) as [-> | D]; [congruence |]. cbn [In] in P.
+    rewrite A', B' by (intros E; subst; intuition congruence). reflexivity.
+  - cbn [In]. intros r _ D. apply B'; intros E; subst; intuition congruence.
 Qed.
 
-Theorem rotate_left_32_x86_agrees d s t k cond form code cond' native (st : X86.state) :
-  rotate_left_32_allowed d s t k ->
-  In (cond, form) (rotate_left_32_forms d s t k) -> cond -> instances form code ->
-  In (cond', native) (rotate_left_32_x86 d s t k) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
+Lemma agree_everywhere s a b d v : does s a d d v -> does s b d d v -> agrees [d] [] s a b.
 Proof.
-  intros K I C F N C'. eapply does_agree.
-  - eapply rotate_left_32_sequences; eassumption.
-  - eapply rotate_left_32_x86_does; eassumption.
+  intros [A A'] [B B']. split; [| intros r []].
+  intros r _ _. destruct (reg_eq r d) as [-> | D]; [congruence |]. rewrite A', B' by assumption. reflexivity.
 Qed.
 
-Theorem rotate_left_32_a64_agrees d s t k cond form code cond' native (st : regs) :
-  rotate_left_32_allowed d s t k ->
-  In (cond, form) (rotate_left_32_forms d s t k) -> cond -> instances form code ->
-  In (cond', native) (rotate_left_32_a64 d s t k) -> cond' ->
-  agree (run code st) (A64.run native st) t.
+(** Both have the same accesses. *)
+Ltac head_of t := match t with ?f _ => head_of f | _ => t end.
+
+Ltac open_rows H :=
+  match type of H with In _ ?l => let f := head_of l in unfold f in H end;
+  cbn [In] in H; repeat (destruct H as [E | H]; [apply pair_equal_spec in E; destruct E as [<- <-] |]); try contradiction.
+
+Ltac invert_each := repeat match goal with
+  | H : instances _ _ |- _ => inversion H; subst; clear H
+  | H : Forall2 instance _ _ |- _ => inversion H; subst; clear H
+  | H : instance _ _ |- _ => inversion H; subst; clear H
+  end.
+
+Fixpoint is_plain (t : template) : bool :=
+  match t with TLoad _ _ _ _ | TStore _ _ _ _ => false | TUnless _ _ _ _ t => is_plain t | _ => true end.
+
+Lemma plain_access t i s : instance t i -> is_plain t = true -> accesses i s = [].
 Proof.
-  intros K I C F N C'. eapply does_agree.
-  - eapply rotate_left_32_sequences; eassumption.
-  - eapply rotate_left_32_a64_does; eassumption.
+  intros I P. destruct I; try reflexivity; try discriminate P.
+  cbn [is_plain] in P. destruct I; try reflexivity; discriminate P.
 Qed.
+
+Lemma plain_trace form code : instances form code -> forallb is_plain form = true -> forall s, trace code s = [].
+Proof.
+  induction 1 as [| t i form code I _ IH]; intros P s; [reflexivity |].
+  cbn [forallb] in P. apply andb_prop in P. cbn [trace]. rewrite (plain_access t i) by tauto. apply IH. tauto.
+Qed.
+
+Ltac same_accesses F N :=
+  open_rows F; open_rows N; repeat match goal with H : _ /\ _ |- _ => destruct H end;
+  match goal with H : instances _ _ |- _ => first [rewrite (plain_trace _ _ H eq_refl); clear H | invert_each] end;
+  cbn [trace accesses X86.trace X86.accesses A64.trace A64.accesses bytes app step X86.step A64.step X86.gprs];
+  look_up; repeat match goal with |- context [if ?b then [] else []] => destruct b end;
+  (reflexivity || apply Permutation_refl).
+
+(** A row's statement, by what its sequences do and what its native code does. *)
+Ltac agreed := red; intros; split;
+  [ | match goal with F : In (_, ?form) _, N : In (_, ?native) _, H : instances ?form _ |- context [?native] =>
+        same_accesses F N end ].
+
+Theorem rotate_left_32_x86_agrees : rotate_left_32_x86_statement.
+Proof. agreed. eapply agree_once; [eapply rotate_left_32_sequences | eapply rotate_left_32_x86_does]; eassumption. Qed.
+
+Theorem rotate_left_32_a64_agrees : rotate_left_32_a64_statement.
+Proof. agreed. eapply agree_once; [eapply rotate_left_32_sequences | eapply rotate_left_32_a64_does]; eassumption. Qed.
 
 Theorem rotate_left_64_x86_does d s t k cond code st :
   rotate_left_64_allowed d s t k -> In (cond, code) (rotate_left_64_x86 d s t k) -> cond ->
@@ -192,24 +220,8 @@ Proof.
   cbn [A64.run fold_left A64.step]. look_up. cbn [bits]. apply A64.extr_is_rotl. lia.
 Qed.
 
-Theorem rotate_left_64_x86_agrees d s t k cond form code cond' native (st : X86.state) :
-  rotate_left_64_allowed d s t k ->
-  In (cond, form) (rotate_left_64_forms d s t k) -> cond -> instances form code ->
-  In (cond', native) (rotate_left_64_x86 d s t k) -> cond' ->
-  agree (run code (X86.gprs st)) (X86.gprs (X86.run native st)) t.
-Proof.
-  intros K I C F N C'. eapply does_agree.
-  - eapply rotate_left_64_sequences; eassumption.
-  - eapply rotate_left_64_x86_does; eassumption.
-Qed.
+Theorem rotate_left_64_x86_agrees : rotate_left_64_x86_statement.
+Proof. agreed. eapply agree_once; [eapply rotate_left_64_sequences | eapply rotate_left_64_x86_does]; eassumption. Qed.
 
-Theorem rotate_left_64_a64_agrees d s t k cond form code cond' native (st : regs) :
-  rotate_left_64_allowed d s t k ->
-  In (cond, form) (rotate_left_64_forms d s t k) -> cond -> instances form code ->
-  In (cond', native) (rotate_left_64_a64 d s t k) -> cond' ->
-  agree (run code st) (A64.run native st) t.
-Proof.
-  intros K I C F N C'. eapply does_agree.
-  - eapply rotate_left_64_sequences; eassumption.
-  - eapply rotate_left_64_a64_does; eassumption.
-Qed.
+Theorem rotate_left_64_a64_agrees : rotate_left_64_a64_statement.
+Proof. agreed. eapply agree_once; [eapply rotate_left_64_sequences | eapply rotate_left_64_a64_does]; eassumption. Qed.

@@ -4,7 +4,7 @@
     the right by the negated amount, computed in one of three ways. *)
 
 From Coq Require Import ZArith Znumtheory List Lia.
-From Kiln Require Import Bits Bpf Generated Rotate.
+From Kiln Require Import Bits Bpf Agreement Generated Rotate.
 From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
@@ -164,9 +164,21 @@ Proof.
   - unfold lshr. rewrite wrap_wrap by lia. reflexivity.
 Qed.
 
-(** BPF registers but [d] hold what they held. *)
+Ltac other_places r L := repeat (rewrite update_other by (assumption || congruence || (intros ->; apply L; exact I))).
+
+(** All places but [d] hold what they held, and so do not those that JITs keep free. *)
 Definition changes_only (s s' : regs) (d : reg) (v : Z) : Prop :=
-  s' d = v /\ forall r, Bpf r <> d -> s' (Bpf r) = s (Bpf r).
+  s' d = v /\ forall r, ~ is_scratch r -> r <> d -> s' r = s r.
+
+Lemma agree_twice s a b d t u v : ~ is_scratch t -> ~ is_scratch u ->
+  does_register s a d t u v -> changes_only s b d v -> agrees [d] [t; u] s a b.
+Proof.
+  intros S S' [A A'] [B B']. split.
+  - intros r L P. destruct (reg_eq r d) as [-> | D]; [congruence |]. cbn [In] in P.
+    rewrite A' by (intros E; subst; intuition congruence). rewrite B' by assumption. reflexivity.
+  - cbn [In]. intros r T D. assert (r <> d) by (intros E; subst; intuition congruence).
+    rewrite B' by (assumption || (destruct T as [<- | [<- | []]]; assumption)). reflexivity.
+Qed.
 
 Theorem rotate_register_32_x86_does d s n t u cond code st : well_formed (X86.gprs st) ->
   In (cond, code) (rotate_register_32_x86 (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond ->
@@ -178,11 +190,11 @@ Proof.
   all: decompose [and] C; split.
   - cbn [X86.run fold_left X86.step X86.gprs]; look_up; cbn [bits]. rewrite rol_rotates by widths.
     apply rotated_same; [apply wrap_wrap; lia | rewrite wrap8_mod by widths; congruence].
-  - intros r ?. cbn [X86.run fold_left X86.step X86.gprs]. look_up. reflexivity.
+  - intros r L ?. cbn [X86.run fold_left X86.step X86.gprs]. other_places r L. reflexivity.
   - cbn [X86.run fold_left X86.step X86.gprs]; look_up; cbn [bits]. rewrite rol_rotates by widths.
     apply rotated_same; [apply wrap_wrap; lia |]. rewrite wrap8_mod by widths. apply wrap_mod; widths.
-  - intros r ?. cbn [X86.run fold_left X86.step X86.gprs].
-    destruct (Z.eq_dec r 4) as [-> | ?]; look_up; [| reflexivity].
+  - intros r L ?. cbn [X86.run fold_left X86.step X86.gprs].
+    destruct (reg_eq r (Bpf 4)) as [-> | ?]; [look_up | other_places r L; reflexivity].
     cbn [bits]. rewrite wrap_wrap by lia. apply wrap_id; [lia | apply Fine].
 Qed.
 
@@ -192,41 +204,17 @@ Theorem rotate_register_32_a64_does d s n t u cond code st :
 Proof.
   unfold rotate_register_32_a64. intros I C.
   cbn [In] in I. repeat (destruct I as [E | I]; [apply pair_equal_spec in E; destruct E as [<- <-] |]); try contradiction.
-  split; [| intros r ?; cbn [A64.run fold_left A64.step]; look_up; reflexivity].
+  split; [| intros r L ?; cbn [A64.run fold_left A64.step]; other_places r L; reflexivity].
   cbn [A64.run fold_left A64.step]; look_up; cbn [bits]. apply rorv_rotates; [widths |].
   rewrite wrap_mod by widths. replace (- wrap 32 (st (Bpf n))) with (0 - wrap 32 (st (Bpf n))) by lia.
   rewrite Zminus_mod, wrap_mod by widths. rewrite <- Zminus_mod. reflexivity.
 Qed.
 
-(** The two agree on every BPF register but the temporaries. *)
-Definition agree_but (s s' : regs) (t u : reg) : Prop := forall r, Bpf r <> t -> Bpf r <> u -> s (Bpf r) = s' (Bpf r).
+Theorem rotate_register_32_x86_agrees : rotate_register_32_x86_statement.
+Proof. agreed. eapply agree_twice; [intros [] | intros [] | eapply rotate_register_32_sequences | eapply rotate_register_32_x86_does]; eassumption. Qed.
 
-Lemma both_agree s a b d t u v : does_register s a d t u v -> changes_only s b d v -> agree_but a b t u.
-Proof.
-  intros [A A'] [B B'] r T U. destruct (reg_eq (Bpf r) d) as [<- | D]; [congruence |].
-  rewrite A', B' by assumption. reflexivity.
-Qed.
-
-Theorem rotate_register_32_x86_agrees d s n t u cond form code cond' native (st : X86.state) :
-  well_formed (X86.gprs st) ->
-  In (cond, form) (rotate_register_32_forms (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond -> instances form code ->
-  In (cond', native) (rotate_register_32_x86 (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond' ->
-  agree_but (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Bpf t) (Bpf u).
-Proof.
-  intros Fine I C F N C'. eapply both_agree.
-  - eapply rotate_register_32_sequences; eassumption.
-  - eapply rotate_register_32_x86_does; eassumption.
-Qed.
-
-Theorem rotate_register_32_a64_agrees d s n t u cond form code cond' native (st : regs) :
-  In (cond, form) (rotate_register_32_forms (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond -> instances form code ->
-  In (cond', native) (rotate_register_32_a64 (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond' ->
-  agree_but (run code st) (A64.run native st) (Bpf t) (Bpf u).
-Proof.
-  intros I C F N C'. eapply both_agree.
-  - eapply rotate_register_32_sequences; eassumption.
-  - eapply rotate_register_32_a64_does; eassumption.
-Qed.
+Theorem rotate_register_32_a64_agrees : rotate_register_32_a64_statement.
+Proof. agreed. eapply agree_twice; [intros [] | intros [] | eapply rotate_register_32_sequences | eapply rotate_register_32_a64_does]; eassumption. Qed.
 
 Theorem rotate_register_64_x86_does d s n t u cond code st : well_formed (X86.gprs st) ->
   In (cond, code) (rotate_register_64_x86 (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond ->
@@ -238,11 +226,11 @@ Proof.
   all: decompose [and] C; split.
   - cbn [X86.run fold_left X86.step X86.gprs]; look_up; cbn [bits]. rewrite rol_rotates by widths.
     apply rotated_same; [apply wrap_wrap; lia | rewrite wrap8_mod by widths; congruence].
-  - intros r ?. cbn [X86.run fold_left X86.step X86.gprs]. look_up. reflexivity.
+  - intros r L ?. cbn [X86.run fold_left X86.step X86.gprs]. other_places r L. reflexivity.
   - cbn [X86.run fold_left X86.step X86.gprs]; look_up; cbn [bits]. rewrite rol_rotates by widths.
     apply rotated_same; [apply wrap_wrap; lia |]. rewrite wrap8_mod by widths. apply wrap_mod; widths.
-  - intros r ?. cbn [X86.run fold_left X86.step X86.gprs].
-    destruct (Z.eq_dec r 4) as [-> | ?]; look_up; [| reflexivity].
+  - intros r L ?. cbn [X86.run fold_left X86.step X86.gprs].
+    destruct (reg_eq r (Bpf 4)) as [-> | ?]; [look_up | other_places r L; reflexivity].
     cbn [bits]. rewrite wrap_wrap by lia. apply wrap_id; [lia | apply Fine].
 Qed.
 
@@ -252,29 +240,14 @@ Theorem rotate_register_64_a64_does d s n t u cond code st :
 Proof.
   unfold rotate_register_64_a64. intros I C.
   cbn [In] in I. repeat (destruct I as [E | I]; [apply pair_equal_spec in E; destruct E as [<- <-] |]); try contradiction.
-  split; [| intros r ?; cbn [A64.run fold_left A64.step]; look_up; reflexivity].
+  split; [| intros r L ?; cbn [A64.run fold_left A64.step]; other_places r L; reflexivity].
   cbn [A64.run fold_left A64.step]; look_up; cbn [bits]. apply rorv_rotates; [widths |].
   rewrite wrap_mod by widths. replace (- wrap 32 (st (Bpf n))) with (0 - wrap 32 (st (Bpf n))) by lia.
   rewrite Zminus_mod, wrap_mod by widths. rewrite <- Zminus_mod. reflexivity.
 Qed.
 
-Theorem rotate_register_64_x86_agrees d s n t u cond form code cond' native (st : X86.state) :
-  well_formed (X86.gprs st) ->
-  In (cond, form) (rotate_register_64_forms (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond -> instances form code ->
-  In (cond', native) (rotate_register_64_x86 (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond' ->
-  agree_but (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Bpf t) (Bpf u).
-Proof.
-  intros Fine I C F N C'. eapply both_agree.
-  - eapply rotate_register_64_sequences; eassumption.
-  - eapply rotate_register_64_x86_does; eassumption.
-Qed.
+Theorem rotate_register_64_x86_agrees : rotate_register_64_x86_statement.
+Proof. agreed. eapply agree_twice; [intros [] | intros [] | eapply rotate_register_64_sequences | eapply rotate_register_64_x86_does]; eassumption. Qed.
 
-Theorem rotate_register_64_a64_agrees d s n t u cond form code cond' native (st : regs) :
-  In (cond, form) (rotate_register_64_forms (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond -> instances form code ->
-  In (cond', native) (rotate_register_64_a64 (Bpf d) (Bpf s) (Bpf n) (Bpf t) (Bpf u)) -> cond' ->
-  agree_but (run code st) (A64.run native st) (Bpf t) (Bpf u).
-Proof.
-  intros I C F N C'. eapply both_agree.
-  - eapply rotate_register_64_sequences; eassumption.
-  - eapply rotate_register_64_a64_does; eassumption.
-Qed.
+Theorem rotate_register_64_a64_agrees : rotate_register_64_a64_statement.
+Proof. agreed. eapply agree_twice; [intros [] | intros [] | eapply rotate_register_64_sequences | eapply rotate_register_64_a64_does]; eassumption. Qed.

@@ -1,7 +1,7 @@
 (** A choice between two registers by a comparison: a branch over a copy, or a conditional move. *)
 
 From Coq Require Import ZArith List Lia Bool.
-From Kiln Require Import Bits Bpf Generated Rotate Arithmetic Memory Flag.
+From Kiln Require Import Bits Bpf Agreement Generated Rotate Arithmetic Memory Flag.
 From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
@@ -65,19 +65,11 @@ Theorem select_32_a64_does d s a b c cond code st :
   agree_live (A64.run code st) (chosen st d s (holds c 32 (st a) (st b))) (Scratch 0).
 Proof. unfold select_32_allowed, select_32_a64. intros W K I. select_native W K I. Qed.
 
-Theorem select_32_x86_agrees d s a b c cond form code cond' native (st : X86.state) :
-  well_formed (X86.gprs st) -> select_32_allowed d s a b c ->
-  In (cond, form) (select_32_forms d s a b c) -> cond -> instances form code ->
-  In (cond', native) (select_32_x86 d s a b c) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply select_32_sequences | eapply select_32_x86_does]; eassumption. Qed.
+Theorem select_32_x86_agrees : select_32_x86_statement.
+Proof. agreed. eapply agree_all; [eapply select_32_sequences | eapply select_32_x86_does]; eassumption. Qed.
 
-Theorem select_32_a64_agrees d s a b c cond form code cond' native (st : regs) :
-  well_formed st -> select_32_allowed d s a b c ->
-  In (cond, form) (select_32_forms d s a b c) -> cond -> instances form code ->
-  In (cond', native) (select_32_a64 d s a b c) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply select_32_sequences | eapply select_32_a64_does]; eassumption. Qed.
+Theorem select_32_a64_agrees : select_32_a64_statement.
+Proof. agreed. eapply agree_all; [eapply select_32_sequences | eapply select_32_a64_does]; eassumption. Qed.
 
 Theorem select_64_sequences d s a b c cond form code st :
   well_formed st -> In (cond, form) (select_64_forms d s a b c) -> instances form code ->
@@ -94,19 +86,11 @@ Theorem select_64_a64_does d s a b c cond code st :
   agree_live (A64.run code st) (chosen st d s (holds c 64 (st a) (st b))) (Scratch 0).
 Proof. unfold select_64_allowed, select_64_a64. intros W K I. select_native W K I. Qed.
 
-Theorem select_64_x86_agrees d s a b c cond form code cond' native (st : X86.state) :
-  well_formed (X86.gprs st) -> select_64_allowed d s a b c ->
-  In (cond, form) (select_64_forms d s a b c) -> cond -> instances form code ->
-  In (cond', native) (select_64_x86 d s a b c) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply select_64_sequences | eapply select_64_x86_does]; eassumption. Qed.
+Theorem select_64_x86_agrees : select_64_x86_statement.
+Proof. agreed. eapply agree_all; [eapply select_64_sequences | eapply select_64_x86_does]; eassumption. Qed.
 
-Theorem select_64_a64_agrees d s a b c cond form code cond' native (st : regs) :
-  well_formed st -> select_64_allowed d s a b c ->
-  In (cond, form) (select_64_forms d s a b c) -> cond -> instances form code ->
-  In (cond', native) (select_64_a64 d s a b c) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply select_64_sequences | eapply select_64_a64_does]; eassumption. Qed.
+Theorem select_64_a64_agrees : select_64_a64_statement.
+Proof. agreed. eapply agree_all; [eapply select_64_sequences | eapply select_64_a64_does]; eassumption. Qed.
 
 Theorem select_constant_32_sequences d s a k c cond form code st :
   well_formed st -> In (cond, form) (select_constant_32_forms d s a k c) -> instances form code ->
@@ -123,19 +107,11 @@ Theorem select_constant_32_a64_does d s a k c cond code st :
   agree_live (A64.run code st) (chosen st d s (holds c 32 (st a) (wrap 64 k))) (Scratch 0).
 Proof. unfold select_constant_32_allowed, select_constant_32_a64. intros W K I. select_native W K I. Qed.
 
-Theorem select_constant_32_x86_agrees d s a k c cond form code cond' native (st : X86.state) :
-  well_formed (X86.gprs st) -> select_constant_32_allowed d s a k c ->
-  In (cond, form) (select_constant_32_forms d s a k c) -> cond -> instances form code ->
-  In (cond', native) (select_constant_32_x86 d s a k c) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply select_constant_32_sequences | eapply select_constant_32_x86_does]; eassumption. Qed.
+Theorem select_constant_32_x86_agrees : select_constant_32_x86_statement.
+Proof. agreed. eapply agree_all; [eapply select_constant_32_sequences | eapply select_constant_32_x86_does]; eassumption. Qed.
 
-Theorem select_constant_32_a64_agrees d s a k c cond form code cond' native (st : regs) :
-  well_formed st -> select_constant_32_allowed d s a k c ->
-  In (cond, form) (select_constant_32_forms d s a k c) -> cond -> instances form code ->
-  In (cond', native) (select_constant_32_a64 d s a k c) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply select_constant_32_sequences | eapply select_constant_32_a64_does]; eassumption. Qed.
+Theorem select_constant_32_a64_agrees : select_constant_32_a64_statement.
+Proof. agreed. eapply agree_all; [eapply select_constant_32_sequences | eapply select_constant_32_a64_does]; eassumption. Qed.
 
 Theorem select_constant_64_sequences d s a k c cond form code st :
   well_formed st -> In (cond, form) (select_constant_64_forms d s a k c) -> instances form code ->
@@ -152,16 +128,8 @@ Theorem select_constant_64_a64_does d s a k c cond code st :
   agree_live (A64.run code st) (chosen st d s (holds c 64 (st a) (wrap 64 k))) (Scratch 0).
 Proof. unfold select_constant_64_allowed, select_constant_64_a64. intros W K I. select_native W K I. Qed.
 
-Theorem select_constant_64_x86_agrees d s a k c cond form code cond' native (st : X86.state) :
-  well_formed (X86.gprs st) -> select_constant_64_allowed d s a k c ->
-  In (cond, form) (select_constant_64_forms d s a k c) -> cond -> instances form code ->
-  In (cond', native) (select_constant_64_x86 d s a k c) -> cond' ->
-  agree_live (run code (X86.gprs st)) (X86.gprs (X86.run native st)) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply select_constant_64_sequences | eapply select_constant_64_x86_does]; eassumption. Qed.
+Theorem select_constant_64_x86_agrees : select_constant_64_x86_statement.
+Proof. agreed. eapply agree_all; [eapply select_constant_64_sequences | eapply select_constant_64_x86_does]; eassumption. Qed.
 
-Theorem select_constant_64_a64_agrees d s a k c cond form code cond' native (st : regs) :
-  well_formed st -> select_constant_64_allowed d s a k c ->
-  In (cond, form) (select_constant_64_forms d s a k c) -> cond -> instances form code ->
-  In (cond', native) (select_constant_64_a64 d s a k c) -> cond' ->
-  agree_live (run code st) (A64.run native st) (Scratch 0).
-Proof. intros. eapply agree_live_with; [eapply select_constant_64_sequences | eapply select_constant_64_a64_does]; eassumption. Qed.
+Theorem select_constant_64_a64_agrees : select_constant_64_a64_statement.
+Proof. agreed. eapply agree_all; [eapply select_constant_64_sequences | eapply select_constant_64_a64_does]; eassumption. Qed.

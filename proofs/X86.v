@@ -181,6 +181,22 @@ Definition step (i : insn) (s : state) : state :=
 
 Definition run (code : list insn) (s : state) : state := fold_left (fun s i => step i s) code s.
 
+(** The accesses of an instruction. One of 16 bytes is not two of 8: others may see parts of it in any order. *)
+Definition accesses (i : insn) (s : state) : list access :=
+  let at_address write n b o := [{| is_write := write; size := n; base := b; address := gprs s b + o |}] in
+  match i with
+  | Movzxw _ _ b o => at_address false 2%nat b o
+  | Movbe w _ b o | Addm w _ b o | Subm w _ b o | Imulm w _ b o | Andm w _ b o | Orm w _ b o | Xorm w _ b o =>
+      at_address false (bytes w) b o
+  | Movbestore w b o _ => at_address true (bytes w) b o
+  | Movbestorew _ b o _ => at_address true 2%nat b o
+  | Movups _ b o => at_address true 16%nat b o
+  | _ => []
+  end.
+
+Fixpoint trace (code : list insn) (s : state) : list access :=
+  match code with [] => [] | i :: code => accesses i s ++ trace code (step i s) end.
+
 (** Turning [n] times to the left moves bit [i - n], counted round, to bit [i]. *)
 Lemma turn_left_range w x : 0 < w -> 0 <= x < 2 ^ w -> 0 <= turn_left w x < 2 ^ w.
 Proof.

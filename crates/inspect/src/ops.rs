@@ -1,7 +1,7 @@
 //! `kiln ops`: native operations, and where programs have them.
 
 use kiln_isa::Size;
-use kiln_isa::operation::{Arch, Exit, Imm, Native, NativeOperand, Operation, Registry, Template, Test};
+use kiln_isa::operation::{Arch, Exit, Imm, Native, NativeOperand, Operation, Registry, Template, Test, rocq};
 use kiln_program::{Mark, Object};
 use serde::Serialize;
 
@@ -22,8 +22,8 @@ pub struct Row {
     pub native: Vec<Way>,
     /// Where it pays.
     pub pays: &'static str,
-    /// The theorems of `proofs/` about it.
-    pub proved_by: &'static [&'static str],
+    /// The theorems of `proofs/` about it, one for each machine.
+    pub proved_by: Vec<String>,
 }
 
 /// A proof sequence.
@@ -77,8 +77,8 @@ fn row(operation: &Operation) -> Row {
         meaning: operation.doc,
         proof_sequences: operation.forms.iter().map(sequence).collect(),
         native: operation.native.iter().map(way).collect(),
-        pays: operation.notes.pays,
-        proved_by: operation.notes.proved_by,
+        pays: operation.pays,
+        proved_by: rocq::theorems(operation).collect(),
     }
 }
 

@@ -3,9 +3,7 @@
 
 use super::meaning::Expr;
 use super::parts::{AND, ANY, LEFT, MOVE, RIGHT, W32, W64, alu, immediate, result, source, temporary};
-use super::row::{
-    Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation,
-};
+use super::row::{Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Operation};
 use crate::table::AluOp;
 
 const ADD: &[AluOp] = &[AluOp::Add];
@@ -60,16 +58,12 @@ pub const ADDRESS_SCALED: Operation = Operation {
             code: &[NativeInsn { name: "addlsl64", operands: ADDRESS }],
         },
     ],
-    notes: Notes {
-        pays: "tables and arrays: up to 1.17 times the speed; x86-64 makes it part of the access that follows",
-        proved_by: &["address_scaled_x86_agrees", "address_scaled_a64_agrees"],
-    },
+    pays: "tables and arrays: up to 1.17 times the speed; x86-64 makes it part of the access that follows",
 };
 
 /// Conjunctions with a complement: d = 0, s = 1 (inverted), m = 2, t = 3.
 macro_rules! and_not {
-    ($name:literal, $widths:ident, $copies:ident, $meaning:expr, $andn:literal, $bic:literal, $doc:literal,
-     $proved:expr) => {
+    ($name:literal, $widths:ident, $copies:ident, $meaning:expr, $andn:literal, $bic:literal, $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -125,7 +119,7 @@ macro_rules! and_not {
                     }],
                 },
             ],
-            notes: Notes { pays: "choices by bits in SHA-2 and MD5, and clearing bits", proved_by: $proved },
+            pays: "choices by bits in SHA-2 and MD5, and clearing bits",
         }
     };
 }
@@ -141,8 +135,7 @@ pub const AND_NOT_32: Operation = and_not!(
     )),
     "andn32",
     "bic32",
-    "The bits of the lower half of m that are not in s.",
-    &["and_not_32_x86_agrees", "and_not_32_a64_agrees"]
+    "The bits of the lower half of m that are not in s."
 );
 
 /// Conjunction, one side inverted.
@@ -153,8 +146,7 @@ pub const AND_NOT_64: Operation = and_not!(
     Expr::And(&Expr::Reg(2), &Expr::Xor(&Expr::Reg(1), &Expr::Imm(Imm::Constant(-1)))),
     "andn64",
     "bic64",
-    "The bits of m that are not in s.",
-    &["and_not_64_x86_agrees", "and_not_64_a64_agrees"]
+    "The bits of m that are not in s."
 );
 
 const COPY: &[NativeOperand] = &[NativeOperand::Reg(0), NativeOperand::Reg(1)];
@@ -162,7 +154,7 @@ const COPY: &[NativeOperand] = &[NativeOperand::Reg(0), NativeOperand::Reg(1)];
 /// Extensions by a shift left and back: d = 0, s = 1.
 macro_rules! extension {
     ($name:literal, $widths:ident, $copies:ident, $distance:literal, $back:ident, $meaning:expr, $x86:literal, $a64:literal,
-     $doc:literal, $proved:expr) => {
+     $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -201,10 +193,7 @@ macro_rules! extension {
                     code: &[NativeInsn { name: $a64, operands: COPY }],
                 },
             ],
-            notes: Notes {
-                pays: "signed fields and indices below version 4 of the instruction set",
-                proved_by: $proved,
-            },
+            pays: "signed fields and indices below version 4 of the instruction set",
         }
     };
 }
@@ -223,8 +212,7 @@ pub const SIGN_EXTEND_8: Operation = extension!(
     signed(&Expr::Truncate(8, &Expr::Reg(1))),
     "movsxb64",
     "sxtb64",
-    "The lowest 8 bits of s, with their sign.",
-    &["sign_extend_8_x86_agrees", "sign_extend_8_a64_agrees"]
+    "The lowest 8 bits of s, with their sign."
 );
 
 /// The lowest 16 bits with their sign.
@@ -237,8 +225,7 @@ pub const SIGN_EXTEND_16: Operation = extension!(
     signed(&Expr::Truncate(16, &Expr::Reg(1))),
     "movsxw64",
     "sxth64",
-    "The lowest 16 bits of s, with their sign.",
-    &["sign_extend_16_x86_agrees", "sign_extend_16_a64_agrees"]
+    "The lowest 16 bits of s, with their sign."
 );
 
 /// The lower half with its sign.
@@ -251,8 +238,7 @@ pub const SIGN_EXTEND_32: Operation = extension!(
     signed(&Expr::Truncate(32, &Expr::Reg(1))),
     "movsxd64",
     "sxtw64",
-    "The lower half of s, with its sign.",
-    &["sign_extend_32_x86_agrees", "sign_extend_32_a64_agrees"]
+    "The lower half of s, with its sign."
 );
 
 /// The lowest byte with its sign, as 32 bits.
@@ -265,8 +251,7 @@ pub const SIGN_EXTEND_8_TO_32: Operation = extension!(
     Expr::ZeroExtend(&Expr::Truncate(32, &signed(&Expr::Truncate(8, &Expr::Reg(1))))),
     "movsxb32",
     "sxtb32",
-    "The lowest 8 bits of s, with their sign, as 32 bits.",
-    &["sign_extend_8_to_32_x86_agrees", "sign_extend_8_to_32_a64_agrees"]
+    "The lowest 8 bits of s, with their sign, as 32 bits."
 );
 
 /// The lowest 16 bits with their sign, as 32 bits.
@@ -279,8 +264,7 @@ pub const SIGN_EXTEND_16_TO_32: Operation = extension!(
     Expr::ZeroExtend(&Expr::Truncate(32, &signed(&Expr::Truncate(16, &Expr::Reg(1))))),
     "movsxw32",
     "sxth32",
-    "The lowest 16 bits of s, with their sign, as 32 bits.",
-    &["sign_extend_16_to_32_x86_agrees", "sign_extend_16_to_32_a64_agrees"]
+    "The lowest 16 bits of s, with their sign, as 32 bits."
 );
 
 /// The lower half.
@@ -293,6 +277,5 @@ pub const ZERO_EXTEND_32: Operation = extension!(
     Expr::ZeroExtend(&Expr::Truncate(32, &Expr::Reg(1))),
     "mov32",
     "mov32",
-    "The lower half of s.",
-    &["zero_extend_32_x86_agrees", "zero_extend_32_a64_agrees"]
+    "The lower half of s."
 );

@@ -3,7 +3,7 @@
 use super::meaning::Expr;
 use super::parts::{AND, ANY, ANY_NUMBER, MOVE, W32, W64, alu, source, temporary};
 use super::row::{
-    Arch, Condition, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
+    Arch, Condition, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Operation, Template, Test,
 };
 use crate::insn::Width;
 use crate::table::JumpOp;
@@ -18,7 +18,7 @@ const fn leave(op: JumpOp, width: Width) -> Template {
 /// Tests of bits: t = 0, a = 1, b or k = 2.
 macro_rules! bits {
     ($name:literal, $op:ident, $second:expr, [$($form:expr),*], $meaning:expr, $x86:literal, $arm:literal, $with:expr,
-     $doc:literal, $proved:expr) => {
+     $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -45,7 +45,7 @@ macro_rules! bits {
                     ],
                 },
             ],
-            notes: Notes { pays: "flags in headers: an instruction or two saved per test", proved_by: $proved },
+            pays: "flags in headers: an instruction or two saved per test",
         }
     };
     (copied $name:literal, $when:expr, $copy:expr, $mask:expr, $widths:expr, $op:ident, $width:ident) => {
@@ -67,19 +67,19 @@ macro_rules! bits {
         }
     };
     (wide $name:literal, $op:ident, $second:expr, $mask:expr, $apart:expr, $meaning:expr, $x86:literal, $arm:literal,
-     $with:expr, $doc:literal, $proved:expr) => {
+     $with:expr, $doc:literal) => {
         bits!(
             $name, $op, $second,
             [
                 bits!(copied "copied", $apart, W64, $mask, W64, $op, W64),
                 bits!(in_place "in place", $mask, W64, $op, W64)
             ],
-            $meaning, $x86, $arm, $with, $doc, $proved
+            $meaning, $x86, $arm, $with, $doc
         )
     };
     // A value of 32 bits is zero if and only if it is zero as 64 bits.
     (narrow $name:literal, $op:ident, $second:expr, $mask:expr, $apart:expr, $meaning:expr, $x86:literal, $arm:literal,
-     $with:expr, $doc:literal, $proved:expr) => {
+     $with:expr, $doc:literal) => {
         bits!(
             $name, $op, $second,
             [
@@ -89,7 +89,7 @@ macro_rules! bits {
                 bits!(copied "lower half copied, wide branch", $apart, W32, $mask, W64, $op, W64),
                 bits!(in_place "in place, wide branch", $mask, W32, $op, W64)
             ],
-            $meaning, $x86, $arm, $with, $doc, $proved
+            $meaning, $x86, $arm, $with, $doc
         )
     };
 }
@@ -112,11 +112,11 @@ const ONE: Expr = Expr::Imm(Imm::Constant(1));
 /// Every row: its constant, its name, its kind, and what it leaves by.
 macro_rules! rows {
     ($($constant:ident, $name:literal, $kind:ident, $op:ident, $second:expr, $mask:expr, $apart:expr, $meaning:expr,
-       $x86:literal, $arm:literal, $with:expr, $doc:literal, [$($proved:literal),*];)*) => {
+       $x86:literal, $arm:literal, $with:expr, $doc:literal;)*) => {
         $(
             #[doc = $doc]
             pub const $constant: Operation = bits!(
-                $kind $name, $op, $second, $mask, $apart, $meaning, $x86, $arm, $with, $doc, &[$($proved),*]
+                $kind $name, $op, $second, $mask, $apart, $meaning, $x86, $arm, $with, $doc
             );
         )*
     };
@@ -124,28 +124,20 @@ macro_rules! rows {
 
 rows! {
     BRANCH_IF_BITS_32, "branch_if_bits_32", narrow, Ne, source("b"), REGISTER, ALL_APART, Expr::Xor(&NONE_LOW, &ONE),
-        "test32", "tst32", B, "Leaves if the lower halves of a and b have a common bit.",
-        ["branch_if_bits_32_x86_agrees", "branch_if_bits_32_a64_agrees"];
+        "test32", "tst32", B, "Leaves if the lower halves of a and b have a common bit.";
     BRANCH_IF_BITS_64, "branch_if_bits_64", wide, Ne, source("b"), REGISTER, ALL_APART, Expr::Xor(&NONE, &ONE),
-        "test64", "tst64", B, "Leaves if a and b have a common bit.",
-        ["branch_if_bits_64_x86_agrees", "branch_if_bits_64_a64_agrees"];
+        "test64", "tst64", B, "Leaves if a and b have a common bit.";
     BRANCH_IF_NO_BITS_32, "branch_if_no_bits_32", narrow, Eq, source("b"), REGISTER, ALL_APART, NONE_LOW,
-        "test32", "tst32", B, "Leaves if the lower halves of a and b have no common bit.",
-        ["branch_if_no_bits_32_x86_agrees", "branch_if_no_bits_32_a64_agrees"];
+        "test32", "tst32", B, "Leaves if the lower halves of a and b have no common bit.";
     BRANCH_IF_NO_BITS_64, "branch_if_no_bits_64", wide, Eq, source("b"), REGISTER, ALL_APART, NONE,
-        "test64", "tst64", B, "Leaves if a and b have no common bit.",
-        ["branch_if_no_bits_64_x86_agrees", "branch_if_no_bits_64_a64_agrees"];
+        "test64", "tst64", B, "Leaves if a and b have no common bit.";
     BRANCH_IF_BITS_CONSTANT_32, "branch_if_bits_constant_32", narrow, Ne, ANY_NUMBER, NUMBER, APART,
         Expr::Xor(&NONE_OF_NUMBER_LOW, &ONE), "testi32", "tsti32", K,
-        "Leaves if the lower half of a has a bit of a number.",
-        ["branch_if_bits_constant_32_x86_agrees", "branch_if_bits_constant_32_a64_agrees"];
+        "Leaves if the lower half of a has a bit of a number.";
     BRANCH_IF_BITS_CONSTANT_64, "branch_if_bits_constant_64", wide, Ne, ANY_NUMBER, NUMBER, APART,
-        Expr::Xor(&NONE_OF_NUMBER, &ONE), "testi64", "tsti64", K, "Leaves if a has a bit of a number.",
-        ["branch_if_bits_constant_64_x86_agrees", "branch_if_bits_constant_64_a64_agrees"];
+        Expr::Xor(&NONE_OF_NUMBER, &ONE), "testi64", "tsti64", K, "Leaves if a has a bit of a number.";
     BRANCH_IF_NO_BITS_CONSTANT_32, "branch_if_no_bits_constant_32", narrow, Eq, ANY_NUMBER, NUMBER, APART,
-        NONE_OF_NUMBER_LOW, "testi32", "tsti32", K, "Leaves if the lower half of a has no bit of a number.",
-        ["branch_if_no_bits_constant_32_x86_agrees", "branch_if_no_bits_constant_32_a64_agrees"];
+        NONE_OF_NUMBER_LOW, "testi32", "tsti32", K, "Leaves if the lower half of a has no bit of a number.";
     BRANCH_IF_NO_BITS_CONSTANT_64, "branch_if_no_bits_constant_64", wide, Eq, ANY_NUMBER, NUMBER, APART,
-        NONE_OF_NUMBER, "testi64", "tsti64", K, "Leaves if a has no bit of a number.",
-        ["branch_if_no_bits_constant_64_x86_agrees", "branch_if_no_bits_constant_64_a64_agrees"];
+        NONE_OF_NUMBER, "testi64", "tsti64", K, "Leaves if a has no bit of a number.";
 }

@@ -19,8 +19,7 @@
 use super::meaning::Expr;
 use super::parts::{immediate, source};
 use super::row::{
-    Arch, Condition, Effect, Exit, Form, From, Imm, Index, Native, NativeInsn, NativeOperand, Notes, Operation,
-    Template, Test,
+    Arch, Condition, Effect, Exit, Form, From, Imm, Index, Native, NativeInsn, NativeOperand, Operation, Template, Test,
 };
 use crate::insn::Width;
 use crate::table::JumpOp;
@@ -45,7 +44,7 @@ const fn branch(op: JumpOp, width: Width, number: Index, to: Exit) -> Template {
 /// Chains of comparisons: a = 0, the numbers = 1 to 7. A shorter chain has its last number several times.
 macro_rules! chain {
     ($name:literal, $width:ident, $to:ident, $last:ident, $meaning:expr, $less:literal, $subtract:literal, $leave:ident,
-     $doc:literal, $proved:expr) => {
+     $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -96,10 +95,7 @@ macro_rules! chain {
                     ],
                 },
             ],
-            notes: Notes {
-                pays: "protocols and ports: as fast as the chain where that is predicted, up to 2.3 times where not",
-                proved_by: $proved,
-            },
+            pays: "protocols and ports: as fast as the chain where that is predicted, up to 2.3 times where not",
         }
     };
     (number $name:literal) => { immediate($name, -i32::MAX, i32::MAX) };
@@ -120,18 +116,8 @@ const LOWER: Expr = Expr::Among(&Expr::Truncate(32, &Expr::Reg(0)), NUMBERS);
 const ONE: Expr = Expr::Imm(Imm::Constant(1));
 
 /// Leaves if a register is one of several numbers.
-pub const BRANCH_IF_ANY_64: Operation = chain!(
-    "branch_if_any_64",
-    W64,
-    Out,
-    Eq,
-    WHOLE,
-    "leaminus64",
-    "subi64",
-    Lt,
-    "Leaves if a is one of the numbers.",
-    &["branch_if_any_64_x86_agrees", "branch_if_any_64_a64_agrees"]
-);
+pub const BRANCH_IF_ANY_64: Operation =
+    chain!("branch_if_any_64", W64, Out, Eq, WHOLE, "leaminus64", "subi64", Lt, "Leaves if a is one of the numbers.");
 
 /// Leaves if the lower half of a register is one of several numbers.
 pub const BRANCH_IF_ANY_32: Operation = chain!(
@@ -143,8 +129,7 @@ pub const BRANCH_IF_ANY_32: Operation = chain!(
     "leaminus32",
     "subi32",
     Lt,
-    "Leaves if the lower half of a is one of the numbers.",
-    &["branch_if_any_32_x86_agrees", "branch_if_any_32_a64_agrees"]
+    "Leaves if the lower half of a is one of the numbers."
 );
 
 /// Leaves if a register is none of several numbers.
@@ -157,8 +142,7 @@ pub const BRANCH_IF_NONE_64: Operation = chain!(
     "leaminus64",
     "subi64",
     Ge,
-    "Leaves if a is none of the numbers.",
-    &["branch_if_none_64_x86_agrees", "branch_if_none_64_a64_agrees"]
+    "Leaves if a is none of the numbers."
 );
 
 /// Leaves if the lower half of a register is none of several numbers.
@@ -171,6 +155,5 @@ pub const BRANCH_IF_NONE_32: Operation = chain!(
     "leaminus32",
     "subi32",
     Ge,
-    "Leaves if the lower half of a is none of the numbers.",
-    &["branch_if_none_32_x86_agrees", "branch_if_none_32_a64_agrees"]
+    "Leaves if the lower half of a is none of the numbers."
 );

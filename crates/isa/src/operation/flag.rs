@@ -5,7 +5,7 @@
 use super::meaning::Expr;
 use super::parts::{ANY, ANY_NUMBER, COMPARISON, MOVE, alu, result, source};
 use super::row::{
-    Arch, Condition, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
+    Arch, Condition, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Operation, Template, Test,
 };
 use crate::insn::Width;
 
@@ -16,7 +16,7 @@ const C: NativeOperand = NativeOperand::Comparison(3);
 /// Flags: d = 0, a = 1, b or k = 2, c = 3.
 macro_rules! flag {
     ($name:literal, $width:ident, $second:expr, $src:expr, $when:expr, $left:expr, $right:expr, $cmp:literal, $with:expr,
-     $doc:literal, $proved:expr) => {
+     $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -75,10 +75,7 @@ macro_rules! flag {
                     ],
                 },
             ],
-            notes: Notes {
-                pays: "comparisons that are hard to predict, and only there: found by a profile",
-                proved_by: $proved,
-            },
+            pays: "comparisons that are hard to predict, and only there: found by a profile",
         }
     };
 }
@@ -102,8 +99,7 @@ pub const FLAG_64: Operation = flag!(
     RIGHT,
     "cmp64",
     NativeOperand::Reg(2),
-    "One if the comparison c of a and b holds, zero if not.",
-    &["flag_64_x86_agrees", "flag_64_a64_agrees"]
+    "One if the comparison c of a and b holds, zero if not."
 );
 
 /// A comparison of the lower halves of two registers.
@@ -117,8 +113,7 @@ pub const FLAG_32: Operation = flag!(
     Expr::Truncate(32, &RIGHT),
     "cmp32",
     NativeOperand::Reg(2),
-    "One if the comparison c of the lower halves of a and b holds, zero if not.",
-    &["flag_32_x86_agrees", "flag_32_a64_agrees"]
+    "One if the comparison c of the lower halves of a and b holds, zero if not."
 );
 
 /// A comparison of a register with a number.
@@ -132,8 +127,7 @@ pub const FLAG_CONSTANT_64: Operation = flag!(
     VALUE,
     "cmpi64",
     NativeOperand::Imm(Imm::Operand(2)),
-    "One if the comparison c of a with a number holds, zero if not.",
-    &["flag_constant_64_x86_agrees", "flag_constant_64_a64_agrees"]
+    "One if the comparison c of a with a number holds, zero if not."
 );
 
 /// A comparison of the lower half of a register with a number.
@@ -147,6 +141,5 @@ pub const FLAG_CONSTANT_32: Operation = flag!(
     Expr::Truncate(32, &VALUE),
     "cmpi32",
     NativeOperand::Imm(Imm::Operand(2)),
-    "One if the comparison c of the lower half of a with a number holds, zero if not.",
-    &["flag_constant_32_x86_agrees", "flag_constant_32_a64_agrees"]
+    "One if the comparison c of the lower half of a with a number holds, zero if not."
 );

@@ -5,7 +5,7 @@
 
 use super::meaning::Expr;
 use super::parts::{AND, MOVE, W64, alu, result};
-use super::row::{Arch, Effect, Form, From, Native, NativeInsn, NativeOperand, Notes, Operation, Template};
+use super::row::{Arch, Effect, Form, From, Native, NativeInsn, NativeOperand, Operation, Template};
 
 const REGISTER: NativeOperand = NativeOperand::Reg(0);
 
@@ -28,10 +28,7 @@ pub const PREFETCH: Operation = Operation {
         native(Arch::X86_64, &[NativeInsn { name: "prefetch64", operands: &[REGISTER] }]),
         native(Arch::Aarch64, &[NativeInsn { name: "prfm64", operands: &[REGISTER] }]),
     ],
-    notes: Notes {
-        pays: "only on request, where a program knows long before what it will read",
-        proved_by: &["prefetch_x86_agrees", "prefetch_a64_agrees"],
-    },
+    pays: "only on request, where a program knows long before what it will read",
 };
 
 /// A barrier that speculation does not pass.
@@ -45,8 +42,5 @@ pub const SPECULATION_BARRIER: Operation = Operation {
         native(Arch::X86_64, &[NativeInsn { name: "lfence64", operands: &[] }]),
         native(Arch::Aarch64, &[NativeInsn { name: "dsbisb64", operands: &[] }]),
     ],
-    notes: Notes {
-        pays: "never faster: only on request, between a bounds check and an access by a secret's reader",
-        proved_by: &["speculation_barrier_x86_agrees", "speculation_barrier_a64_agrees"],
-    },
+    pays: "never faster: only on request, between a bounds check and an access by a secret's reader",
 };

@@ -6,8 +6,7 @@
 use super::meaning::Expr;
 use super::parts::{ANY, MOVE, W32, W64, alu, immediate, result, source, temporary};
 use super::row::{
-    Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Place,
-    Template,
+    Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Operation, Place, Template,
 };
 use crate::insn::Size;
 use crate::table::AluOp;
@@ -32,8 +31,7 @@ const LOADED: NativeOperand = NativeOperand::Memory(1, Imm::Operand(2));
 const D: NativeOperand = NativeOperand::Reg(0);
 
 macro_rules! load_swapped {
-    ($name:literal, $size:ident, $bits:literal, $x86:expr, $needs:expr, $load:literal, $reverse:literal, $doc:literal,
-     $proved:expr) => {
+    ($name:literal, $size:ident, $bits:literal, $x86:expr, $needs:expr, $load:literal, $reverse:literal, $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -54,7 +52,7 @@ macro_rules! load_swapped {
                 native(Arch::X86_64, $needs, $x86),
                 native(Arch::Aarch64, &[], &[insn($load, &[D, LOADED]), insn($reverse, &[D, D])]),
             ],
-            notes: Notes { pays: "headers of network protocols", proved_by: $proved },
+            pays: "headers of network protocols",
         }
     };
 }
@@ -68,8 +66,7 @@ pub const LOAD_SWAPPED_16: Operation = load_swapped!(
     &[],
     "ldrh32",
     "reverse16",
-    "Loads 2 bytes in reverse order.",
-    &["load_swapped_16_x86_agrees", "load_swapped_16_a64_agrees"]
+    "Loads 2 bytes in reverse order."
 );
 
 /// A load of 4 bytes in the other byte order.
@@ -81,8 +78,7 @@ pub const LOAD_SWAPPED_32: Operation = load_swapped!(
     &[Feature::Movbe],
     "ldr32",
     "rev32",
-    "Loads 4 bytes in reverse order.",
-    &["load_swapped_32_x86_agrees", "load_swapped_32_a64_agrees"]
+    "Loads 4 bytes in reverse order."
 );
 
 /// A load of 8 bytes in the other byte order.
@@ -94,8 +90,7 @@ pub const LOAD_SWAPPED_64: Operation = load_swapped!(
     &[Feature::Movbe],
     "ldr64",
     "rev64",
-    "Loads 8 bytes in reverse order.",
-    &["load_swapped_64_x86_agrees", "load_swapped_64_a64_agrees"]
+    "Loads 8 bytes in reverse order."
 );
 
 /// Stores in the other byte order: b = 0, o = 1, s = 2, t = 3.
@@ -106,7 +101,7 @@ const REVERSED: NativeOperand = NativeOperand::Scratch(1);
 
 macro_rules! store_swapped {
     ($name:literal, $size:ident, $bits:literal, $copies:ident, $movbe:literal, $reverse:literal, $store:literal,
-     $doc:literal, $proved:expr) => {
+     $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -138,7 +133,7 @@ macro_rules! store_swapped {
                 native(Arch::X86_64, &[Feature::Movbe], &[insn($movbe, &[STORED, S])]),
                 native(Arch::Aarch64, &[], &[insn($reverse, &[REVERSED, S]), insn($store, &[STORED, REVERSED])]),
             ],
-            notes: Notes { pays: "writing headers of network protocols and digests", proved_by: $proved },
+            pays: "writing headers of network protocols and digests",
         }
     };
 }
@@ -152,8 +147,7 @@ pub const STORE_SWAPPED_16: Operation = store_swapped!(
     "movbestorew32",
     "reverse16",
     "strh32",
-    "Stores the lowest 2 bytes of s in reverse order.",
-    &["store_swapped_16_x86_agrees", "store_swapped_16_a64_agrees"]
+    "Stores the lowest 2 bytes of s in reverse order."
 );
 
 /// A store of 4 bytes in the other byte order.
@@ -165,8 +159,7 @@ pub const STORE_SWAPPED_32: Operation = store_swapped!(
     "movbestore32",
     "rev32",
     "str32",
-    "Stores the lowest 4 bytes of s in reverse order.",
-    &["store_swapped_32_x86_agrees", "store_swapped_32_a64_agrees"]
+    "Stores the lowest 4 bytes of s in reverse order."
 );
 
 /// A store of 8 bytes in the other byte order.
@@ -178,13 +171,12 @@ pub const STORE_SWAPPED_64: Operation = store_swapped!(
     "movbestore64",
     "rev64",
     "str64",
-    "Stores the bytes of s in reverse order.",
-    &["store_swapped_64_x86_agrees", "store_swapped_64_a64_agrees"]
+    "Stores the bytes of s in reverse order."
 );
 
 /// Arithmetic with an operand in memory: d = 0, b = 1, o = 2, t = 3.
 macro_rules! with_memory {
-    ($name:literal, $size:ident, $widths:ident, $op:ident, $meaning:expr, $insn:literal, $doc:literal, $proved:expr) => {
+    ($name:literal, $size:ident, $widths:ident, $op:ident, $meaning:expr, $insn:literal, $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -199,10 +191,7 @@ macro_rules! with_memory {
             }],
             effects: &[Effect::Register(0, $meaning)],
             native: &[native(Arch::X86_64, &[], &[insn($insn, &[D, LOADED])])],
-            notes: Notes {
-                pays: "sums, hashes and tables: one instruction and one register saved",
-                proved_by: $proved,
-            },
+            pays: "sums, hashes and tables: one instruction and one register saved",
         }
     };
 }
@@ -214,13 +203,13 @@ const LOW: Expr = low!(32, Expr::Reg(0));
 /// The two widths of one operation.
 macro_rules! both_widths {
     ($narrow:ident, $wide:ident, $op:ident, $doc:literal,
-     $name32:literal, $insn32:literal, $proved32:literal, $name64:literal, $insn64:literal, $proved64:literal) => {
+     $name32:literal, $insn32:literal, $name64:literal, $insn64:literal) => {
         #[doc = $doc]
         pub const $narrow: Operation =
-            with_memory!($name32, B4, W32, $op, Expr::ZeroExtend(&Expr::$op(&LOW, &HALF)), $insn32, $doc, &[$proved32]);
+            with_memory!($name32, B4, W32, $op, Expr::ZeroExtend(&Expr::$op(&LOW, &HALF)), $insn32, $doc);
         #[doc = $doc]
         pub const $wide: Operation =
-            with_memory!($name64, B8, W64, $op, Expr::$op(&Expr::Reg(0), &WORD), $insn64, $doc, &[$proved64]);
+            with_memory!($name64, B8, W64, $op, Expr::$op(&Expr::Reg(0), &WORD), $insn64, $doc);
     };
 }
 
@@ -231,10 +220,8 @@ both_widths!(
     "Adds what memory holds to d.",
     "add_memory_32",
     "addm32",
-    "add_memory_32_x86_agrees",
     "add_memory_64",
-    "addm64",
-    "add_memory_64_x86_agrees"
+    "addm64"
 );
 both_widths!(
     SUB_MEMORY_32,
@@ -243,10 +230,8 @@ both_widths!(
     "Subtracts what memory holds from d.",
     "sub_memory_32",
     "subm32",
-    "sub_memory_32_x86_agrees",
     "sub_memory_64",
-    "subm64",
-    "sub_memory_64_x86_agrees"
+    "subm64"
 );
 both_widths!(
     MUL_MEMORY_32,
@@ -255,10 +240,8 @@ both_widths!(
     "Multiplies d by what memory holds.",
     "mul_memory_32",
     "imulm32",
-    "mul_memory_32_x86_agrees",
     "mul_memory_64",
-    "imulm64",
-    "mul_memory_64_x86_agrees"
+    "imulm64"
 );
 both_widths!(
     AND_MEMORY_32,
@@ -267,10 +250,8 @@ both_widths!(
     "Keeps the bits of d that memory holds, too.",
     "and_memory_32",
     "andm32",
-    "and_memory_32_x86_agrees",
     "and_memory_64",
-    "andm64",
-    "and_memory_64_x86_agrees"
+    "andm64"
 );
 both_widths!(
     OR_MEMORY_32,
@@ -279,10 +260,8 @@ both_widths!(
     "Sets the bits of d that memory holds.",
     "or_memory_32",
     "orm32",
-    "or_memory_32_x86_agrees",
     "or_memory_64",
-    "orm64",
-    "or_memory_64_x86_agrees"
+    "orm64"
 );
 both_widths!(
     XOR_MEMORY_32,
@@ -291,8 +270,6 @@ both_widths!(
     "Inverts the bits of d that memory holds.",
     "xor_memory_32",
     "xorm32",
-    "xor_memory_32_x86_agrees",
     "xor_memory_64",
-    "xorm64",
-    "xor_memory_64_x86_agrees"
+    "xorm64"
 );

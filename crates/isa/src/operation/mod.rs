@@ -40,7 +40,7 @@ pub use meaning::Expr;
 pub use pattern::{Binding, Operands};
 pub use row::{
     Arch, Condition, Effect, Exit, Feature, Form, From, Imm, Index, MAX_OPERANDS, Native, NativeInsn, NativeOperand,
-    Notes, Operand, OperandKind, Operation, Place, Template, Test,
+    Operand, OperandKind, Operation, Place, Template, Test,
 };
 
 /// The operations that marks can name.

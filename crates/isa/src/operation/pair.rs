@@ -14,8 +14,7 @@
 use super::meaning::Expr;
 use super::parts::{immediate, result, source};
 use super::row::{
-    Arch, Condition, Effect, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operand, Operation, Place,
-    Template,
+    Arch, Condition, Effect, Form, From, Imm, Native, NativeInsn, NativeOperand, Operand, Operation, Place, Template,
 };
 use crate::insn::Size;
 
@@ -67,10 +66,7 @@ pub const CLEAR_PAIR: Operation = Operation {
         ),
         native(Arch::Aarch64, &[], &[NativeInsn { name: "stpzr64", operands: &[MEMORY] }]),
     ],
-    notes: Notes {
-        pays: "structures on the stack that are cleared before they are filled: keys, values, events",
-        proved_by: &["clear_pair_x86_agrees", "clear_pair_a64_agrees"],
-    },
+    pays: "structures on the stack that are cleared before they are filled: keys, values, events",
 };
 
 const D: NativeOperand = NativeOperand::Reg(2);
@@ -95,7 +91,7 @@ pub const LOAD_PAIR: Operation = Operation {
     ],
     effects: &[Effect::Register(2, Expr::Load(Size::B8, 0, LOW)), Effect::Register(3, Expr::Load(Size::B8, 0, HIGH))],
     native: &[native(Arch::Aarch64, &[], &[NativeInsn { name: "ldp64", operands: &[D, E, MEMORY] }])],
-    notes: Notes { pays: "copies and comparisons of structures on 64-bit Arm", proved_by: &["load_pair_a64_agrees"] },
+    pays: "copies and comparisons of structures on 64-bit Arm",
 };
 
 /// Two stores: b = 0, o = 1, s = 2, u = 3.
@@ -109,5 +105,5 @@ pub const STORE_PAIR: Operation = Operation {
     ],
     effects: &[Effect::Memory(place(LOW), Expr::Reg(2)), Effect::Memory(place(HIGH), Expr::Reg(3))],
     native: &[native(Arch::Aarch64, &[], &[NativeInsn { name: "stp64", operands: &[MEMORY, D, E] }])],
-    notes: Notes { pays: "copies and records of structures on 64-bit Arm", proved_by: &["store_pair_a64_agrees"] },
+    pays: "copies and records of structures on 64-bit Arm",
 };

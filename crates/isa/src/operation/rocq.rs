@@ -1,31 +1,74 @@
 //! The rows as definitions in Rocq, which `proofs/` has theorems about.
 //!
 //! A row becomes three lists of a condition and a piece of code each, as functions of its operands: the proof
-//! sequences, and the native code of each machine. `proofs/Generated.v` holds the text; a test compares it.
+//! sequences, and the native code of each machine. For each machine that it has native code for, it becomes a statement
+//! as well: that the two agree. `proofs/Generated.v` has the definitions, `proofs/Required.v` asks for a proof of each
+//! statement, by the name of the row and the machine; a test compares both files.
 
 use std::fmt::Write as _;
 
 use super::{
-    Arch, Condition, Exit, Form, From, Imm, Index, Native, NativeInsn, NativeOperand, OperandKind, Operation, Registry,
-    Template, Test,
+    Arch, Condition, Exit, Form, From, Imm, Index, Native, NativeInsn, NativeOperand, Operand, OperandKind, Operation,
+    Registry, Template, Test,
 };
 use crate::insn::Width;
 use crate::table::JumpOp;
 
-/// `proofs/Generated.v`.
-pub fn text(registry: &Registry) -> String {
+/// The rows of the registry and their statements: `proofs/Generated.v`.
+pub fn definitions(registry: &Registry) -> String {
     let mut text = String::from(
         "(** The rows of the operation table. Written by `BLESS=1 cargo test -p kiln-isa --test rocq`. *)\n\n\
-         From Coq Require Import ZArith List.\nFrom Kiln Require Import Bpf.\nFrom Kiln Require X86 A64.\nImport ListNotations.\n\
+         From Coq Require Import ZArith List.\nFrom Kiln Require Import Bpf Agreement.\nFrom Kiln Require X86 A64.\nImport ListNotations.\n\
          Open Scope Z_scope.\n",
     );
     for operation in registry.operations() {
-        row(&mut text, operation);
+        text.push_str(&row(operation));
     }
     text
 }
 
-fn row(text: &mut String, operation: &Operation) {
+/// What must be proved, one theorem for each row and machine: `proofs/Required.v`.
+pub fn required(registry: &Registry) -> String {
+    let mut text = String::from(
+        "(** The proof of each row's statement, and what the proofs rest on; `proofs/check` compares what this prints with\n    \
+         `assumptions.txt`. Written by `BLESS=1 cargo test -p kiln-isa --test rocq`. *)\n\n\
+         From Kiln Require Import Generated Rotate RotateRegister Arithmetic Memory Flag Select Chain BitTest Hint Pair.\n\n",
+    );
+    let names = registry.operations().flat_map(statements);
+    let typed: Vec<String> = names.map(|name| format!("  ({name}_agrees : Generated.{name}_statement)")).collect();
+    let _ = writeln!(text, "Definition theorems := (\n{}\n).\n\nPrint Assumptions theorems.", typed.join(",\n"));
+    text
+}
+
+/// The names of the theorems about one of Kiln's own rows: one for each machine that it has native code for.
+pub fn theorems(operation: &Operation) -> impl Iterator<Item = String> + use<> {
+    statements(operation).map(|name| format!("{name}_agrees"))
+}
+
+/// The names of a row's statements, without what they end in.
+fn statements(operation: &Operation) -> impl Iterator<Item = String> + use<> {
+    let (name, own) = (operation.name, Arch::ALL.map(|arch| (arch, operation.is_native_on(arch))));
+    own.into_iter().filter(|(_, is_native)| *is_native).map(move |(arch, _)| format!("{name}_{}", suffix(arch)))
+}
+
+/// What the names of a machine's definitions end in.
+const fn suffix(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "x86",
+        Arch::Aarch64 => "a64",
+    }
+}
+
+const fn module(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "X86",
+        Arch::Aarch64 => "A64",
+    }
+}
+
+/// A row's definitions and statements.
+pub fn row(operation: &Operation) -> String {
+    let mut text = String::new();
     let name = operation.name;
     let parameters: Vec<String> = operation
         .operands
@@ -46,13 +89,52 @@ fn row(text: &mut String, operation: &Operation) {
     });
     let _ = writeln!(text, "Definition {name}_allowed {parameters} : Prop := {}.", conjunction(ranges.collect()));
     let forms: Vec<String> = operation.forms.iter().map(|form| form_text(operation, form)).collect();
-    list(text, &format!("{name}_forms {parameters} : list (Prop * list template)"), &forms);
+    list(&mut text, &format!("{name}_forms {parameters} : list (Prop * list template)"), &forms);
     for arch in Arch::ALL {
         let own = operation.native.iter().filter(|native| native.arch == arch);
         let ways: Vec<String> = own.map(|native| native_text(operation, native)).collect();
-        let (suffix, module) = if arch == Arch::X86_64 { ("x86", "X86") } else { ("a64", "A64") };
-        list(text, &format!("{name}_{suffix} {parameters} : list (Prop * list {module}.insn)"), &ways);
+        let head = format!("{name}_{} {parameters} : list (Prop * list {}.insn)", suffix(arch), module(arch));
+        list(&mut text, &head, &ways);
+        if operation.is_native_on(arch) {
+            statement(&mut text, operation, arch);
+        }
     }
+    text
+}
+
+/// That the proof sequences and the native code of a machine agree, whatever BPF registers the operands are.
+fn statement(text: &mut String, operation: &Operation, arch: Arch) {
+    let (name, suffix) = (operation.name, suffix(arch));
+    let kind = |operand: &Operand| match operand.kind {
+        OperandKind::Comparison => format!("({} : condition)", operand.name),
+        _ => format!("({} : Z)", operand.name),
+    };
+    let given = |operand: &Operand| match operand.kind {
+        OperandKind::Immediate { .. } | OperandKind::Comparison => operand.name.to_owned(),
+        _ => format!("(Bpf {})", operand.name),
+    };
+    let listed = |kind: OperandKind| {
+        let own = operation.operands.iter().filter(|operand| operand.kind == kind);
+        own.map(|operand| format!("Bpf {}", operand.name)).collect::<Vec<_>>().join("; ")
+    };
+    let all = |of: &dyn Fn(&Operand) -> String| operation.operands.iter().map(of).collect::<Vec<_>>().join(" ");
+    let (parameters, given) = (all(&kind), all(&given));
+    let (results, temporaries) = (listed(OperandKind::Result), listed(OperandKind::Temporary));
+    let (state, regs, after, order) = match arch {
+        Arch::X86_64 => ("X86.state", "(X86.gprs st)", "(X86.gprs (X86.run native st))", "same_in_order"),
+        Arch::Aarch64 => ("regs", "st", "(A64.run native st)", "same_in_any_order"),
+    };
+    let _ = writeln!(
+        text,
+        "Definition {name}_{suffix}_statement : Prop :=\n  \
+         forall {parameters} cond form code cond' native (st : {state}), well_formed {regs} ->\n  \
+         {name}_allowed {given} ->\n  \
+         In (cond, form) ({name}_forms {given}) -> cond -> instances form code ->\n  \
+         In (cond', native) ({name}_{suffix} {given}) -> cond' ->\n  \
+         agrees [{results}] [{temporaries}] {regs} (run code {regs}) {after} /\\\n  \
+         {order} (trace code {regs}) ({}.trace native st).",
+        module(arch)
+    );
 }
 
 fn has_other_places(operation: &Operation) -> bool {
@@ -184,7 +266,7 @@ fn native_text(operation: &Operation, native: &Native) -> String {
 
 /// `rorx32 d, s, 32-k` as `X86.Rorx W32 d s (32 - k)`.
 fn insn_text(operation: &Operation, arch: Arch, insn: &NativeInsn) -> String {
-    let module = if arch == Arch::X86_64 { "X86" } else { "A64" };
+    let module = module(arch);
     let width = if insn.name.contains("64") { "W64" } else { "W32" };
     let mut constructor = insn.name.replace("32", "").replace("64", "");
     if let Some(first) = constructor.get_mut(..1) {

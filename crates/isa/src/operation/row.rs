@@ -279,8 +279,8 @@ pub struct Operation {
     pub effects: &'static [Effect],
     /// The native implementations, best first. If none applies, the proof sequence is compiled.
     pub native: &'static [Native],
-    /// Its use and its proof, for `kiln ops`.
-    pub notes: Notes,
+    /// Where it pays, measured; for `kiln ops`.
+    pub pays: &'static str,
 }
 
 /// What an operation changes.
@@ -303,15 +303,6 @@ pub struct Place {
     pub base: Index,
     /// What is added to it.
     pub offset: Imm,
-}
-
-/// Information about an operation for people.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Notes {
-    /// Where it pays, measured.
-    pub pays: &'static str,
-    /// The theorems in `proofs/` that native code and proof sequences agree; empty when nothing is proved.
-    pub proved_by: &'static [&'static str],
 }
 
 impl Form {

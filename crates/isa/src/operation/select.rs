@@ -6,9 +6,7 @@
 
 use super::meaning::Expr;
 use super::parts::{ANY_NUMBER, COMPARISON, MOVE, W64, alu, result, source};
-use super::row::{
-    Arch, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template, Test,
-};
+use super::row::{Arch, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Operation, Template, Test};
 use crate::insn::Width;
 
 const D: NativeOperand = NativeOperand::Reg(0);
@@ -19,7 +17,7 @@ const C: NativeOperand = NativeOperand::Comparison(4);
 /// Choices: d = 0, s = 1, a = 2, b or k = 3, c = 4.
 macro_rules! select {
     ($name:literal, $width:ident, $second:expr, $src:expr, $left:expr, $right:expr, $cmp:literal, $with:expr,
-     $doc:literal, $proved:expr) => {
+     $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -76,10 +74,7 @@ macro_rules! select {
                     ],
                 },
             ],
-            notes: Notes {
-                pays: "branches that are hard to predict, and only there: found by a request or a profile",
-                proved_by: $proved,
-            },
+            pays: "branches that are hard to predict, and only there: found by a request or a profile",
         }
     };
 }
@@ -100,8 +95,7 @@ pub const SELECT_64: Operation = select!(
     RIGHT,
     "cmp64",
     NativeOperand::Reg(3),
-    "Keeps d if the comparison c of a and b holds, and copies s to d if not.",
-    &["select_64_x86_agrees", "select_64_a64_agrees"]
+    "Keeps d if the comparison c of a and b holds, and copies s to d if not."
 );
 
 /// A choice by a comparison of the lower halves of two registers.
@@ -114,8 +108,7 @@ pub const SELECT_32: Operation = select!(
     Expr::Truncate(32, &RIGHT),
     "cmp32",
     NativeOperand::Reg(3),
-    "Keeps d if the comparison c of the lower halves of a and b holds, and copies s to d if not.",
-    &["select_32_x86_agrees", "select_32_a64_agrees"]
+    "Keeps d if the comparison c of the lower halves of a and b holds, and copies s to d if not."
 );
 
 /// A choice by a comparison of a register with a number.
@@ -128,8 +121,7 @@ pub const SELECT_CONSTANT_64: Operation = select!(
     VALUE,
     "cmpi64",
     NativeOperand::Imm(Imm::Operand(3)),
-    "Keeps d if the comparison c of a with a number holds, and copies s to d if not.",
-    &["select_constant_64_x86_agrees", "select_constant_64_a64_agrees"]
+    "Keeps d if the comparison c of a with a number holds, and copies s to d if not."
 );
 
 /// A choice by a comparison of the lower half of a register with a number.
@@ -142,6 +134,5 @@ pub const SELECT_CONSTANT_32: Operation = select!(
     Expr::Truncate(32, &VALUE),
     "cmpi32",
     NativeOperand::Imm(Imm::Operand(3)),
-    "Keeps d if the comparison c of the lower half of a with a number holds, and copies s to d if not.",
-    &["select_constant_32_x86_agrees", "select_constant_32_a64_agrees"]
+    "Keeps d if the comparison c of the lower half of a with a number holds, and copies s to d if not."
 );

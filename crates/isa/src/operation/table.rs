@@ -20,7 +20,7 @@ use super::memory::{
 use super::pair::{CLEAR_PAIR, LOAD_PAIR, STORE_PAIR};
 use super::parts::{AND, ANY, JOIN, LEFT, MOVE, OR, RIGHT, W32, W64, alu, immediate, result, source, temporary};
 use super::row::{
-    Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template,
+    Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Operation, Template,
 };
 use super::select::{SELECT_32, SELECT_64, SELECT_CONSTANT_32, SELECT_CONSTANT_64};
 use crate::table::AluOp;
@@ -88,7 +88,7 @@ pub const OPERATIONS: &[&Operation] = &[
 /// Rotations by a constant: d = 0, s = 1, t = 2, k = 3.
 macro_rules! rotate {
     ($name:literal, $bits:literal, $widths:ident, $copies:ident, $meaning:expr, $rol:literal, $rorx:literal,
-     $mov:literal, $extr:literal, $doc:literal, $proved:expr) => {
+     $mov:literal, $extr:literal, $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -208,10 +208,7 @@ macro_rules! rotate {
                     }],
                 },
             ],
-            notes: Notes {
-                pays: "hash and cipher code: 3 or 4 instructions saved per rotation, 1.2 to 1.55 times the speed",
-                proved_by: $proved,
-            },
+            pays: "hash and cipher code: 3 or 4 instructions saved per rotation, 1.2 to 1.55 times the speed",
         }
     };
 }
@@ -232,8 +229,7 @@ pub const ROTATE_LEFT_32: Operation = rotate!(
     "rorx32",
     "mov32",
     "extr32",
-    "Rotates the lower half of s to the left by k bits.",
-    &["rotate_left_32_x86_agrees", "rotate_left_32_a64_agrees"]
+    "Rotates the lower half of s to the left by k bits."
 );
 
 /// Rotation to the left by a constant.
@@ -250,14 +246,13 @@ pub const ROTATE_LEFT_64: Operation = rotate!(
     "rorx64",
     "mov64",
     "extr64",
-    "Rotates s to the left by k bits.",
-    &["rotate_left_64_x86_agrees", "rotate_left_64_a64_agrees"]
+    "Rotates s to the left by k bits."
 );
 
 /// Rotations by a register: d = 0, s = 1, n = 2, t = 3 (the other part), u = 4 (the negated amount).
 macro_rules! rotate_register {
     ($name:literal, $bits:literal, $widths:ident, $copies:ident, $meaning:expr, $rol:literal, $mov:literal, $rorv:literal,
-     $doc:literal, $proved:expr) => {
+     $doc:literal) => {
         Operation {
             name: $name,
             doc: $doc,
@@ -319,7 +314,7 @@ macro_rules! rotate_register {
                     ],
                 },
             ],
-            notes: Notes { pays: "ciphers with data-dependent rotations; 4 or 5 instructions saved", proved_by: $proved },
+            pays: "ciphers with data-dependent rotations; 4 or 5 instructions saved",
         }
     };
     (form $name:literal, $bits:literal, $widths:ident, $copies:ident, [$($amount:expr),* $(,)?]) => {
@@ -357,8 +352,7 @@ pub const ROTATE_REGISTER_32: Operation = rotate_register!(
     "rol32cl",
     "mov32",
     "rorv32",
-    "Rotates the lower half of s to the left by n bits, modulo 32.",
-    &["rotate_register_32_x86_agrees", "rotate_register_32_a64_agrees"]
+    "Rotates the lower half of s to the left by n bits, modulo 32."
 );
 
 /// Rotation to the left by a register.
@@ -374,6 +368,5 @@ pub const ROTATE_REGISTER_64: Operation = rotate_register!(
     "rol64cl",
     "mov64",
     "rorv64",
-    "Rotates s to the left by n bits, modulo 64.",
-    &["rotate_register_64_x86_agrees", "rotate_register_64_a64_agrees"]
+    "Rotates s to the left by n bits, modulo 64."
 );
