@@ -46,6 +46,7 @@ mod blind;
 mod immediate;
 pub mod llvm;
 mod native;
+mod operation;
 mod plan;
 mod shared;
 mod targets;
@@ -106,6 +107,8 @@ pub type HelperEntry = extern "C" fn(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64
 /// What decides whether a run goes on whose budget is spent. It sets [`Runtime::budget`], or leaves it negative to stop the run.
 /// `at_may_goto` is 1 if a `may_goto` asks, else 0. Returns 1 if that `may_goto` is to branch, else 0.
 pub type RefillEntry = extern "C" fn(runtime: *mut Runtime, at_may_goto: u64) -> u64;
+
+pub use operation::check_operation;
 
 /// The compiler for the machine that this is compiled for.
 #[cfg(target_arch = "aarch64")]

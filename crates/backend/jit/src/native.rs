@@ -4,7 +4,7 @@
 //! how it is encoded. A row that names another instruction, or writes what it may not, has no native code on that
 //! machine, and its proof sequence is compiled.
 
-use kiln_isa::operation::{Native, NativeOperand, OperandKind};
+use kiln_isa::operation::{Imm, Index, Native, NativeInsn, NativeOperand, OperandKind, Operation, Template};
 use kiln_isa::{JumpOp, Reg};
 use kiln_program::Node;
 use kiln_program::operation::Region;
@@ -159,7 +159,7 @@ pub(crate) fn prepare<A: Assembly, R: Copy, M: Copy>(
                     return None;
                 }
                 (access, operand) => {
-                    if *access != Access::Read && !may_write(native, region, at, *operand) {
+                    if *access != Access::Read && !may_write(native, region.operation, at, *operand) {
                         return None;
                     }
                     prepared.regs.push(match *operand {
@@ -184,6 +184,122 @@ pub(crate) fn prepare<A: Assembly, R: Copy, M: Copy>(
     (accesses == usize::from(expected) && leaves == region.form.leaves()).then_some(ready)
 }
 
+/// Whether a row's native code can be compiled, by a machine's table alone: its instructions exist and have operands of
+/// these kinds, it writes only what it may, and it accesses memory and leaves where the proof sequences do. What is wrong,
+/// if something is.
+pub(crate) fn check<A: Assembly, R, M>(
+    native: &Native,
+    operation: &Operation,
+    table: &'static [MachineInsn<A, R, M>],
+) -> Result<(), String> {
+    let mut accesses = 0;
+    let mut leaves = false;
+    for (at, insn) in native.code.iter().enumerate() {
+        let known = table.iter().find(|known| known.name == insn.name);
+        let known = known.ok_or_else(|| format!("there is no machine instruction {}", insn.name))?;
+        if known.operands.len() != insn.operands.len() {
+            return Err(format!("{} has {} operands, not {}", insn.name, known.operands.len(), insn.operands.len()));
+        }
+        if matches!(known.emit, Emit::Branch(_)) {
+            leaves = true;
+            if at + 1 < native.code.len() {
+                return Err(format!("{} leaves, and is not the last instruction", insn.name));
+            }
+        }
+        for (position, (access, operand)) in known.operands.iter().zip(insn.operands).enumerate() {
+            if !fits(operation, *access, *operand) {
+                return Err(format!("operand {position} of {} is of another kind or range", insn.name));
+            }
+            let writes = matches!(access, Access::Write | Access::Both);
+            if writes && !may_write(native, operation, at, *operand) {
+                return Err(format!("{} writes a register that is neither a result nor a temporary", insn.name));
+            }
+            if let NativeOperand::Memory(base, offset) = *operand {
+                accesses += 1;
+                accessed_by_all(operation, base, offset)?;
+            }
+            // The address is what it is for the proof sequence, and a fault leaves the same behind.
+            let later = native.code.iter().skip(at + 1).any(|insn| insn.operands.iter().any(is_memory));
+            if writes && later && !matches!(operand, NativeOperand::Scratch(_)) {
+                return Err(format!("{} writes a register before the access to memory", insn.name));
+            }
+        }
+    }
+    for form in operation.forms {
+        let expected = form.code.iter().any(|template| template.accesses_memory());
+        if accesses != usize::from(expected) {
+            return Err(format!(
+                "it has {accesses} accesses to memory, the proof sequence needs {}",
+                usize::from(expected)
+            ));
+        }
+        if leaves != form.leaves() {
+            return Err("it leaves where the proof sequence does not, or the other way round".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn is_memory(operand: &NativeOperand) -> bool {
+    matches!(operand, NativeOperand::Memory(..))
+}
+
+/// Whether an operand of a row is what an instruction needs.
+fn fits(operation: &Operation, access: Access, operand: NativeOperand) -> bool {
+    let kind = |index: u8| operation.operands.get(usize::from(index)).map(|operand| operand.kind);
+    let is_reg =
+        |index| matches!(kind(index), Some(OperandKind::Result | OperandKind::Source | OperandKind::Temporary));
+    match (access, operand) {
+        (Access::Imm(most), NativeOperand::Imm(imm)) => {
+            range(operation, imm).is_some_and(|(low, high)| low >= 0 && high <= most.into())
+        }
+        (Access::Number, NativeOperand::Imm(_)) | (Access::Set, NativeOperand::Set(_)) => true,
+        (Access::Comparison, NativeOperand::Comparison(index)) => kind(index) == Some(OperandKind::Comparison),
+        (Access::Comparison, NativeOperand::Is(_)) => true,
+        (Access::Memory, NativeOperand::Memory(base, _)) | (Access::Read, NativeOperand::Reg(base)) => is_reg(base),
+        (Access::Write | Access::Both, NativeOperand::Reg(index)) => is_reg(index),
+        (Access::Read | Access::Write | Access::Both, NativeOperand::Bpf(number)) => Reg::new(number).is_some(),
+        (Access::Read | Access::Write | Access::Both, NativeOperand::Scratch(number)) => number < 2,
+        _ => false,
+    }
+}
+
+/// The least and the largest value of an immediate, by the ranges of operands.
+fn range(operation: &Operation, imm: Imm) -> Option<(i64, i64)> {
+    let of = |index: Index| match operation.operands.get(usize::from(index))?.kind {
+        OperandKind::Immediate { min, max } => Some((i64::from(min), i64::from(max))),
+        _ => None,
+    };
+    Some(match imm {
+        Imm::Operand(index) => of(index)?,
+        Imm::Complement(from, index) => {
+            let (low, high) = of(index)?;
+            (i64::from(from) - high, i64::from(from) - low)
+        }
+        Imm::Sum(more, index) => {
+            let (low, high) = of(index)?;
+            (low + i64::from(more), high + i64::from(more))
+        }
+        Imm::Constant(value) => (value.into(), value.into()),
+        Imm::Least(indices) => {
+            let ranges = indices.iter().map(|index| of(*index)).collect::<Option<Vec<_>>>()?;
+            (ranges.iter().map(|range| range.0).min()?, ranges.iter().map(|range| range.1).min()?)
+        }
+    })
+}
+
+/// Whether each proof sequence accesses memory at this place.
+fn accessed_by_all(operation: &Operation, base: Index, offset: Imm) -> Result<(), String> {
+    let at_place = |template: &Template| match *template {
+        Template::Load { base: own, offset: by, .. } | Template::Store { base: own, offset: by, .. } => {
+            (own, by) == (base, offset)
+        }
+        _ => false,
+    };
+    let all = operation.forms.iter().all(|form| form.code.iter().any(at_place));
+    all.then_some(()).ok_or_else(|| "it accesses memory where the proof sequences do not".to_owned())
+}
+
 /// The first instruction of a region that accesses memory, if the region's code does not begin with it.
 pub(crate) fn later_access(nodes: &[Node], mut members: std::ops::Range<usize>) -> Option<usize> {
     members.find(|at| nodes[*at].insn.address().is_some())
@@ -191,15 +307,15 @@ pub(crate) fn later_access(nodes: &[Node], mut members: std::ops::Range<usize>) 
 
 /// Whether the instruction at `at` may write an operand: results, temporaries and scratch registers it may, another
 /// register only between saving it in the first instruction and restoring it in the last one.
-fn may_write(native: &Native, region: &Region, at: usize, operand: NativeOperand) -> bool {
+fn may_write(native: &Native, operation: &Operation, at: usize, operand: NativeOperand) -> bool {
     match operand {
         NativeOperand::Scratch(_) => true,
         NativeOperand::Reg(index) => {
-            let kind = region.operation.operands.get(usize::from(index)).map(|operand| operand.kind);
+            let kind = operation.operands.get(usize::from(index)).map(|operand| operand.kind);
             matches!(kind, Some(OperandKind::Result | OperandKind::Temporary))
         }
         NativeOperand::Bpf(_) => {
-            let moves = |insn: Option<&kiln_isa::operation::NativeInsn>, to, from| {
+            let moves = |insn: Option<&NativeInsn>, to, from| {
                 insn.is_some_and(|insn| insn.name == "mov64" && insn.operands == [to, from])
             };
             let kept = NativeOperand::Scratch(0);

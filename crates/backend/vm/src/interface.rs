@@ -31,7 +31,8 @@ pub struct Options {
     /// Fixed addresses: those of this place. VMs that exist at the same time need different places. `None`: any
     /// addresses.
     pub place: Option<u32>,
-    /// The native operations that compiled code uses where the object has marks for them.
+    /// The native operations that compiled code uses where the object has marks for them. An operation that is not one of
+    /// Kiln's own is tried first, once per process: native code that does not do what its proof sequences do is an error.
     pub operations: kiln_isa::operation::Registry,
     /// Whether the x86-64 JIT compiles runs of adjacent instructions together ([`kiln_jit::Options::fusions`]).
     pub fusions: bool,
@@ -149,6 +150,14 @@ pub enum Error {
     /// Own helpers that cannot be.
     #[error("invalid options: {0}")]
     OwnHelpers(&'static str),
+    /// A native operation whose row is wrong: [`Options::operations`].
+    #[error("operation {name}: {what}")]
+    NativeOperation {
+        /// Its name.
+        name: &'static str,
+        /// What is wrong.
+        what: String,
+    },
     /// No such program, map or entry.
     #[error("there is no {what}")]
     Missing {
@@ -230,6 +239,7 @@ impl From<Error> for kiln_program::Error {
             | Error::Missing { .. }
             | Error::Invalid(_)
             | Error::Surroundings(_)
+            | Error::NativeOperation { .. }
             | Error::Map(CreateError::Invalid { .. }) => kiln_program::Error::InvalidInput(error.to_string()),
             Error::Map(CreateError::Limit { .. }) => kiln_program::Error::Limit(error.to_string()),
             Error::Map(CreateError::Os { name, source }) => {

@@ -47,6 +47,7 @@ pub mod memory;
 mod native;
 pub mod observe;
 mod own;
+mod own_operations;
 pub mod packet;
 mod perf;
 mod places;

@@ -35,6 +35,7 @@ use crate::map::{CreateError, Definition, Making, Map, Storage, UpdateFlag};
 use crate::memory::{Access, Memory, Placement, Places};
 use crate::observe::Observed;
 use crate::own::OwnHelper;
+use crate::own_operations;
 use crate::packet::Packet;
 use crate::private_memory;
 use crate::state::{Entry, Held, Output, State};
@@ -59,12 +60,18 @@ impl Vm {
     /// Creates the object's maps and fills them. CO-RE relocations must have been resolved.
     ///
     /// # Errors
-    /// An object that is not well formed, a map the VM lacks or that is too large; memory.
+    /// An object that is not well formed, a map the VM lacks or that is too large; a native operation that is wrong; memory.
     pub fn new(object: &Object, options: Options) -> Result<Vm, Error> {
         Vm::with(object, options, Lacking::Refused)
     }
 
     pub(crate) fn with(object: &Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
+        own_operations::check(&options.operations)?;
+        Vm::with_any_operations(object, options, lacking)
+    }
+
+    /// As [`Vm::with`], but native operations are not tried.
+    pub(crate) fn with_any_operations(object: &Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
         kiln_program::validate(object)?;
         options.surroundings.check().map_err(Error::Surroundings)?;
         OwnHelper::check(&options.own_helpers).map_err(Error::OwnHelpers)?;

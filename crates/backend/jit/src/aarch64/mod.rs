@@ -24,7 +24,7 @@ mod assembler;
 mod control;
 mod function;
 mod memory;
-mod native;
+pub(crate) mod native;
 mod registers;
 mod shared;
 mod walk;

@@ -1,6 +1,6 @@
 //! The machine instructions that rows of the operation table may use, and regions compiled by them.
 
-use kiln_isa::operation::Arch;
+use kiln_isa::operation::{Arch, Native, Operation};
 use kiln_isa::{JumpOp, Size, Width};
 use kiln_program::operation::Region;
 
@@ -140,6 +140,11 @@ fn less(code: &mut Assembler, width: Width, dst: Gpr, src: Gpr, number: i32) {
             code.op(Op::Sub, width, dst, src, SCRATCH[0]);
         }
     }
+}
+
+/// What is wrong with a row's native code for this machine, if something is.
+pub(crate) fn check(native: &Native, operation: &Operation) -> Result<(), String> {
+    crate::native::check(native, operation, TABLE)
 }
 
 impl FunctionCompiler<'_, '_> {

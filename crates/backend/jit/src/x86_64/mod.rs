@@ -36,7 +36,7 @@ mod encoding;
 mod function;
 mod fuse;
 mod memory;
-mod native;
+pub(crate) mod native;
 mod operand;
 mod registers;
 mod shared;

@@ -1,6 +1,6 @@
 //! The machine instructions that rows of the operation table may use, and regions compiled by them.
 
-use kiln_isa::operation::{Arch, Feature, Native, NativeOperand};
+use kiln_isa::operation::{Arch, Feature, Native, NativeOperand, Operation};
 use kiln_isa::{JumpOp, Reg, Size, Width};
 use kiln_program::operation::Region;
 
@@ -155,6 +155,11 @@ const TABLE: &[Row] = &[
 /// The address that is a register less a number.
 const fn less(base: Gpr, number: i32) -> Memory {
     Memory::at(base, number.wrapping_neg())
+}
+
+/// What is wrong with a row's native code for this machine, if something is.
+pub(crate) fn check(native: &Native, operation: &Operation) -> Result<(), String> {
+    crate::native::check(native, operation, TABLE)
 }
 
 impl FunctionCompiler<'_, '_> {
