@@ -114,7 +114,7 @@ features! {
     /// A number that is 0 or -1 is followed as two where bits of it are cleared or set by a constant.
     SignForks: (6, 18), "following 0 and -1 one by one";
     /// The path on which a packet load in a function fails is followed, but precision is not traced back over it. Known
-    /// of 6.18.44; that older releases have it in their stable updates, or newer ones lack it, is not known.
+    /// of 6.18.44; 6.12.117 does not follow the path. That it is in every 6.18, and in newer releases, is assumed.
     FailedPacketLoads: (6, 18), "following a function's return where a packet load fails";
     /// A tree can be queried with a node of an object that the program owns.
     OwnedNodes: (6, 16), "asking a tree about a node that is owned";
