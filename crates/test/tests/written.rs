@@ -198,7 +198,7 @@ fn optimized(input: &Input, goal: Goal) -> optimize::Outcome {
     let outcome = optimize::optimize(input, &options, &mut ()).expect("it is optimized");
     if kernel_available().is_ok() {
         for program in &outcome.object.programs {
-            let verdict = kernel_verdict(&outcome.bytes, &outcome.object, program);
+            let verdict = verdict(&outcome.bytes, &outcome.object, program);
             assert!(matches!(verdict, KernelVerdict::Accepted { .. }), "{}: {verdict:?}", program.name);
         }
     }
