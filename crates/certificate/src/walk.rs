@@ -23,9 +23,7 @@ use crate::state::{PACKETS_END, Running, State, World};
 use crate::term::Term;
 
 /// Maximum number of instructions on a path.
-pub const MAX_STEPS: usize = 1 << 16;
-/// Maximum number of instructions on a path, times the number of paths so far.
-const MAX_WALK: usize = 1 << 24;
+pub const MAX_STEPS: usize = 4096;
 /// Maximum number of paths from one pair.
 pub const MAX_PATHS: usize = 4096;
 /// Maximum number of terms of one walk.
@@ -315,8 +313,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         let path = if side == 0 { &mut joint.old } else { &mut joint.new };
         let at = path.at;
         let node = self.node(side, at)?;
-        let long = path.steps >= MAX_STEPS || path.steps.saturating_mul(self.paths) >= MAX_WALK;
-        if long || path.seen.iter().filter(|seen| **seen == at).count() >= MAX_ROUNDS {
+        if path.steps >= MAX_STEPS || path.seen.iter().filter(|seen| **seen == at).count() >= MAX_ROUNDS {
             return Err(format!("a path comes back to `{}` ({at}) without a meeting pair", node.insn));
         }
         path.steps += 1;
