@@ -1,10 +1,16 @@
 """What the scripts share that start a kernel of Debian's in a virtual machine."""
 
+import glob
 import gzip
 import os
 import re
 import subprocess
 import sys
+
+# Suites that have kernels newer or older than this machine's release of Debian; a path, and the suite.
+SUITES = [("debian", "sid"), ("debian", "experimental"), ("debian", "trixie-backports"), ("debian", "bookworm"),
+          ("debian-security", "bookworm-security"), ("debian", "bullseye"), ("debian-security", "bullseye-security")]
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def run(*command, **options):
@@ -24,6 +30,87 @@ def newest_image(series, architecture, ask):
     if not numbers:
         sys.exit(f"apt knows no linux-image-{series}*-cloud-{architecture}; `apt-get update` may help")
     return max(numbers)[1]
+
+
+class Archive:
+    """Debian's archive, as the machine's own source names it, in a private configuration with all of `SUITES`."""
+
+    def __init__(self, folder):
+        self.folder = os.path.abspath(folder)
+        for name in ("lists/partial", "cache/archives/partial"):
+            os.makedirs(os.path.join(self.folder, name), exist_ok=True)
+        server = own_server()
+        with open(os.path.join(self.folder, "sources.list"), "w") as out:
+            for path, suite in SUITES:
+                print(f"deb [signed-by={KEYRING}] {server}/{path} {suite} main", file=out)
+        if not glob.glob(os.path.join(self.folder, "lists", "*_Packages*")):
+            self.update()
+
+    def update(self):
+        """Reads the package lists. A suite that the archive has no more is left out, with a word."""
+        said = subprocess.run(self.command("apt-get", "update"), capture_output=True, text=True)
+        for line in re.findall(r"^[EW]: .*", said.stdout + said.stderr, re.M):
+            print(line, file=sys.stderr)
+
+    def command(self, tool, *words):
+        places = {"Etc::sourcelist": "sources.list", "Etc::sourceparts": "none", "State::lists": "lists", "Cache": "cache"}
+        options = [f"-oDir::{key}={os.path.join(self.folder, value)}" for key, value in places.items()]
+        return [tool, *options, "-oAcquire::Languages=none", "-oAPT::Sandbox::User=root", *words]
+
+    def ask(self, tool, *words, **options):
+        """What an apt command prints."""
+        return output(*self.command(tool, *words), **options)
+
+    def unpack(self, package, root):
+        """Downloads a package of a kernel with the packages it is split into, and unpacks them."""
+        version = re.search(r"^Version: (\S+)$", self.ask("apt-cache", "show", package), re.M)[1]
+        stem = package.replace("linux-image-", "")
+        parts = [package] + [f"linux-{kind}-{stem}" for kind in ("binary", "modules")]
+        known = set(self.ask("apt-cache", "pkgnames", "linux-").split())
+        os.makedirs(root)
+        for part in (part for part in parts if part in known):
+            # A split package may be listed as a dependency, and have left the archive.
+            if subprocess.run(self.command("apt-get", "download", f"{part}={version}"), cwd=root,
+                              capture_output=True).returncode == 0:
+                archive = glob.glob(os.path.join(root, part + "_*.deb"))[0]
+                run("dpkg-deb", "-x", archive, root)
+                os.remove(archive)
+
+
+def own_server():
+    """The server of the machine's own source of packages."""
+    texts = [open(path).read() for path in glob.glob("/etc/apt/sources.list*/*") + glob.glob("/etc/apt/sources.list")]
+    found = re.search(r"(https?://\S+?)/debian/?\s", "\n".join(texts))
+    return found[1] if found else "http://deb.debian.org"
+
+
+def kernel_image(root):
+    """The kernel of an unpacked package; newer ones lie beside their modules."""
+    places = ["boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz"]
+    found = [path for place in places for path in glob.glob(os.path.join(root, place))]
+    return found[0] if found else sys.exit(f"{root} has no kernel")
+
+
+def sections_of_kernel(image, names):
+    """Sections of the ELF file that a compressed kernel holds, by name."""
+    data = open(image, "rb").read()
+    for magic, tool in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x02\x21\x4c\x18", "lz4"), (b"\xfd7zXZ\0", "xz")):
+        for match in re.finditer(re.escape(magic), data):
+            kernel = subprocess.run([tool, "-dc"], input=data[match.start():], capture_output=True).stdout
+            if kernel[:4] == b"\x7fELF":
+                return {name: section for name, section in elf_sections(kernel) if name in names}
+    return {}
+
+
+def elf_sections(data):
+    """Names and bytes of the sections of a 64-bit little-endian ELF file."""
+    number = lambda at, size: int.from_bytes(data[at:at + size], "little")
+    table, count, strings = number(40, 8), number(60, 2), number(62, 2)
+    names = number(table + 64 * strings + 24, 8)
+    for at in range(table, table + 64 * count, 64):
+        start = names + number(at, 4)
+        name = data[start:data.index(b"\0", start)].decode()
+        yield name, data[number(at + 24, 8):number(at + 24, 8) + number(at + 32, 8)]
 
 
 def pack(root, init, path):
