@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use kiln_elf::{ElfObject, KernelConfig, Unreadable};
 use kiln_isa::operation::Registry;
-use kiln_platform::ProgramType;
+use kiln_platform::{KernelVersion, Profile, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::{FunctionId, Linkage, Node, Object, Program, Reference};
 
@@ -109,6 +109,36 @@ pub fn read_types(path: &Path) -> Result<Arc<Btf>, Error> {
 pub fn parse_types(path: &Path, bytes: &[u8]) -> Result<Arc<Btf>, Error> {
     let invalid = |error: kiln_program::btf::BtfError| Error::InvalidInput(format!("{}: {error}", path.display()));
     Btf::parse(bytes).map(Arc::new).map_err(invalid)
+}
+
+/// The release whose rules apply where no kernel is named: the running kernel's if it is newer than
+/// [`KernelVersion::DESCRIBED`], as far as the tables go.
+pub fn default_release() -> KernelVersion {
+    rules_of(running_release()).0
+}
+
+/// [`default_release`] in words, which say so if the running kernel is newer than the tables.
+pub fn default_release_in_words() -> String {
+    let (release, newer) = rules_of(running_release());
+    newer.map_or_else(|| release.to_string(), |newer| newer_than_tables(newer))
+}
+
+/// What is said of a kernel that is newer than all rows of the tables.
+pub(crate) fn newer_than_tables(release: KernelVersion) -> String {
+    format!("{} (the newest that Kiln describes; {release} runs here)", KernelVersion::NEWEST)
+}
+
+pub(crate) fn running_release() -> Option<KernelVersion> {
+    static RELEASE: OnceLock<Option<KernelVersion>> = OnceLock::new();
+    let read = || std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?.trim().parse().ok();
+    *RELEASE.get_or_init(read)
+}
+
+/// The release whose rules stand for a running one; and that one, if it is newer than the tables.
+fn rules_of(running: Option<KernelVersion>) -> (KernelVersion, Option<KernelVersion>) {
+    let release = running.unwrap_or(KernelVersion::DESCRIBED);
+    let newer = (release > KernelVersion::NEWEST).then_some(release);
+    (release.clamp(KernelVersion::DESCRIBED, KernelVersion::NEWEST), newer)
 }
 
 /// The types of the running kernel, where they can be read; parsed once.
@@ -323,7 +353,8 @@ impl Input {
     /// How its programs are verified.
     pub fn verifier_options(&self) -> kiln_verifier::Options {
         let (kernel_types, unprivileged) = (self.kernel_types.clone(), self.unprivileged);
-        kiln_verifier::Options { kernel_types, unprivileged, ..Default::default() }
+        let profile = Profile::of(default_release());
+        kiln_verifier::Options { kernel_types, unprivileged, profile, ..Default::default() }
     }
 
     /// The programs of these names, or all of them when there are none.
@@ -381,5 +412,20 @@ impl Input {
     fn names(&self) -> String {
         let names: Vec<_> = self.object.programs.iter().map(|program| program.name.as_str()).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_are_those_of_the_running_kernel_if_it_is_newer() {
+        let of = |major, minor| KernelVersion::new(major, minor);
+        assert_eq!(rules_of(None), (of(6, 18), None));
+        assert_eq!(rules_of(Some(of(6, 1))), (of(6, 18), None));
+        assert_eq!(rules_of(Some(of(7, 2))), (of(7, 2), None));
+        assert_eq!(rules_of(Some(of(9, 1))), (KernelVersion::NEWEST, Some(of(9, 1))));
+        assert_eq!(newer_than_tables(of(9, 1)), "7.3 (the newest that Kiln describes; 9.1 runs here)");
     }
 }

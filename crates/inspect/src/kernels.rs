@@ -16,7 +16,7 @@ use kiln_verifier::Prepared;
 use serde::Serialize;
 
 use crate::check::{self, Checked, Verdict};
-use crate::input::{Input, elf_error, release_config, running_kernel_config, running_kernel_types};
+use crate::input::{Input, elf_error, newer_than_tables, release_config, running_kernel_config, running_kernel_types};
 use crate::show::shown::Shown;
 use kiln_program::Error;
 
@@ -40,7 +40,7 @@ impl FromStr for Kernel {
             "all" => return Ok(Kernel::All),
             _ => {}
         }
-        let (oldest, newest) = (Profile::OLDEST, KernelVersion::DESCRIBED);
+        let (oldest, newest) = (Profile::OLDEST, KernelVersion::NEWEST);
         match text.parse() {
             Ok(version) if (oldest..=newest).contains(&version) => Ok(Kernel::Release(version)),
             Ok(version) => Err(format!("{version} is not between {oldest} and {newest}, which Kiln describes")),
@@ -249,6 +249,9 @@ struct Loaded {
 fn as_loaded_on(input: &Input, name: &str, profile: &Profile, types: &dyn KernelTypes) -> Result<Loaded, Error> {
     let running = name == RUNNING;
     let (kernel_types, mut said) = types.of(running, profile.version())?;
+    if running && profile.version() > KernelVersion::NEWEST {
+        said = format!("{said}, rules of {}", newer_than_tables(profile.version())).into();
+    }
     let mut object = input.object.clone();
     match (&kernel_types, running || types.are_named()) {
         (Some(target), true) => {
@@ -334,7 +337,7 @@ mod tests {
     fn kernels_are_named_by_release() {
         assert_eq!("6.1".parse(), Ok(Kernel::Release(KernelVersion::new(6, 1))));
         assert_eq!("all".parse(), Ok(Kernel::All));
-        for text in ["", "5", "5.14", "6.19", "latest", "6.1-rc1x.y.z.99999999999"] {
+        for text in ["", "5", "5.14", "7.4", "latest", "6.1-rc1x.y.z.99999999999"] {
             let parsed = text.parse::<Kernel>();
             assert!(parsed.is_err() || text.starts_with("6.1-"), "{text}: {parsed:?}");
         }

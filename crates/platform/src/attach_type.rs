@@ -64,4 +64,5 @@ kernel_enum! {
     NetkitPeer = 55, "netkit_peer", "BPF_NETKIT_PEER", (6, 7);
     TraceKprobeSession = 56, "trace_kprobe_session", "BPF_TRACE_KPROBE_SESSION", (6, 10);
     TraceUprobeSession = 57, "trace_uprobe_session", "BPF_TRACE_UPROBE_SESSION", (6, 13);
+    TraceFsession = 58, "trace_fsession", "BPF_TRACE_FSESSION", (7, 0);
 }

@@ -50,6 +50,8 @@ kernel_enum! {
     UserRingbuf = 31, "user_ringbuf", "BPF_MAP_TYPE_USER_RINGBUF", (6, 1);
     CgrpStorage = 32, "cgrp_storage", "BPF_MAP_TYPE_CGRP_STORAGE", (6, 2);
     Arena = 33, "arena", "BPF_MAP_TYPE_ARENA", (6, 9);
+    InsnArray = 34, "insn_array", "BPF_MAP_TYPE_INSN_ARRAY", (6, 19);
+    Rhash = 35, "rhash", "BPF_MAP_TYPE_RHASH", (7, 2);
 }
 
 /// What a size (of a key, a value, or the number of entries) must be.
@@ -338,7 +340,10 @@ impl MapType {
             MapType::BloomFilter => rules(NOTHING, ANY_VALUE, SOME, NoLookup)
                 .only(&["map_peek_elem", "map_push_elem"])
                 .seen_as("bpf_bloom_filter"),
-            MapType::Arena => rules(NOTHING, NOTHING, SOME, NoLookup).only(&[]),
+            MapType::Arena => rules(NOTHING, NOTHING, SOME, NoLookup).only(&[]).seen_as("bpf_arena"),
+            MapType::InsnArray => rules(FOUR, SizeRule::Exactly(16), SOME, NoLookup).indexed().only(&[]),
+            // It grows, so an element may move to another bucket, but its address stays until it is deleted.
+            MapType::Rhash => rules(ANY_KEY, ANY_VALUE, SOME, Value).forgets_lookups().seen_as("bpf_rhtab"),
         }
     }
 
@@ -426,6 +431,8 @@ const SLEEPABLE: MapTypes = MapTypes::of(&[
     MapType::Queue,
     MapType::Stack,
     MapType::Arena,
+    MapType::InsnArray,
+    MapType::Rhash,
 ]);
 
 const SOCKMAP_HELPERS: &[&str] = &[

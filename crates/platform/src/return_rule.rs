@@ -36,7 +36,7 @@ impl ProgramType {
                 _ => ReturnRule::AnyScalar,
             },
             ProgramType::Tracing => match attach {
-                Some(AttachType::TraceFentry | AttachType::TraceFexit) => range(0, 0),
+                Some(AttachType::TraceFentry | AttachType::TraceFexit | AttachType::TraceFsession) => range(0, 0),
                 Some(AttachType::TraceIter) => range(0, 1),
                 _ => ReturnRule::AnyScalar,
             },

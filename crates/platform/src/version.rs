@@ -12,8 +12,10 @@ pub struct KernelVersion {
 }
 
 impl KernelVersion {
-    /// The release these tables describe, and were checked against.
+    /// The release whose rules apply where none is named.
     pub const DESCRIBED: KernelVersion = KernelVersion::new(6, 18);
+    /// The newest release that the tables have rows of. Of newer kernels, only their own answers are known.
+    pub const NEWEST: KernelVersion = KernelVersion::new(7, 3);
 
     /// The release `major.minor`.
     pub const fn new(major: u8, minor: u8) -> Self {

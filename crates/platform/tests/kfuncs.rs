@@ -33,8 +33,9 @@ fn program_types_are_the_kernels() {
     let Some(mut kernel) = Kernel::open("kfuncs: program types") else { return };
     let hook = Place { target: "func:bpf_lsm_file_open", ..place_at(Type::Lsm, At::LsmMac) };
     let places: Vec<Place> = places().into_iter().chain([hook]).collect();
+    let version = kernel.version;
     let (mut wrong, mut asked, mut missing) = (Vec::new(), 0, Vec::new());
-    for kfunc in Kfunc::all().filter(is_asked) {
+    for kfunc in Kfunc::all().filter(is_asked).filter(|kfunc| kfunc.is_of(version)) {
         if is_missing(&ask(&mut kernel, place(Type::Syscall), kfunc.name)) {
             missing.push(kfunc.name);
             continue;
@@ -60,8 +61,9 @@ fn program_types_are_the_kernels() {
 #[test]
 fn sleepable_is_the_kernels() {
     let Some(mut kernel) = Kernel::open("kfuncs: sleepable") else { return };
+    let version = kernel.version;
     let (mut wrong, mut asked) = (Vec::new(), 0);
-    for kfunc in Kfunc::all().filter(is_asked) {
+    for kfunc in Kfunc::all().filter(is_asked).filter(|kfunc| kfunc.is_of(version)) {
         let not_sleepable = places().into_iter().filter(|place| !place.sleepable);
         let Some(place) = not_sleepable.into_iter().find(|place| kfunc.allowed_at(place.program_type, place.attach))
         else {

@@ -284,10 +284,11 @@ fn calls_are_taken_as_the_prototypes_say() {
     let Some(mut kernel) = Kernel::open("prototypes") else {
         return;
     };
+    let version = kernel.version;
     make_maps(&mut kernel);
     let (mut wrong, mut left_out, mut asked) = (Vec::new(), BTreeSet::new(), 0);
     for place in places() {
-        for helper in Helper::all().filter(|helper| callable(place, helper)) {
+        for helper in Helper::all().filter(|helper| helper.since <= version && callable(place, helper)) {
             if oracle::CONFIGURABLE.contains(&helper.name) {
                 continue;
             }
@@ -339,6 +340,7 @@ fn maps_go_where_the_rules_say() {
     let Some(mut kernel) = Kernel::open("map rules") else {
         return;
     };
+    let version = kernel.version;
     make_maps(&mut kernel);
     let (mut wrong, mut asked) = (Vec::new(), 0);
     for (index, (map_type, ..)) in TYPED_MAPS.iter().enumerate() {
@@ -350,7 +352,7 @@ fn maps_go_where_the_rules_say() {
             wrong.push(format!("{map_type} in a sleepable program: kernel {loaded}: {log}"));
         }
         for place in places().into_iter().filter(|place| !place.sleepable) {
-            for helper in Helper::all().filter(|helper| callable(place, helper)) {
+            for helper in Helper::all().filter(|helper| helper.since <= version && callable(place, helper)) {
                 let prototype = helper.prototype_for(place.program_type);
                 if !prototype.args.contains(&ArgKind::ConstMapPtr) || prototype.might_sleep {
                     continue;
@@ -404,9 +406,10 @@ fn only_gpl_programs_call_gpl_helpers() {
     let Some(mut kernel) = Kernel::open("licenses") else {
         return;
     };
+    let version = kernel.version;
     let mut wrong = Vec::new();
     for place in places() {
-        for helper in Helper::all().filter(|helper| callable(place, helper)) {
+        for helper in Helper::all().filter(|helper| helper.since <= version && callable(place, helper)) {
             if oracle::CONFIGURABLE.contains(&helper.name) {
                 continue;
             }
@@ -460,10 +463,11 @@ fn results_and_stale_packets_are_as_the_rows_say() {
     let Some(mut kernel) = Kernel::open("results") else {
         return;
     };
+    let version = kernel.version;
     make_maps(&mut kernel);
     let (mut wrong, mut asked) = (Vec::new(), 0);
     for place in places() {
-        for helper in Helper::all().filter(|helper| callable(place, helper)) {
+        for helper in Helper::all().filter(|helper| helper.since <= version && callable(place, helper)) {
             let prototype = helper.prototype_for(place.program_type);
             let map = map_for(place, helper).unwrap_or(0);
             let new_call = || Call { place, helper, map, code: Vec::new() };

@@ -24,7 +24,7 @@ fn helper_versions_rise_with_the_numbers() {
     for helper in Helper::all() {
         assert!(helper.since >= newest, "{} is of {}, after one of {newest}", helper.name, helper.since);
         newest = helper.since;
-        assert!(helper.since <= KernelVersion::DESCRIBED);
+        assert!(helper.since <= KernelVersion::NEWEST);
         let first_user = helper.allowed.iter().map(ProgramType::since).min();
         assert!(first_user.is_some_and(|user| user <= helper.since), "{} has no user in its first kernel", helper.name);
     }
@@ -130,7 +130,7 @@ fn context_fields_are_in_order_and_apart() {
             end = field.offset + field.size;
             assert!(end + field.padding <= layout.size, "{program_type} {} runs out", field.name);
             assert!(field.load.widths & !15 == 0 && field.store.widths & !15 == 0);
-            assert!(field.since <= KernelVersion::DESCRIBED);
+            assert!(field.since <= KernelVersion::NEWEST);
         }
     }
 }
@@ -161,9 +161,9 @@ fn numbers_and_names_go_both_ways() {
     for attach in AttachType::ALL {
         assert_eq!(AttachType::from_number(attach.number()), Some(*attach));
     }
-    assert_eq!((ProgramType::ALL.len(), MapType::ALL.len(), AttachType::ALL.len()), (32, 33, 58));
+    assert_eq!((ProgramType::ALL.len(), MapType::ALL.len(), AttachType::ALL.len()), (32, 35, 59));
     assert_eq!(ProgramType::from_number(0), None);
-    assert_eq!(MapType::from_number(34), None);
+    assert_eq!(MapType::from_number(36), None);
 }
 
 #[test]
@@ -245,7 +245,8 @@ fn releases_have_the_helpers_that_their_headers_number() {
 fn what_a_release_has_later_ones_have() {
     let releases: Vec<Profile> = (15..=19)
         .map(|minor| (5, minor))
-        .chain((0..=18).map(|minor| (6, minor)))
+        .chain((0..=19).map(|minor| (6, minor)))
+        .chain((0..=KernelVersion::NEWEST.minor).map(|minor| (KernelVersion::NEWEST.major, minor)))
         .map(|(major, minor)| Profile::of(KernelVersion::new(major, minor)))
         .collect();
     for pair in releases.windows(2) {
@@ -261,9 +262,9 @@ fn what_a_release_has_later_ones_have() {
             }
         }
     }
-    let newest = Profile::default();
+    let newest = Profile::of(KernelVersion::NEWEST);
     assert!(Feature::ALL.iter().all(|feature| newest.has(*feature) && feature.since() > Profile::OLDEST));
-    assert!(Kfunc::all().all(|kfunc| newest.lacks_kfunc(kfunc).is_none()));
+    assert!(Kfunc::all().all(|kfunc| newest.lacks_kfunc(kfunc).is_none() == kfunc.until.is_none()));
 }
 
 #[test]
@@ -279,4 +280,18 @@ fn what_the_kernel_answered_counts_before_the_tables() {
     let lack = built_without.lacks_helper(redirect, ProgramType::Xdp, None).unwrap();
     assert_eq!(lack.to_string(), "the helper bpf_redirect is not in the running kernel, or not enabled there");
     assert!(built_without.lacks_helper(redirect, ProgramType::SchedCls, None).is_none());
+}
+
+#[test]
+fn kfuncs_that_changed_have_a_row_for_each_time() {
+    let of = |major, minor| KernelVersion::new(major, minor);
+    let at = |name, version| Kfunc::at(name, version).unwrap();
+    assert!(at("bpf_arena_alloc_pages", of(6, 18)).has(KfuncFlag::Sleepable));
+    assert!(!at("bpf_arena_alloc_pages", of(7, 0)).has(KfuncFlag::Sleepable));
+    let removed = Profile::of(of(7, 2)).lacks_kfunc(at("bpf_wq_set_callback_impl", of(7, 2))).unwrap();
+    assert_eq!(removed.to_string(), "the kernel function bpf_wq_set_callback_impl is no more in Linux 7.0 and later");
+    for kfunc in Kfunc::all() {
+        let others = Kfunc::all().filter(|other| other.name == kfunc.name && other.is_of(kfunc.since));
+        assert_eq!(others.count(), 1, "{} has two rows for {}", kfunc.name, kfunc.since);
+    }
 }

@@ -92,7 +92,7 @@ pub struct TablesArguments {
     /// if a program is refused, or if the table that was named is lacking.
     #[arg(long)]
     pub check: bool,
-    /// The kernels to check for: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default as
+    /// The kernels to check for: 5.15 to 7.3, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default as
     /// for `kiln check`.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',', requires = "check")]
     pub kernel: Vec<Kernel>,

@@ -60,7 +60,7 @@ impl Hub {
                         folders.push((path, depth + 1));
                     }
                 } else if let Some((version, update)) = release_of(&path)
-                    && (Profile::OLDEST..=KernelVersion::DESCRIBED).contains(&version)
+                    && (Profile::OLDEST..=KernelVersion::NEWEST).contains(&version)
                 {
                     let candidate = (update, path);
                     let newest = found.entry(version).or_insert_with(|| candidate.clone());
@@ -71,7 +71,7 @@ impl Hub {
             }
         }
         if found.is_empty() {
-            let (oldest, newest) = (Profile::OLDEST, KernelVersion::DESCRIBED);
+            let (oldest, newest) = (Profile::OLDEST, KernelVersion::NEWEST);
             return Err(Error::InvalidInput(format!(
                 "{} has no types of a kernel from {oldest} to {newest}: files such as 6.1.0-18-amd64.btf or ....btf.tar.xz",
                 folder.display()
@@ -189,6 +189,6 @@ mod tests {
         assert!(error.contains("no types of Linux 6.1; it has 5.15"), "{error}");
         assert!(Hub::open(&folder.path().join("ubuntu/20.04").join(other)).is_ok());
         let error = Hub::open(tempfile::tempdir().expect("a folder").path()).expect_err("empty").to_string();
-        assert!(error.contains("no types of a kernel from 5.15 to 6.18"), "{error}");
+        assert!(error.contains("no types of a kernel from 5.15 to 7.3"), "{error}");
     }
 }

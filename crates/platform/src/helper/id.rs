@@ -36,6 +36,7 @@ ids! {
     TIMER_SET_CALLBACK = 170 "timer_set_callback",
     FIND_VMA = 180 "find_vma",
     LOOP = 181 "loop",
+    SET_RETVAL = 187 "set_retval",
     DYNPTR_FROM_MEM = 197 "dynptr_from_mem",
     DYNPTR_WRITE = 202 "dynptr_write",
     USER_RINGBUF_DRAIN = 209 "user_ringbuf_drain",

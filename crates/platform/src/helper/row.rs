@@ -307,12 +307,17 @@ pub(super) const SETSOCKOPT: AttachTypes = AttachTypes::of(&[AttachType::CgroupS
 /// Iterators.
 pub(super) const ITERATOR: AttachTypes = AttachTypes::of(&[AttachType::TraceIter]);
 /// Programs called through a trampoline, which keeps the traced function's arguments.
-pub(super) const TRAMPOLINE: AttachTypes =
-    AttachTypes::of(&[AttachType::TraceFentry, AttachType::TraceFexit, AttachType::ModifyReturn]);
+pub(super) const TRAMPOLINE: AttachTypes = AttachTypes::of(&[
+    AttachType::TraceFentry,
+    AttachType::TraceFexit,
+    AttachType::TraceFsession,
+    AttachType::ModifyReturn,
+]);
 /// Tracing programs that were attached with a cookie.
 pub(super) const TRACING_WITH_COOKIE: AttachTypes = AttachTypes::of(&[
     AttachType::TraceRawTp,
     AttachType::TraceFentry,
     AttachType::TraceFexit,
+    AttachType::TraceFsession,
     AttachType::ModifyReturn,
 ]);

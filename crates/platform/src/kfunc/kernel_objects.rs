@@ -2,6 +2,8 @@
 
 use super::row::*;
 
+const AT_SESSIONS: &[(ProgramType, AttachTypes)] = &[(ProgramType::Kprobe, SESSION), (ProgramType::Tracing, FSESSION)];
+
 pub(super) const KFUNCS: &[Kfunc] = &[
     kfunc("bpf_task_acquire", 6, 2, GENERIC, &[Acquire, Rcu, RetNull]),
     kfunc("bpf_task_release", 6, 2, GENERIC, &[Release]),
@@ -61,7 +63,17 @@ pub(super) const KFUNCS: &[Kfunc] = &[
     kfunc("cgroup_rstat_flush", 6, 1, TRACING_HOOK, &[Sleepable]),
     kfunc("css_rstat_updated", 6, 16, TRACING_HOOK, &[]),
     kfunc("css_rstat_flush", 6, 16, TRACING_HOOK, &[Sleepable]),
-    kfunc("bpf_session_is_return", 6, 10, KPROBE, &[]).only_at(&[(ProgramType::Kprobe, SESSION)]),
-    kfunc("bpf_session_cookie", 6, 10, KPROBE, &[]).means(SessionCookie).only_at(&[(ProgramType::Kprobe, SESSION)]),
+    kfunc("bpf_session_is_return", 6, 10, KPROBE_OR_TRACING, &[]).means(SessionIsReturn).only_at(AT_SESSIONS),
+    kfunc("bpf_session_cookie", 6, 10, KPROBE_OR_TRACING, &[]).means(SessionCookie).only_at(AT_SESSIONS),
+    kfunc("bpf_get_fsverity_digest", 6, 8, LSM, &[TrustedArgs]),
+    kfunc("bpf_real_data_inode", 7, 2, LSM, &[Sleepable, RetNull]),
+    kfunc("bpf_get_mem_cgroup", 7, 0, ALL, &[Acquire, RetNull, Rcu]),
+    kfunc("bpf_get_root_mem_cgroup", 7, 0, ALL, &[Acquire, RetNull]),
+    kfunc("bpf_put_mem_cgroup", 7, 0, ALL, &[Release]),
+    kfunc("bpf_mem_cgroup_flush_stats", 7, 0, ALL, &[Sleepable]),
+    kfunc("bpf_mem_cgroup_memory_events", 7, 0, ALL, &[]),
+    kfunc("bpf_mem_cgroup_page_state", 7, 0, ALL, &[]),
+    kfunc("bpf_mem_cgroup_usage", 7, 0, ALL, &[]),
+    kfunc("bpf_mem_cgroup_vm_events", 7, 0, ALL, &[]),
     kfunc("bpf_modify_return_test_tp", 6, 10, ALL, &[]),
 ];

@@ -15,6 +15,8 @@
 //! assert!(!acquire.allowed_in(ProgramType::SocketFilter));
 //! ```
 //!
+//! A function that later kernels have no more ends with `.until(7, 0)`; one whose flags changed has a row for each time.
+//!
 //! To add one, write its row in the file of its theme. `tests/kfuncs.rs` asks a kernel that has it which programs may
 //! call it.
 
@@ -30,12 +32,20 @@ mod scheduler;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::KernelVersion;
+
 pub use properties::{DynptrSource, Kfunc, KfuncFlag, KfuncMeaning, Later};
 
 impl Kfunc {
-    /// The kfunc of this name.
+    /// The kfunc of this name, as the first kernels had it.
     pub fn by_name(name: &str) -> Option<&'static Kfunc> {
-        BY_NAME.get(name).copied()
+        BY_NAME.get(name)?.first().copied()
+    }
+
+    /// The kfunc of this name as kernels of a release have it; if they do not, as the first ones had it.
+    pub fn at(name: &str, version: KernelVersion) -> Option<&'static Kfunc> {
+        let rows = BY_NAME.get(name)?;
+        rows.iter().find(|row| row.is_of(version)).or(rows.first()).copied()
     }
 
     /// All of them.
@@ -47,5 +57,9 @@ impl Kfunc {
 const TABLES: [&[Kfunc]; 6] =
     [objects::KFUNCS, kernel_objects::KFUNCS, dynptr::KFUNCS, iterator::KFUNCS, network::KFUNCS, scheduler::KFUNCS];
 
-static BY_NAME: LazyLock<HashMap<&'static str, &'static Kfunc>> =
-    LazyLock::new(|| Kfunc::all().map(|kfunc| (kfunc.name, kfunc)).collect());
+/// The rows of each name: one, or several where flags changed, oldest first.
+static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Kfunc>>> = LazyLock::new(|| {
+    let mut rows = HashMap::<&str, Vec<&Kfunc>>::new();
+    Kfunc::all().for_each(|kfunc| rows.entry(kfunc.name).or_default().push(kfunc));
+    rows
+});

@@ -9,6 +9,8 @@ pub struct Kfunc {
     pub name: &'static str,
     /// The first kernel that has it, for any program type.
     pub since: KernelVersion,
+    /// The first kernel that has it no more, or with other flags: another row has these.
+    pub until: Option<KernelVersion>,
     /// The program types that may call it.
     pub allowed: ProgramTypes,
     /// The attach types that may call it, for program types of `allowed` that restrict them.
@@ -71,6 +73,10 @@ pub enum KfuncMeaning {
     RunLater(Later),
     /// Throws an exception.
     Throw,
+    /// Stands where the compiler found undefined behaviour: a program that may reach it is refused.
+    Trap,
+    /// Tells whether a session is at the traced function's return.
+    SessionIsReturn,
     /// Makes a dynptr.
     MakeDynptr(DynptrSource),
     /// Makes a second dynptr to the memory of another one.
@@ -114,6 +120,8 @@ pub enum DynptrSource {
     Xdp,
     /// The metadata before a socket buffer's packet.
     SkbMeta,
+    /// The contents of a file, which must be given back.
+    File,
 }
 
 /// Properties of a kfunc that the kernel's BTF lacks (`KF_*` in `include/linux/btf.h`).
@@ -148,6 +156,11 @@ pub enum KfuncFlag {
 }
 
 impl Kfunc {
+    /// Whether kernels of this release have it as this row describes it.
+    pub fn is_of(&self, version: KernelVersion) -> bool {
+        self.since <= version && self.until.is_none_or(|until| version < until)
+    }
+
     /// Whether the flag is set.
     pub fn has(&self, flag: KfuncFlag) -> bool {
         self.flags.contains(&flag)

@@ -3,8 +3,9 @@
 pub(super) use super::properties::KfuncFlag::{self, *};
 pub(super) use super::properties::KfuncMeaning::{self, *};
 pub(super) use super::properties::{DynptrSource, Kfunc, Later};
+pub(super) use crate::AttachTypes;
 pub(super) use crate::ProgramType;
-use crate::{AttachType, AttachTypes, KernelVersion, ProgramTypes};
+use crate::{AttachType, KernelVersion, ProgramTypes};
 
 /// A row: name, first kernel, who may call it, flags.
 pub(super) const fn kfunc(
@@ -15,13 +16,19 @@ pub(super) const fn kfunc(
     flags: &'static [KfuncFlag],
 ) -> Kfunc {
     let meaning = KfuncMeaning::AsDeclared;
-    Kfunc { name, since: KernelVersion::new(major, minor), allowed, attach_rules: &[], flags, meaning }
+    Kfunc { name, since: KernelVersion::new(major, minor), until: None, allowed, attach_rules: &[], flags, meaning }
 }
 
 impl Kfunc {
     /// It does more than its prototype and flags say.
     pub(super) const fn means(mut self, meaning: KfuncMeaning) -> Kfunc {
         self.meaning = meaning;
+        self
+    }
+
+    /// From this release on, kernels have it no more, or as another row says.
+    pub(super) const fn until(mut self, major: u8, minor: u8) -> Kfunc {
+        self.until = Some(KernelVersion::new(major, minor));
         self
     }
 
@@ -83,12 +90,15 @@ pub(super) const SCX_UNLOCKED: ProgramTypes = types(&[ProgramType::StructOps, Pr
 pub(super) const TC: ProgramTypes = types(&[ProgramType::SchedCls, ProgramType::SchedAct]);
 /// Iterators.
 pub(super) const ITERATOR: AttachTypes = AttachTypes::of(&[AttachType::TraceIter]);
+/// Programs at entry and return of a function.
+pub(super) const FSESSION: AttachTypes = AttachTypes::of(&[AttachType::TraceFsession]);
 /// Probes that run at entry and return.
 pub(super) const SESSION: AttachTypes =
     AttachTypes::of(&[AttachType::TraceKprobeSession, AttachType::TraceUprobeSession]);
 
-pub(super) const KPROBE: ProgramTypes = types(&[ProgramType::Kprobe]);
+pub(super) const KPROBE_OR_TRACING: ProgramTypes = types(&[ProgramType::Kprobe, ProgramType::Tracing]);
 pub(super) const LSM: ProgramTypes = types(&[ProgramType::Lsm]);
+pub(super) const CGROUP_SKB: ProgramTypes = types(&[ProgramType::CgroupSkb]);
 pub(super) const SCHED_CLS: ProgramTypes = types(&[ProgramType::SchedCls]);
 pub(super) const STRUCT_OPS: ProgramTypes = types(&[ProgramType::StructOps]);
 pub(super) const SYSCALL: ProgramTypes = types(&[ProgramType::Syscall]);

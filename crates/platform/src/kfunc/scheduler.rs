@@ -36,6 +36,6 @@ pub(super) const KFUNCS: &[Kfunc] = &[
     kfunc("scx_bpf_pick_any_cpu", 6, 12, SCX, &[Rcu]),
     kfunc("scx_bpf_task_running", 6, 12, SCX, &[Rcu]),
     kfunc("scx_bpf_task_cpu", 6, 12, SCX, &[Rcu]),
-    kfunc("scx_bpf_cpu_rq", 6, 12, SCX, &[]),
+    kfunc("scx_bpf_cpu_rq", 6, 12, SCX, &[]).until(7, 3),
     kfunc("scx_bpf_task_cgroup", 6, 12, SCX, &[Rcu, Acquire]),
 ];

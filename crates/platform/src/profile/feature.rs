@@ -116,6 +116,26 @@ features! {
     /// The path on which a packet load in a function fails is followed, but precision is not traced back over it. Known
     /// of 6.18.44; 6.12.117 does not follow the path. That it is in every 6.18, and in newer releases, is assumed.
     FailedPacketLoads: (6, 18), "following a function's return where a packet load fails";
+    /// Kernel functions take only pointers that may be relied on, and none that may be null, unless they say otherwise.
+    TrustedByDefault: (7, 0), "refusing untrusted and null pointers to every kernel function";
+    /// Jumps to an address from a table (`gotox`, maps of type `insn_array`).
+    IndirectJumps: (6, 19), "an indirect jump";
+    /// The range of a quotient or remainder is known where the divisor is a constant.
+    DivisionRanges: (7, 0), "knowing the range of a number divided by a constant";
+    /// Global functions may return nothing.
+    VoidGlobals: (7, 1), "a global function that returns nothing";
+    /// The context of a `syscall` program is memory: any offset, any alignment, also passed to helpers.
+    SyscallContextMemory: (7, 1), "an access of a syscall program's context at any offset";
+    /// An arena pointer may be either operand of any arithmetic.
+    ArenaOperands: (7, 0), "an arena pointer as the second operand";
+    /// Tracing programs that may interrupt others do not free objects with fields that an interrupt could find half freed.
+    SafeDrops: (7, 2), "refusing to free an object with such fields";
+    /// Another reference is taken to an object by the pointer to its start.
+    WholeObjects: (7, 2), "refusing to take a reference by a pointer into an object";
+    /// `bpf_set_retval` takes only what the hook may return.
+    CheckedSetRetval: (7, 2), "holding bpf_set_retval to what the hook may return";
+    /// Tracepoint programs that may sleep.
+    SleepableTracepoints: (7, 2), "a tracepoint program that sleeps";
     /// A tree can be queried with a node of an object that the program owns.
     OwnedNodes: (6, 16), "asking a tree about a node that is owned";
 }

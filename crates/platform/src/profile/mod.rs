@@ -59,13 +59,16 @@ pub struct Lack {
     pub what: String,
     /// The first release that has it; `None` if this kernel was asked and does not have it.
     pub since: Option<KernelVersion>,
+    /// The first release that has it no more, if that is why.
+    pub until: Option<KernelVersion>,
 }
 
 impl fmt::Display for Lack {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.since {
-            Some(since) => write!(formatter, "{} is in Linux {since} and later", self.what),
-            None => write!(formatter, "{} is not in the running kernel, or not enabled there", self.what),
+        match (self.until, self.since) {
+            (Some(until), _) => write!(formatter, "{} is no more in Linux {until} and later", self.what),
+            (None, Some(since)) => write!(formatter, "{} is in Linux {since} and later", self.what),
+            (None, None) => write!(formatter, "{} is not in the running kernel, or not enabled there", self.what),
         }
     }
 }
@@ -142,7 +145,11 @@ impl Profile {
     /// Why a kernel function cannot be called.
     pub fn lacks_kfunc(&self, kfunc: &Kfunc) -> Option<Lack> {
         let answer = self.answered(|found| found.kfuncs.get(kfunc.name));
-        self.lacking(format!("the kernel function {}", kfunc.name), kfunc.since, answer)
+        let what = format!("the kernel function {}", kfunc.name);
+        match kfunc.until.filter(|until| self.version >= *until && answer != Some(true)) {
+            None => self.lacking(what, kfunc.since, answer),
+            until => Some(Lack { what, since: None, until }),
+        }
     }
 
     /// Why maps of a type cannot be made.
@@ -176,6 +183,6 @@ impl Profile {
     fn lacking(&self, what: String, since: KernelVersion, answer: Option<bool>) -> Option<Lack> {
         let has = answer.unwrap_or(self.version >= since);
         // If the release should have it, the kernel was built without it.
-        (!has).then(|| Lack { what, since: (self.version < since).then_some(since) })
+        (!has).then(|| Lack { what, since: (self.version < since).then_some(since), until: None })
     }
 }

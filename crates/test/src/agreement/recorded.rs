@@ -47,10 +47,13 @@ fn folder() -> PathBuf {
 }
 
 impl OtherKernel {
-    /// The newest kernel that was asked, if any.
+    /// The newest kernel that was asked, if any, of those whose rules Kiln follows by default, or older ones.
     pub fn newest() -> Option<OtherKernel> {
         let folders = std::fs::read_dir(folder()).ok()?.flatten().map(|entry| entry.path());
-        folders.filter_map(|folder| OtherKernel::read(&folder)).max_by_key(|kernel| kernel.version)
+        folders
+            .filter_map(|folder| OtherKernel::read(&folder))
+            .filter(|kernel| kernel.version <= KernelVersion::DESCRIBED)
+            .max_by_key(|kernel| kernel.version)
     }
 
     fn read(folder: &Path) -> Option<OtherKernel> {

@@ -378,6 +378,7 @@ impl<'c, 'p> Check<'c, 'p> {
             Kind::Memory | Kind::RingBuffer | Kind::MapKey => self.path.code.check_memory(reg, register, 0, bytes, how),
             Kind::TracepointBuffer | Kind::Buffer => self.path.code.check_memory(reg, register, 0, bytes, how),
             Kind::BtfId => self.check_structure_memory(reg, register, bytes, how),
+            Kind::Context if self.path.is_context_memory() => self.path.check_context_memory(reg, register, 0, bytes),
             _ => reject(
                 Reason::ArgumentType,
                 format!("r{number} ({}) is not memory that a helper can use", register.kind().name()),

@@ -61,12 +61,16 @@ impl Path<'_> {
         let Some(signature) = self.types.signatures[callee].clone() else {
             return unsupported("a global function whose BTF is not understood");
         };
-        if !signature.returns_value {
+        let returns_nothing = signature.returns_nothing && self.options.kernel_has(Feature::VoidGlobals);
+        if !signature.returns_value && !returns_nothing {
             return reject(Reason::ReturnValue, "a global function is called that does not return a number");
         }
         if !self.state.locks.is_empty() {
             let message = "a global function is called while a lock is held";
             return refuse(Reason::LockDiscipline, Case::GlobalUnderLock, message);
+        }
+        if signature.may_throw {
+            self.state.check_nothing_held(self.code, "a global function that may throw is called")?;
         }
         if signature.may_sleep {
             self.state.check_may_sleep(self.code.functions[callee].name)?;

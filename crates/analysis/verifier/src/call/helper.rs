@@ -1,7 +1,7 @@
 //! Helper calls: whether the helper may be called here, and what the call does.
 
 use kiln_isa::Reg;
-use kiln_platform::{Effect, Fills, Helper, Prototype, helper_id};
+use kiln_platform::{AttachType, Effect, Feature, Fills, Helper, Prototype, helper_id};
 
 use crate::call::callback::Later;
 use crate::call::checked::Check;
@@ -14,6 +14,7 @@ use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Caller, DynptrKind, Kind, LockKind, Register, State};
 use crate::types::Types;
+use crate::types::hook::{HookReturn, MAX_ERRNO, lsm_range};
 
 impl Path<'_> {
     pub(crate) fn call_helper(&mut self, number: u32) -> Step<Next> {
@@ -38,6 +39,26 @@ impl Path<'_> {
             self.fill_stack_bytes(frame, lowest, length, helper.fills == Fills::Always)?;
         }
         HelperEffect { path: self, helper, prototype, call: &call }.carry_out()
+    }
+
+    /// Newer kernels hold the value that a program sets to what its hook may return.
+    fn check_set_retval(&mut self, value: &Register) -> Step<()> {
+        let attach = self.code.program.attach_type;
+        if !self.options.kernel_has(Feature::CheckedSetRetval) || attach == Some(AttachType::CgroupGetsockopt) {
+            return Ok(());
+        }
+        let mut range = (-MAX_ERRNO, 0);
+        if attach == Some(AttachType::LsmCgroup)
+            && let HookReturn::Range(lowest, highest) = lsm_range(&self.types.hook(self.code)?.name)
+        {
+            range = (lowest, highest);
+        }
+        self.findings.mark_precise(value);
+        if value.scalar.s32_min < range.0 || value.scalar.s32_max > range.1 {
+            let message = format!("set_retval takes {} to {} here, r1 may be something else", range.0, range.1);
+            return reject(Reason::ReturnValue, message);
+        }
+        Ok(())
     }
 
     fn tail_call(&mut self) -> Step<()> {
@@ -87,6 +108,7 @@ impl HelperEffect<'_, '_> {
                 LockKind::Spin,
                 &before,
             )?,
+            helper_id::SET_RETVAL => self.path.check_set_retval(&before)?,
             helper_id::TIMER_SET_CALLBACK => self.path.run_later(call.callback, &before, Later::TIMER)?,
             helper_id::DYNPTR_FROM_MEM if before.kind() != Kind::MapValue => {
                 let message = format!("dynptr_from_mem takes a map's value, r1 is {}", before.kind().name());

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning};
+use kiln_platform::{Feature, Kfunc, KfuncFlag, KfuncMeaning, Profile};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
@@ -43,13 +43,20 @@ impl Path<'_> {
             self.code.check_kfunc_allowed(&self.state, throw)?;
             return self.throw();
         }
-        let mut call = self.types.prepared_call(symbol)?;
+        if Kfunc::by_name(&symbol.name).is_some_and(|kfunc| kfunc.meaning == KfuncMeaning::Trap) {
+            return reject(
+                Reason::BadInstruction,
+                "the compiler found no way to go on from here: an uninitialized variable?",
+            );
+        }
+        let mut call = self.types.prepared_call(symbol, &self.options.profile)?;
         self.code.check_kfunc_allowed(&self.state, call.kfunc)?;
         if let KfuncMeaning::Lock { .. } = call.kfunc.meaning {
             self.push_failed_lock()?;
         }
         let taken = self.types.parameters_of(self.code, &call)?;
         KfuncCheck::all(self, &mut call, &taken)?;
+        self.types.check_safe_drop(self.code, self.options, &call)?;
         KfuncEffect { path: self, call: &call }.carry_out()
     }
 }
@@ -95,8 +102,11 @@ impl KfuncEffect<'_, '_> {
 
     fn release_kfunc(&mut self) -> Step<()> {
         let KfuncEffect { call, .. } = *self;
-        let Some(reg) = call.released else { return Ok(()) };
-        let id = self.path.state.register(reg).reference;
+        let id = match call.released {
+            Some(reg) => self.path.state.register(reg).reference,
+            None if call.given_back != 0 => call.given_back,
+            None => return Ok(()),
+        };
         self.path.state.release_reference(
             &mut self.path.findings,
             self.path.options.stale_pointer(),
@@ -194,7 +204,7 @@ impl KfuncEffect<'_, '_> {
 
 impl Types {
     /// The kfunc's row and prototype.
-    fn prepared_call(&mut self, symbol: &Extern) -> Step<KfuncCall> {
+    fn prepared_call(&mut self, symbol: &Extern, profile: &Profile) -> Step<KfuncCall> {
         let name = &symbol.name;
         if self.kernel.is_none() {
             return unsupported(format!("the kernel function {name}: {WITHOUT_TYPES}"));
@@ -202,7 +212,7 @@ impl Types {
         let Some(prototype) = self.find_function(name) else {
             return reject(Reason::KernelLacks, format!("this kernel has no function {name}"));
         };
-        let Some(kfunc) = Kfunc::by_name(name) else {
+        let Some(kfunc) = Kfunc::at(name, profile.version()) else {
             return unsupported(format!("the kernel function {name}"));
         };
         Ok(KfuncCall {
@@ -210,6 +220,8 @@ impl Types {
             prototype,
             reference: 0,
             released: None,
+            given_back: 0,
+            trusted: kfunc.takes_trusted() || profile.has(Feature::TrustedByDefault),
             constant: None,
             map: None,
             callback: None,

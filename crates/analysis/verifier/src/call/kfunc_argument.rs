@@ -2,7 +2,7 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_VARIABLE_SIZE;
-use kiln_platform::{Kfunc, KfuncFlag, ProgramType};
+use kiln_platform::{Feature, KfuncFlag, ProgramType};
 use kiln_program::btf::TypeId;
 
 use crate::call::callback::check_same_map;
@@ -35,7 +35,7 @@ impl<'p> KfuncCheck<'_, 'p> {
             // The size is checked with its memory.
             index += if matches!(one.argument, Argument::Sized { .. }) { 2 } else { 1 };
         }
-        if call.kfunc.has(KfuncFlag::Release) && call.released.is_none() {
+        if call.kfunc.has(KfuncFlag::Release) && call.released.is_none() && call.given_back == 0 {
             return reject(Reason::NotHeld, format!("{} asks for a reference that is held", call.kfunc.name));
         }
         Ok(())
@@ -60,7 +60,7 @@ impl<'p> KfuncCheck<'_, 'p> {
             _ => {}
         }
         let null = register.is_zero();
-        let careful = kfunc.takes_trusted() || kfunc.has(KfuncFlag::Rcu);
+        let careful = self.call.trusted || kfunc.has(KfuncFlag::Rcu);
         if careful && (null || register.nullable) && !taken.nullable {
             return reject(Reason::PossiblyNull, self.must_be("a pointer that is not null"));
         }
@@ -118,6 +118,12 @@ impl<'p> KfuncCheck<'_, 'p> {
         let (path, call) = (&mut *self.path, &mut *self.call);
         match &taken.argument {
             Argument::Allocated => path.types.check_allocated_argument(call, &register),
+            Argument::Refcounted
+                if register.fixed_offset() != Some(0) && path.options.kernel_has(Feature::WholeObjects) =>
+            {
+                let message = format!("{} takes the pointer to the object, not to a part of it", call.kfunc.name);
+                reject(Reason::ArgumentType, message)
+            }
             Argument::Refcounted => path.types.check_refcounted_argument(call, &register),
             Argument::Graph(kind) => {
                 path.types.check_graph_argument(path.code, path.options, &path.state, call, &register, *kind)
@@ -144,7 +150,7 @@ impl<'p> KfuncCheck<'_, 'p> {
             check_same_map(value, &register)?;
         }
         self.call.map = Some(register);
-        check_trusted(self.call.kfunc, reg, &register)
+        check_trusted(self.call, reg, &register)
     }
 
     /// How many bytes the result points to.
@@ -178,8 +184,7 @@ impl<'p> KfuncCheck<'_, 'p> {
     /// Pointers to kernel structures: as trusted as the kfunc asks, and of the right type.
     fn structure(&mut self, wanted: TypeId) -> Step<()> {
         let Passed { reg, register, .. } = self.argument;
-        let kfunc = self.call.kfunc;
-        check_trusted(kfunc, reg, &register)?;
+        check_trusted(self.call, reg, &register)?;
         let flawed = register.nullable
             || register.trust.without(Trust::TRUSTED.with(Trust::ALLOCATED).with(Trust::NOT_OWNING)) != Trust::NONE;
         if register.kind() == Kind::BtfId && flawed && !register.trust.has(Trust::RCU) {
@@ -233,6 +238,7 @@ impl<'p> KfuncCheck<'_, 'p> {
                 self.path.code.check_memory(reg, register, 0, bytes, Use::Write)
             }
             Kind::Packet | Kind::PacketMeta => self.path.code.check_memory(reg, register, 0, bytes, Use::Read),
+            Kind::Context if self.path.is_context_memory() => self.path.check_context_memory(reg, register, 0, bytes),
             Kind::Context if self.path.code.program_type == ProgramType::Syscall => {
                 self.path.code.check_memory(reg, register, 0, bytes, Use::Read)
             }
@@ -275,8 +281,9 @@ impl<'p> KfuncCheck<'_, 'p> {
 }
 
 /// Whether the pointer may be relied on as far as the kfunc asks.
-fn check_trusted(kfunc: &Kfunc, reg: Reg, register: &Register) -> Step<()> {
-    if register.is_trusted() || !kfunc.takes_trusted() && !kfunc.has(KfuncFlag::Rcu) {
+fn check_trusted(call: &KfuncCall, reg: Reg, register: &Register) -> Step<()> {
+    let kfunc = call.kfunc;
+    if register.is_trusted() || !call.trusted && !kfunc.has(KfuncFlag::Rcu) {
         return Ok(());
     }
     if kfunc.has(KfuncFlag::Rcu) && register.trust.has(Trust::RCU) {

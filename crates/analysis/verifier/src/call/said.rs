@@ -63,6 +63,10 @@ pub(crate) struct KfuncCall {
     pub reference: u32,
     /// The argument given up.
     pub released: Option<Reg>,
+    /// The resource of the dynptr given up, 0 for none.
+    pub given_back: u32,
+    /// Its pointers must be trusted.
+    pub trusted: bool,
     /// The constant among the arguments.
     pub constant: Option<u64>,
     /// The map argument.

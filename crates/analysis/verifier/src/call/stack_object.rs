@@ -100,13 +100,27 @@ impl KfuncCheck<'_, '_> {
     pub(crate) fn dynptr_argument(&mut self, uninitialized: bool) -> Step<()> {
         let reg = self.argument.reg;
         if !uninitialized {
-            self.call.dynptr = Some(self.path.expect_dynptr(reg)?);
+            let dynptr = self.path.expect_dynptr(reg)?;
+            self.call.dynptr = Some(dynptr);
+            if self.call.kfunc.has(KfuncFlag::Release) {
+                if dynptr.kind != DynptrKind::File {
+                    let message = format!(
+                        "{} takes a file dynptr, r{} is {}",
+                        self.call.kfunc.name,
+                        reg.number(),
+                        dynptr.kind.name()
+                    );
+                    return reject(Reason::ArgumentType, message);
+                }
+                self.call.given_back = dynptr.reference;
+            }
             return Ok(());
         }
         match (self.call.kfunc.meaning, self.call.dynptr) {
             (KfuncMeaning::MakeDynptr(DynptrSource::Skb), _) => self.path.make_dynptr(reg, DynptrKind::Skb, 0),
             (KfuncMeaning::MakeDynptr(DynptrSource::Xdp), _) => self.path.make_dynptr(reg, DynptrKind::Xdp, 0),
             (KfuncMeaning::MakeDynptr(DynptrSource::SkbMeta), _) => self.path.make_dynptr(reg, DynptrKind::SkbMeta, 0),
+            (KfuncMeaning::MakeDynptr(DynptrSource::File), _) => self.path.make_dynptr(reg, DynptrKind::File, 0),
             (KfuncMeaning::CloneDynptr, Some(cloned)) => self.path.make_dynptr(reg, cloned.kind, cloned.reference),
             _ => unsupported(format!("the dynptr that {} makes", self.call.kfunc.name)),
         }

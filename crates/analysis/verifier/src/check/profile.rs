@@ -46,6 +46,10 @@ fn sleeps(program: &Program, program_type: ProgramType) -> Option<Feature> {
     match program_type {
         ProgramType::Tracing if program.attach_type == Some(AttachType::TraceIter) => Some(Feature::SleepableIterators),
         ProgramType::Kprobe => Some(Feature::SleepableUprobes),
+        ProgramType::Tracepoint | ProgramType::RawTracepoint => Some(Feature::SleepableTracepoints),
+        ProgramType::Tracing if program.attach_type == Some(AttachType::TraceRawTp) => {
+            Some(Feature::SleepableTracepoints)
+        }
         ProgramType::StructOps => Some(Feature::SleepableStructOps),
         _ => None,
     }
@@ -83,7 +87,7 @@ impl Options {
                 ),
                 Reference::Extern(id) => {
                     let symbol = code.object.externs.get(id.index()).filter(|symbol| !symbol.weak)?;
-                    Kfunc::by_name(&symbol.name).and_then(|kfunc| profile.lacks_kfunc(kfunc))
+                    Kfunc::at(&symbol.name, profile.version()).and_then(|kfunc| profile.lacks_kfunc(kfunc))
                 }
                 _ => None,
             };
@@ -104,7 +108,7 @@ impl Options {
     }
 
     pub(crate) fn check_kfunc_in_profile(&self, name: &str) -> Step<()> {
-        not_lacking(Kfunc::by_name(name).and_then(|kfunc| self.profile.lacks_kfunc(kfunc)))
+        not_lacking(Kfunc::at(name, self.profile.version()).and_then(|kfunc| self.profile.lacks_kfunc(kfunc)))
     }
 
     pub(crate) fn check_feature_in_profile(&self, feature: Feature) -> Step<()> {

@@ -8,15 +8,19 @@ use crate::code::{Code, Op};
 use crate::options::Options;
 
 /// What a global function takes and gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub parameters: Vec<Parameter>,
     /// A number; the kernel refuses to call a function that returns none.
     pub returns_value: bool,
     /// Packet pointers are stale after a call.
     pub changes_packet: bool,
+    /// It returns nothing.
+    pub returns_nothing: bool,
     /// It may only be called where the program may sleep.
     pub may_sleep: bool,
+    /// It may throw, which ends the program.
+    pub may_throw: bool,
 }
 
 /// The signature of each function that is global and has BTF.
@@ -30,7 +34,8 @@ pub(crate) fn signatures(code: &Code<'_>, btf: Option<&Btf>, options: &Options) 
             return None;
         }
         let mut signature = signature(btf?, options.kernel_types.as_deref(), TypeId(routine.btf_id), hook)?;
-        (signature.changes_packet, signature.may_sleep) = (effects[at].changes_packet, effects[at].may_sleep);
+        let Effects { changes_packet, may_sleep, may_throw } = effects[at];
+        (signature.changes_packet, signature.may_sleep, signature.may_throw) = (changes_packet, may_sleep, may_throw);
         Some(signature)
     };
     code.functions.iter().enumerate().map(signature).collect()
@@ -43,7 +48,9 @@ fn signature(btf: &Btf, types: Option<&Btf>, function: TypeId, hook: Hook) -> Op
     let parameters = parameters.map(|(index, of)| parameter(btf, types, function, index, of.type_id, hook)).collect();
     let result = btf.resolve(result).unwrap_or(TypeId::VOID);
     let returns_value = matches!(btf.kind(result), BtfKind::Int { .. } | BtfKind::Enum { .. });
-    Some(Signature { parameters, returns_value, changes_packet: false, may_sleep: false })
+    let returns_nothing = matches!(btf.kind(result), BtfKind::Void);
+    let nothing = Signature::default();
+    Some(Signature { parameters, returns_value, returns_nothing, ..nothing })
 }
 
 /// What a function may do that its callers must know of.
@@ -51,6 +58,7 @@ fn signature(btf: &Btf, types: Option<&Btf>, function: TypeId, hook: Hook) -> Op
 struct Effects {
     changes_packet: bool,
     may_sleep: bool,
+    may_throw: bool,
 }
 
 /// The effects of each function, its own and those of functions it calls.
@@ -65,6 +73,7 @@ fn effects(code: &Code<'_>, program_type: ProgramType) -> Vec<Effects> {
             let after = Effects {
                 changes_packet: before.changes_packet || callee.changes_packet || changes_packet(op),
                 may_sleep: before.may_sleep || callee.may_sleep || may_sleep(op, program_type),
+                may_throw: before.may_throw || callee.may_throw || op.kfunc_meaning() == Some(KfuncMeaning::Throw),
             };
             if after != before {
                 known[op.function] = after;

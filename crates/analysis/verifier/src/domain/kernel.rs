@@ -34,7 +34,10 @@ pub fn apply_as_kernel(op: AluOp, width: Width, dst: &Scalar, src: &Scalar) -> S
             Some(amount) => shifted(op, width, dst, amount),
             None => return Scalar::UNKNOWN,
         },
-        AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => return Scalar::UNKNOWN,
+        AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => match divisor(width, src) {
+            Some(divisor) => divided(op, width, dst, divisor),
+            None => return Scalar::UNKNOWN,
+        },
     };
     let result = if width == Width::W32 { zero_extended(&result) } else { result };
     result.deduced().or_unbounded()
@@ -43,6 +46,62 @@ pub fn apply_as_kernel(op: AluOp, width: Width, dst: &Scalar, src: &Scalar) -> S
 /// The effect of a negation (`BPF_NEG` in `adjust_scalar_min_max_vals`).
 pub fn negate_as_kernel(width: Width, value: &Scalar) -> Scalar {
     apply_as_kernel(AluOp::Sub, width, &Scalar::constant(0), value)
+}
+
+/// What a division is by, where the kernel follows it: a constant.
+fn divisor(width: Width, src: &Scalar) -> Option<u64> {
+    match width {
+        Width::W64 => src.as_constant(),
+        Width::W32 => src.low_constant().map(u64::from),
+    }
+}
+
+/// `scalar_min_max_udiv`, `_sdiv`, `_umod`, `_smod` and their 32-bit forms (7.0 and later).
+fn divided(op: AluOp, width: Width, dst: &Scalar, divisor: u64) -> Scalar {
+    let bits = width.bits();
+    let of = if width == Width::W64 { dst.wide() } else { dst.narrow() };
+    let full = Bounds::full(bits);
+    let signed = as_signed(divisor, bits);
+    // A remainder keeps below the divisor, and has the sign of the number that was divided.
+    let below = divisor.wrapping_sub(1);
+    let most = as_signed(signed.unsigned_abs().wrapping_sub(1) & mask(bits), bits);
+    let bounds = match (op, divisor) {
+        (AluOp::Div | AluOp::Sdiv, 0) => return Scalar::constant(0),
+        (AluOp::Mod | AluOp::Smod, 0) => return *dst,
+        (AluOp::Div, _) => Bounds { umin: of.umin / divisor, umax: of.umax / divisor, ..full },
+        (AluOp::Sdiv, _) if signed == -1 && of.smin == signed_min(bits) => match of.smax == of.smin {
+            true => Bounds { smin: of.smin, smax: of.smin, ..full },
+            false => full,
+        },
+        (AluOp::Sdiv, _) => {
+            let (first, last) = (of.smin.wrapping_div(signed), of.smax.wrapping_div(signed));
+            Bounds { smin: first.min(last), smax: first.max(last), ..full }
+        }
+        (AluOp::Mod, _) if of.umax <= below => return *dst,
+        (AluOp::Mod, _) => Bounds { umin: 0, umax: of.umax.min(below), ..full },
+        _ if of.smin >= -most && of.smax <= most => return *dst,
+        _ => {
+            let smin = if of.smin >= 0 {
+                0
+            } else if of.smax <= 0 {
+                of.smin.max(-most)
+            } else {
+                -most
+            };
+            let smax = if of.smax <= 0 {
+                0
+            } else if of.smin >= 0 {
+                of.smax.min(most)
+            } else {
+                most
+            };
+            Bounds { smin, smax, ..full }
+        }
+    };
+    match width {
+        Width::W64 => Scalar::from_parts(Tnum::UNKNOWN, bounds, Bounds::full(32)),
+        Width::W32 => Scalar::from_parts(Tnum::UNKNOWN, Bounds::full(64), bounds),
+    }
 }
 
 /// How far a shift goes, where the kernel follows it: by a constant below the width.

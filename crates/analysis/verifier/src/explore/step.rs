@@ -17,9 +17,9 @@ impl Path<'_> {
             Insn::Endian { order, size, dst } => self.change_order(order, size, dst)?,
             Insn::LoadImm64 { dst, imm } => self.load_constant(dst, imm)?,
             Insn::Load { size, signed, dst, address } => self.load(size, signed, dst, address)?,
-            Insn::LoadAcquire { size, dst, address } => self.load(size, false, dst, address)?,
+            Insn::LoadAcquire { size, dst, address } => self.load_acquire(size, dst, address)?,
             Insn::Store { size, address, src } => self.store(size, address, src)?,
-            Insn::StoreRelease { size, address, src } => self.store(size, address, kiln_isa::Source::Reg(src))?,
+            Insn::StoreRelease { size, address, src } => self.store_release(size, address, src)?,
             Insn::Atomic { op, fetch, size, address, src } => self.atomic(op, fetch, size, address, src)?,
             Insn::AddressSpaceCast { dst, src, to, from } => self.cast_address(dst, src, to, from)?,
             Insn::LoadPacket { mode, .. } => {

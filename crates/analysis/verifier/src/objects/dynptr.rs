@@ -41,7 +41,13 @@ impl DynptrKind {
             DynptrKind::Skb => "skb",
             DynptrKind::Xdp => "xdp",
             DynptrKind::SkbMeta => "skb_meta",
+            DynptrKind::File => "file",
         }
+    }
+
+    /// Whether it must be given back.
+    pub(crate) const fn is_resource(self) -> bool {
+        matches!(self, DynptrKind::RingBuffer | DynptrKind::File)
     }
 
     /// Whether its memory is the packet's.
@@ -104,7 +110,7 @@ impl Path<'_> {
         self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
         self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index - 1)?;
         let reference = match kind {
-            DynptrKind::RingBuffer if reference == 0 => self.acquire(),
+            kind if kind.is_resource() && reference == 0 => self.acquire(),
             _ => reference,
         };
         let object = StackObject { kind: ObjectKind::Dynptr(kind), part: 0, id: self.fresh_id(), reference };
@@ -129,7 +135,7 @@ impl State {
     ) -> Step<()> {
         let slot = self.frames[frame].stack.slot(index);
         let Some(StackObject { kind: ObjectKind::Dynptr(kind), part, id, .. }) = slot.object else { return Ok(()) };
-        if kind == DynptrKind::RingBuffer {
+        if kind.is_resource() {
             let message = "a dynptr that must be submitted or discarded is overwritten";
             return refuse(Reason::DynptrMisuse, Case::DynptrOverwritten, message);
         }

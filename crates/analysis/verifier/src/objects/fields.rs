@@ -106,6 +106,22 @@ impl FieldKind {
         }
     }
 
+    /// Whether an interrupt may find it half freed (`btf_field_is_nmi_safe`).
+    pub(crate) fn is_safe_in_interrupts(self) -> bool {
+        let safe = [
+            SpecialType::SpinLock,
+            SpecialType::ResilientLock,
+            SpecialType::Timer,
+            SpecialType::Workqueue,
+            SpecialType::TaskWork,
+            SpecialType::Refcount,
+        ];
+        match self {
+            FieldKind::Kptr(kptr) => kptr.class == KptrClass::Untrusted,
+            _ => safe.iter().any(|kind| self.is(*kind)),
+        }
+    }
+
     pub(crate) fn is_lock(self) -> bool {
         self.is(SpecialType::SpinLock) || self.is(SpecialType::ResilientLock)
     }

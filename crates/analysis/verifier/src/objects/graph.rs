@@ -13,7 +13,7 @@
 //! `bpf_refcount_acquire` makes an owning pointer of a non-owning one.
 
 use kiln_isa::Reg;
-use kiln_platform::{Feature, KfuncMeaning, SpecialType};
+use kiln_platform::{AttachType, Feature, KfuncMeaning, ProgramType, SpecialType};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 
 use crate::call::said::{KfuncCall, KfuncEffect};
@@ -133,6 +133,29 @@ impl Types {
             return reject(Reason::NotHeld, format!("{name} takes the pointer as it was acquired, unmodified"));
         }
         call.object = Some(register.type_index());
+        Ok(())
+    }
+
+    /// Newer kernels refuse that tracing programs which may interrupt others free what an interrupt could find half freed.
+    pub(crate) fn check_safe_drop(&self, code: &Code<'_>, options: &Options, call: &KfuncCall) -> Step<()> {
+        if !matches!(call.kfunc.meaning, KfuncMeaning::DropObject { .. }) || !options.kernel_has(Feature::SafeDrops) {
+            return Ok(());
+        }
+        let traces = match code.program_type {
+            ProgramType::Tracing => !code.program.sleepable && code.program.attach_type != Some(AttachType::TraceIter),
+            ProgramType::Kprobe
+            | ProgramType::Tracepoint
+            | ProgramType::PerfEvent
+            | ProgramType::RawTracepoint
+            | ProgramType::RawTracepointWritable => true,
+            _ => false,
+        };
+        let unsafe_field = |kind: FieldKind| !kind.is_safe_in_interrupts();
+        let record = call.object.and_then(|object| self.object_record(object));
+        if traces && record.is_some_and(|record| record.has(unsafe_field)) {
+            let message = format!("{}: a tracing program cannot free an object with such fields", call.kfunc.name);
+            return reject(Reason::SpecialField, message);
+        }
         Ok(())
     }
 

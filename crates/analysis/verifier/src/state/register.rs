@@ -396,4 +396,6 @@ pub(crate) enum DynptrKind {
     Xdp,
     /// The metadata before the packet.
     SkbMeta,
+    /// The contents of a file, to be given back.
+    File,
 }

@@ -218,7 +218,8 @@ impl Arithmetic<'_, '_> {
         if let (Source::Imm(0), AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod) = (src, op) {
             return reject(Reason::BadInstruction, "division by the constant 0");
         }
-        if first.kind() == Kind::Arena {
+        let second_too = second.kind() == Kind::Arena && self.path.options.kernel_has(Feature::ArenaOperands);
+        if first.kind() == Kind::Arena || second_too {
             return Ok(Register::ARENA);
         }
         self.path.options.check_leaking_arithmetic(op, width, &first, &second)?;
@@ -265,7 +266,10 @@ impl Arithmetic<'_, '_> {
 
     fn numbers(&mut self, first: &Register, second: &Register) -> Register {
         let Arithmetic { op, width, .. } = *self;
-        if !is_tracked(op, width, &second.scalar) && !self.path.any_load() {
+        let divides = matches!(op, AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod);
+        let tracked = is_tracked(op, width, &second.scalar)
+            && (!divides || self.path.options.kernel_has(Feature::DivisionRanges));
+        if !tracked && !self.path.any_load() {
             return Register::UNKNOWN;
         }
         let kernel = apply_as_kernel(op, width, &first.scalar, &second.scalar);
@@ -356,7 +360,8 @@ impl Arithmetic<'_, '_> {
     fn moved_up(&mut self, pointer: Register, number: &Register) -> Register {
         let known = number.scalar.as_constant().map(|value| value as i64);
         if let Some(offset) = known.and_then(|value| i32::try_from(i64::from(pointer.offset) + value).ok()) {
-            return Register { offset, ..pointer };
+            // What was found out about the end of the packet holds for the pointer as it was.
+            return Register { offset, range: pointer.range.max(0), ..pointer };
         }
         let scalar = apply_as_kernel(AluOp::Add, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
@@ -370,7 +375,7 @@ impl Arithmetic<'_, '_> {
     fn moved_down(&mut self, pointer: Register, number: &Register) -> Register {
         let known = number.scalar.as_constant().map(|value| value as i64);
         if let Some(offset) = known.and_then(|value| i32::try_from(i64::from(pointer.offset) - value).ok()) {
-            return Register { offset, ..pointer };
+            return Register { offset, range: pointer.range.max(0), ..pointer };
         }
         let scalar = apply_as_kernel(AluOp::Sub, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
@@ -444,7 +449,7 @@ fn is_tracked(op: AluOp, width: Width, second: &Scalar) -> bool {
         Width::W32 => second.low_constant().map(u64::from),
     };
     match op {
-        AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => false,
+        AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => count.is_some(),
         AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => count.is_some() && second.umax < u64::from(width.bits()),
         _ => true,
     }

@@ -1,7 +1,8 @@
 //! Loads and stores of the context: fields as the kernel describes them.
 
 use kiln_isa::{Insn, Reg, Size, Source};
-use kiln_platform::{Feature, FieldValue};
+use kiln_platform::limits::MAX_SYSCALL_CONTEXT_BYTES;
+use kiln_platform::{Feature, FieldValue, ProgramType};
 
 use crate::code::Code;
 use crate::domain::Scalar;
@@ -11,6 +12,16 @@ use crate::reason::Reason;
 use crate::state::{Holds, Register, Trust};
 
 impl Path<'_> {
+    /// Whether the context is plain memory to the kernel's verifier: that of programs which user space runs.
+    pub(crate) fn is_context_memory(&self) -> bool {
+        self.code.program_type == ProgramType::Syscall && self.options.kernel_has(Feature::SyscallContextMemory)
+    }
+
+    /// Checks an access to a context that is plain memory.
+    pub(crate) fn check_context_memory(&self, reg: Reg, base: &Register, offset: i64, bytes: u64) -> Step<()> {
+        base.check_range(reg, offset, bytes, u64::from(MAX_SYSCALL_CONTEXT_BYTES), Reason::ContextAccess)
+    }
+
     pub(crate) fn load_context(&mut self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<Register> {
         let at = self.code.context_offset(reg, base, offset)?;
         let layout = self.code.program_type.context();
@@ -66,7 +77,7 @@ impl<'a> Code<'a> {
     pub(crate) fn context_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<i64> {
         match base.fixed_offset() {
             Some(0) => Ok(offset),
-            Some(fixed) if self.program_type == kiln_platform::ProgramType::Syscall => Ok(fixed + offset),
+            Some(fixed) if self.program_type == ProgramType::Syscall => Ok(fixed + offset),
             Some(fixed) => reject(
                 Reason::ContextAccess,
                 format!("r{}: the context is accessed through a pointer moved by {fixed}", reg.number()),

@@ -46,7 +46,8 @@ impl Path<'_> {
                 BtfKind::Pointer { target } => Some(target),
                 _ => None,
             };
-            let traces_return = self.code.program.attach_type == Some(AttachType::TraceFexit);
+            let traces_return =
+                matches!(self.code.program.attach_type, Some(AttachType::TraceFexit | AttachType::TraceFsession));
             if let (true, true, Some(target)) = (index == parameters.len(), traces_return, target) {
                 let returned = Parameter { name: 0, type_id: result };
                 return self.pointer_argument(&types, &hook, index, &returned, target);
@@ -141,7 +142,7 @@ impl<'a> Code<'a> {
                 HookReturn::Range(lowest, highest) => Some(Some((lowest, highest))),
                 _ => Some(None),
             },
-            Some(AttachType::LsmCgroup | AttachType::TraceFexit) if number => Some(None),
+            Some(AttachType::LsmCgroup | AttachType::TraceFexit | AttachType::TraceFsession) if number => Some(None),
             Some(AttachType::ModifyReturn) if number => Some(None),
             _ => None,
         }

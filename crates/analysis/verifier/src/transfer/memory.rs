@@ -38,11 +38,38 @@ impl Path<'_> {
         self.write(dst, value)
     }
 
+    /// A load that acquires, from memory that atomic instructions may access.
+    pub(crate) fn load_acquire(&mut self, size: Size, dst: Reg, address: Address) -> Step<()> {
+        self.check_atomic_base(address.base)?;
+        self.load(size, false, dst, address)
+    }
+
+    /// A store that releases, to memory that atomic instructions may access.
+    pub(crate) fn store_release(&mut self, size: Size, address: Address, src: Reg) -> Step<()> {
+        self.check_atomic_base(address.base)?;
+        self.store(size, address, Source::Reg(src))
+    }
+
+    /// The kernel rewrites accesses of some memory, and does not for atomic instructions.
+    fn check_atomic_base(&mut self, reg: Reg) -> Step<()> {
+        let kind = self.read(reg)?.kind();
+        let packet = matches!(kind, Kind::Context | Kind::Packet | Kind::PacketMeta | Kind::FlowKeys);
+        let socket = matches!(kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock);
+        if packet || socket {
+            let message = format!("atomic operation on r{} ({})", reg.number(), kind.name());
+            return reject(Reason::BadInstruction, message);
+        }
+        Ok(())
+    }
+
     fn load_from(&mut self, reg: Reg, base: Register, offset: i64, size: Size) -> Step<Register> {
         let bytes = size.bytes();
         self.findings.check_usable(self.at, reg, &base)?;
         let unknown = Register::scalar(Scalar::of_width(size.bits()));
         match base.kind() {
+            Kind::Context if self.is_context_memory() => {
+                self.check_context_memory(reg, &base, offset, u64::from(bytes)).map(|()| unknown)
+            }
             Kind::Context => self.load_context(reg, &base, offset, size),
             Kind::Stack => self.load_stack(reg, &base, offset, bytes),
             Kind::MapValue => {
@@ -83,6 +110,9 @@ impl Path<'_> {
         }
         match base.kind() {
             Kind::Stack => self.store_stack(reg, &base, offset, size.bytes(), value, src),
+            Kind::Context if self.is_context_memory() => {
+                self.check_context_memory(reg, &base, offset, u64::from(size.bytes()))
+            }
             Kind::Context => self.store_context(reg, &base, offset, size),
             Kind::MapValue => {
                 if let Some(kptr) = self.types.kptr_at(self.code, self.at, reg, &base, offset, size)? {
@@ -106,22 +136,7 @@ impl Path<'_> {
         }
         let base = self.options.heap_address(self.read(address.base)?);
         let offset = i64::from(address.offset);
-        if matches!(
-            base.kind(),
-            Kind::Context
-                | Kind::Packet
-                | Kind::PacketMeta
-                | Kind::FlowKeys
-                | Kind::Socket
-                | Kind::SockCommon
-                | Kind::TcpSock
-                | Kind::XdpSock
-        ) {
-            return reject(
-                Reason::BadInstruction,
-                format!("atomic operation on r{} ({})", address.base.number(), base.kind().name()),
-            );
-        }
+        self.check_atomic_base(address.base)?;
         if base.kind() == Kind::Arena {
             check_arena_atomic(op, fetch)?;
         }

@@ -81,7 +81,9 @@ pub(crate) fn parameter(
         BtfKind::Pointer { target } => target,
         _ => return unsupported(format!("argument {} of {}", index + 1, kfunc.name)),
     };
-    if kfunc.meaning == KfuncMeaning::CastContext || is_context_type(types, target, program_type) {
+    // Since 7.0, the functions of sessions take the context, as a `void *`.
+    let of_session = matches!(kfunc.meaning, KfuncMeaning::SessionCookie | KfuncMeaning::SessionIsReturn);
+    if of_session || kfunc.meaning == KfuncMeaning::CastContext || is_context_type(types, target, program_type) {
         return taken(Argument::Context);
     }
     let structure = types.resolve(target).unwrap_or(TypeId::VOID);

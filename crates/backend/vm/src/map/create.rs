@@ -160,7 +160,7 @@ fn create(definition: &Definition, making: &mut Making<'_>) -> io::Result<Option
     };
     Ok(Some(match map_type {
         Type::Array | Type::PercpuArray => Storage::Array(Values::new(places, max_entries.into(), layout)?),
-        Type::Hash | Type::PercpuHash | Type::DevmapHash | Type::StackTrace | Type::Sockhash => {
+        Type::Hash | Type::Rhash | Type::PercpuHash | Type::DevmapHash | Type::StackTrace | Type::Sockhash => {
             Storage::Hash(Hash::new(places, shape(false))?)
         }
         Type::LruHash | Type::LruPercpuHash => Storage::Hash(Hash::new(places, shape(true))?),
@@ -197,6 +197,7 @@ fn create(definition: &Definition, making: &mut Making<'_>) -> io::Result<Option
         | Type::TaskStorage
         | Type::CgrpStorage
         | Type::StructOps
+        | Type::InsnArray
         | Type::UserRingbuf => return Ok(None),
     }))
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use kiln_platform::KernelVersion;
 use kiln_platform::ProgramType;
 use kiln_program::Program;
 use serde::Serialize;
@@ -169,8 +168,8 @@ fn checked(
             }
         }
         results.extend(unreadable);
-        let types = wanted.kernel_types.of(true, KernelVersion::DESCRIBED)?.1;
-        Result::Checked { kernel: KernelVersion::DESCRIBED.to_string().as_str().into(), types, programs: results }
+        let types = wanted.kernel_types.of(true, input::default_release())?.1;
+        Result::Checked { kernel: input::default_release_in_words().into(), types, programs: results }
     };
     Ok((input, result, findings))
 }
