@@ -34,7 +34,8 @@ pub fn apply_as_kernel(op: AluOp, width: Width, dst: &Scalar, src: &Scalar) -> S
             Some(amount) => shifted(op, width, dst, amount),
             None => return Scalar::UNKNOWN,
         },
-        AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => match divisor(width, src) {
+        AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => match src.constant_at(width) {
+            // The kernel follows a division by a constant only.
             Some(divisor) => divided(op, width, dst, divisor),
             None => return Scalar::UNKNOWN,
         },
@@ -46,14 +47,6 @@ pub fn apply_as_kernel(op: AluOp, width: Width, dst: &Scalar, src: &Scalar) -> S
 /// The effect of a negation (`BPF_NEG` in `adjust_scalar_min_max_vals`).
 pub fn negate_as_kernel(width: Width, value: &Scalar) -> Scalar {
     apply_as_kernel(AluOp::Sub, width, &Scalar::constant(0), value)
-}
-
-/// What a division is by, where the kernel follows it: a constant.
-fn divisor(width: Width, src: &Scalar) -> Option<u64> {
-    match width {
-        Width::W64 => src.as_constant(),
-        Width::W32 => src.low_constant().map(u64::from),
-    }
 }
 
 /// `scalar_min_max_udiv`, `_sdiv`, `_umod`, `_smod` and their 32-bit forms (7.0 and later).
@@ -81,19 +74,10 @@ fn divided(op: AluOp, width: Width, dst: &Scalar, divisor: u64) -> Scalar {
         (AluOp::Mod, _) => Bounds { umin: 0, umax: of.umax.min(below), ..full },
         _ if of.smin >= -most && of.smax <= most => return *dst,
         _ => {
-            let smin = if of.smin >= 0 {
-                0
-            } else if of.smax <= 0 {
-                of.smin.max(-most)
-            } else {
-                -most
-            };
-            let smax = if of.smax <= 0 {
-                0
-            } else if of.smin >= 0 {
-                of.smax.min(most)
-            } else {
-                most
+            let (smin, smax) = match (of.smin >= 0, of.smax <= 0) {
+                (true, _) => (0, of.smax.min(most)),
+                (false, true) => (of.smin.max(-most), 0),
+                (false, false) => (-most, most),
             };
             Bounds { smin, smax, ..full }
         }
@@ -228,7 +212,7 @@ pub fn reordered_as_kernel(order: ByteOrder, size: Size, value: &Scalar) -> Scal
 
 /// Whether the kernel knows how a comparison of two numbers comes out (`is_scalar_branch_taken`).
 pub(crate) fn outcome_as_kernel(op: JumpOp, width: Width, dst: &Scalar, src: &Scalar) -> Truth {
-    if op == JumpOp::Set && refine::constant(width, dst).is_none() && refine::constant(width, src).is_none() {
+    if op == JumpOp::Set && dst.constant_at(width).is_none() && src.constant_at(width).is_none() {
         return Truth::Unknown;
     }
     outcome(op, width, dst, src)
@@ -240,9 +224,9 @@ pub(crate) fn refine_as_kernel(op: JumpOp, width: Width, taken: bool, dst: &Scal
     let (mut left, mut right) = (*dst, *src);
     if op == JumpOp::Set && !taken {
         // The kernel forgets the ranges of the number that is compared with constant bits.
-        if refine::constant(width, src).is_some() {
+        if src.constant_at(width).is_some() {
             left = left.unbounded();
-        } else if refine::constant(width, dst).is_some() {
+        } else if dst.constant_at(width).is_some() {
             right = right.unbounded();
         }
     }

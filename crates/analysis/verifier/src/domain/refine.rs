@@ -66,9 +66,9 @@ pub(super) fn narrow(op: JumpOp, width: Width, taken: bool, dst: &mut Scalar, sr
 }
 
 fn bits_clear(width: Width, dst: &mut Scalar, src: &mut Scalar) {
-    if let Some(bits) = constant(width, src) {
+    if let Some(bits) = src.constant_at(width) {
         dst.tnum = dst.tnum.and(Tnum::constant(!bits));
-    } else if let Some(bits) = constant(width, dst) {
+    } else if let Some(bits) = dst.constant_at(width) {
         src.tnum = src.tnum.and(Tnum::constant(!bits));
     }
 }
@@ -79,18 +79,10 @@ fn bit_set(width: Width, dst: &mut Scalar, src: &mut Scalar) {
             target.tnum = target.tnum.or(Tnum::constant(bits));
         }
     };
-    if let Some(bits) = constant(width, src) {
+    if let Some(bits) = src.constant_at(width) {
         set(bits, dst);
-    } else if let Some(bits) = constant(width, dst) {
+    } else if let Some(bits) = dst.constant_at(width) {
         set(bits, src);
-    }
-}
-
-/// The operand at the width of the comparison, if constant.
-pub(super) fn constant(width: Width, scalar: &Scalar) -> Option<u64> {
-    match width {
-        Width::W64 => scalar.as_constant(),
-        Width::W32 => scalar.low_constant().map(u64::from),
     }
 }
 
@@ -122,9 +114,9 @@ fn equal(width: Width, dst: &mut Scalar, src: &mut Scalar) {
 }
 
 fn unequal(width: Width, dst: &mut Scalar, src: &mut Scalar) {
-    if let Some(value) = constant(width, src) {
+    if let Some(value) = src.constant_at(width) {
         exclude(width, dst, value);
-    } else if let Some(value) = constant(width, dst) {
+    } else if let Some(value) = dst.constant_at(width) {
         exclude(width, src, value);
     }
 }

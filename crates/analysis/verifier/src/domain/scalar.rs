@@ -84,6 +84,14 @@ impl Scalar {
         }
     }
 
+    /// The value as an operand of this width, where only one is possible.
+    pub fn constant_at(&self, width: Width) -> Option<u64> {
+        match width {
+            Width::W64 => self.as_constant(),
+            Width::W32 => self.low_constant().map(u64::from),
+        }
+    }
+
     /// Whether the lower half can only be one value.
     pub const fn low_constant(&self) -> Option<u32> {
         if self.tnum.mask as u32 == 0 {

@@ -444,13 +444,10 @@ fn added_constant(op: AluOp, width: Width, second: &Scalar) -> Option<i32> {
 /// Whether the kernel's verifier tracks the operation. A verdict must not depend on knowing more than the kernel does;
 /// facts may know more.
 fn is_tracked(op: AluOp, width: Width, second: &Scalar) -> bool {
-    let count = match width {
-        Width::W64 => second.as_constant(),
-        Width::W32 => second.low_constant().map(u64::from),
-    };
+    let constant = second.constant_at(width).is_some();
     match op {
-        AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => count.is_some(),
-        AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => count.is_some() && second.umax < u64::from(width.bits()),
+        AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => constant,
+        AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => constant && second.umax < u64::from(width.bits()),
         _ => true,
     }
 }

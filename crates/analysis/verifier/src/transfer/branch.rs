@@ -162,7 +162,7 @@ impl Options {
         }
         let unequal = op == JumpOp::Ne && taken || op == JumpOp::Eq && !taken;
         let equality = width == Width::W64 && matches!(op, JumpOp::Eq | JumpOp::Ne);
-        !unequal && (equality || is_constant(width, first) || is_constant(width, second))
+        !unequal && (equality || first.constant_at(width).is_some() || second.constant_at(width).is_some())
     }
 
     /// Whether the kernel can know the outcome of a comparison of two numbers.
@@ -170,7 +170,7 @@ impl Options {
         if self.kernel_has(Feature::RangeComparisons) {
             return true;
         }
-        let (first, second) = (is_constant(width, first), is_constant(width, second));
+        let (first, second) = (first.constant_at(width).is_some(), second.constant_at(width).is_some());
         if self.kernel_has(Feature::OutcomesByRange) {
             return first || second;
         }
@@ -231,13 +231,6 @@ impl State {
         let registers = self.frames.iter().flat_map(|frame| &frame.registers);
         let spilled = self.frames.iter().flat_map(|frame| frame.stack.spilled());
         number.kind() == Kind::Scalar && number.id != 0 && registers.chain(spilled).filter(copy).nth(1).is_some()
-    }
-}
-
-fn is_constant(width: Width, scalar: &Scalar) -> bool {
-    match width {
-        Width::W64 => scalar.as_constant().is_some(),
-        Width::W32 => scalar.low_constant().is_some(),
     }
 }
 
