@@ -6,6 +6,8 @@
 //!                        +- from the last state that it takes <---+  (a refusal is kept and reported)
 //! ```
 
+mod certified;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,14 +15,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kiln_platform::{Feature, Profile};
-use kiln_program::{FunctionId, InsnId, Object, ProgramId};
-use kiln_superopt::cost::frequency::{self, Frequencies};
+use kiln_program::{FunctionId, Object, ProgramId};
 use kiln_superopt::search::{DEFAULT_EFFORTS, EFFORTS};
 pub use kiln_superopt::{CostModel, RuleSet};
 use kiln_superopt::{Evidence, Goal, Judge, Progress, Rewrite, Standing, Timings, Unverified};
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
+pub use self::certified::Uncertified;
+use self::certified::{certificate_time, certify};
 use crate::evidence;
 use crate::kernel;
 use kiln_inspect::check::{self, KernelVerdict, Verdict};
@@ -146,18 +149,6 @@ pub struct Optimized {
     pub limit_reached: bool,
 }
 
-/// An optimized function that is as it was again, or a version in between that has a certificate.
-#[non_exhaustive]
-#[derive(Clone, Debug, Serialize)]
-pub struct Uncertified {
-    /// The function.
-    pub function: Shown,
-    /// Slots that it would have been shorter by; negative where it would have been longer.
-    pub slots: i64,
-    /// Why it has no certificate; none where another function of its program has none.
-    pub why: Option<Shown>,
-}
-
 /// An optimized object and the account of it.
 #[non_exhaustive]
 pub struct Outcome {
@@ -230,16 +221,14 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     if !input.object.operations.is_empty() {
         kiln_idiom::annotate(&mut rewrite.object, &kiln_isa::operation::Registry::BUILTIN);
     }
-    let bytes = write(input, &rewrite.object, options.certify)?;
-    let unused = unused(input, &rewrite.object, options.certify)?;
+    let (bytes, unused) = write(input, &rewrite.object, options.certify)?;
     let kernel_after = kernel
         .as_ref()
         .map(|kernel| rewrite.timings.time("kernel, at the end", || kernel.verdicts(&bytes, &rewrite.object, None)));
     let refused = rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}"));
     let reason = |own: &Uncertified| Some(format!("certificate of {}: {}", own.function, own.why.as_ref()?));
     let refused = Shown::all(refused.chain(uncertified.iter().filter_map(reason)).collect::<Vec<_>>());
-    let verifier =
-        kiln_verifier::Options { profile: options.profile.clone().unwrap_or_default(), ..input.verifier_options() };
+    let verifier = verifier_options(input, options);
     let kernel_before = kernel.map(|kernel| kernel.before);
     let no_time = |id: ProgramId| (id, "the time was up before the kernel was asked about it".to_owned());
     rewrite.skipped.extend(unasked.into_iter().map(no_time));
@@ -247,11 +236,8 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let Rewrite { object, evidence, timings, cut_short, .. } = rewrite;
     let spent = begun.elapsed();
     let (goal, machine) = (options.goal, machine.into());
-    let slots = |object: &Object, without: &BTreeSet<FunctionId>| {
-        let kept = object.functions.iter().zip(0..).filter(|(_, id)| !without.contains(&FunctionId(*id)));
-        kept.map(|(function, _)| u64::from(function.slots())).sum()
-    };
-    let object_slots = [slots(&input.object, &BTreeSet::new()), slots(&object, &unused)];
+    let gone: u32 = unused.iter().map(|id| object.function(*id).slots()).sum();
+    let object_slots = [evidence::slots(&input.object), evidence::slots(&object) - gone].map(u64::from);
     let removed = unused.iter().map(|id| object.function(*id).name.as_str().into()).collect();
     Ok(Outcome {
         object,
@@ -269,6 +255,12 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         spent,
         timings,
     })
+}
+
+/// How programs are verified before and after.
+fn verifier_options(input: &Input, options: &Options) -> kiln_verifier::Options {
+    let profile = options.profile.clone().unwrap_or_default();
+    kiln_verifier::Options { profile, ..input.verifier_options() }
 }
 
 /// How the optimizer is asked: all but the time and the functions that stay as they are.
@@ -294,130 +286,6 @@ fn search_options(input: &Input, options: &Options, kernel: &Option<Kernel<'_>>)
         },
         profile: options.profile.clone().unwrap_or_default(),
         ..Default::default()
-    }
-}
-
-/// The time for certificates, after `spent` of the budget.
-fn certificate_time(options: &Options, spent: Duration) -> Duration {
-    match options.budget_bounds_certificate {
-        true => options.budget.saturating_sub(spent),
-        false => options.budget.max(MIN_CERTIFICATE),
-    }
-}
-
-/// Finds the certificate of each function that changed. A function without one stays as it was, or is the last version
-/// that has one, if the programs that reach it load like that; otherwise they are all restored.
-fn certify(
-    input: &Input,
-    rewrite: &mut Rewrite,
-    options: &Options,
-    time: Duration,
-    judge: Option<&dyn Judge>,
-    progress: &mut dyn Progress,
-) -> (evidence::Proofs, Vec<Uncertified>) {
-    let begun = Instant::now();
-    let (slots, spent) = (evidence::slots(&rewrite.object), rewrite.spent);
-    let mut go_on = || progress.step("certificate", slots, spent + begun.elapsed());
-    let search = time / 4 * 3;
-    let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &rewrite.chain, search, &mut go_on);
-    let optimized = rewrite.object.functions.clone();
-    for number in without.keys().map(|number| *number as usize) {
-        let part = proofs.get(&(number as u32)).and_then(|versions| versions.last());
-        let own = part.map_or(&input.object.functions[number], |version| &version.function);
-        rewrite.object.functions[number] = own.clone();
-    }
-    let mut wrong: BTreeSet<FunctionId> = BTreeSet::new();
-    if !without.is_empty() {
-        let stop = || begun.elapsed() >= time;
-        wrong.extend(mixed_badly(input, rewrite, options, &without, judge));
-        // What calls them was proved with the optimized ones.
-        let mixed = |function: FunctionId| without.contains_key(&function.0);
-        let broken = evidence::broken([&input.object, &rewrite.object], &proofs, &mixed, &stop);
-        wrong.extend(broken.into_iter().map(FunctionId));
-        // All functions of a program are restored together, so nothing calls a restored one but a restored one.
-        restore(input, rewrite, &mut wrong);
-        proofs.retain(|number, _| !wrong.contains(&FunctionId(*number)));
-        account_again(input, rewrite, options, &without);
-    }
-    rewrite.timings.add("certificate", begun.elapsed());
-    let mut uncertified = Vec::new();
-    for (index, old) in input.object.functions.iter().enumerate() {
-        let (best, own) = (&optimized[index], &rewrite.object.functions[index]);
-        if best.nodes != own.nodes {
-            let why = without.get(&(index as u32)).map(|why| why.as_str().into());
-            let slots = i64::from(own.slots()) - i64::from(best.slots());
-            uncertified.push(Uncertified { function: old.name.as_str().into(), slots, why });
-            let has = |id: &InsnId| own.position(*id).is_some();
-            // Rewrites of which the result is there.
-            let is_kept = |one: &Evidence| {
-                let gone = one.before_ids.iter().filter(|id| !one.after_ids.contains(id)).all(|id| !has(id));
-                own.nodes != old.nodes && gone && one.after_ids.iter().all(has)
-            };
-            rewrite.evidence.retain(|one| one.function.index() != index || is_kept(one));
-        }
-    }
-    (proofs, uncertified)
-}
-
-/// The functions of programs that do not load with some of their functions as they are now.
-fn mixed_badly(
-    input: &Input,
-    rewrite: &Rewrite,
-    options: &Options,
-    without: &BTreeMap<u32, String>,
-    judge: Option<&dyn Judge>,
-) -> BTreeSet<FunctionId> {
-    let verifier =
-        kiln_verifier::Options { profile: options.profile.clone().unwrap_or_default(), ..input.verifier_options() };
-    let mut wrong = BTreeSet::new();
-    for (index, program) in input.object.programs.iter().enumerate() {
-        let reached = input.object.reachable_functions(program.entry);
-        if !reached.iter().any(|function| without.contains_key(&function.0)) {
-            continue;
-        }
-        let accepted = rewrite.programs[index].after.is_none()
-            || kiln_verifier::verify(&rewrite.object, &rewrite.object.programs[index], &verifier).is_ok();
-        let judged = judge.is_none_or(|judge| judge.judge(&rewrite.object, &[ProgramId(index as u32)]).is_empty());
-        if !accepted || !judged {
-            wrong.extend(reached);
-        }
-    }
-    wrong
-}
-
-/// Restores functions, and all that programs share with them: each was accepted among the others.
-fn restore(input: &Input, rewrite: &mut Rewrite, wrong: &mut BTreeSet<FunctionId>) {
-    loop {
-        let before = wrong.len();
-        for program in &input.object.programs {
-            let reached = input.object.reachable_functions(program.entry);
-            if reached.iter().any(|function| wrong.contains(function)) {
-                wrong.extend(reached);
-            }
-        }
-        if wrong.len() == before {
-            break;
-        }
-    }
-    for function in wrong.iter() {
-        rewrite.object.functions[function.index()] = input.object.function(*function).clone();
-    }
-}
-
-/// Forgets what was known of programs that have other functions than it was known of.
-fn account_again(input: &Input, rewrite: &mut Rewrite, options: &Options, without: &BTreeMap<u32, String>) {
-    let frequencies = Frequencies::of_original(&input.object);
-    let model = options.model.clone().unwrap_or_default();
-    for (index, program) in input.object.programs.iter().enumerate() {
-        let reached = input.object.reachable_functions(program.entry);
-        if reached.iter().any(|function| without.contains_key(&function.0)) {
-            rewrite.programs[index].after = None;
-            let now = &rewrite.object.programs[index];
-            rewrite.programs[index].picoseconds[1] = match changed(&input.object, &rewrite.object, program) {
-                true => frequency::estimate(&rewrite.object, now, &frequencies, &model),
-                false => rewrite.programs[index].picoseconds[0],
-            };
-        }
     }
 }
 
@@ -514,7 +382,7 @@ impl Judge for Kernel<'_> {
     /// Returns the programs that the kernel accepted before and now rejects, or verifies at a higher cost than the goal allows.
     fn judge(&self, object: &Object, programs: &[ProgramId]) -> Vec<(ProgramId, String)> {
         // Writing is tried again at the end, where it can be reported.
-        let Ok(bytes) = write(self.input, object, self.whole) else { return Vec::new() };
+        let Ok((bytes, _)) = write(self.input, object, self.whole) else { return Vec::new() };
         let complaint = |id: &ProgramId| {
             let Some(KernelVerdict::Accepted { processed_insns: old }) = self.before[id.index()] else { return None };
             let name = &object.programs[id.index()].name;
@@ -603,19 +471,14 @@ fn changed(before: &Object, after: &Object, program: &kiln_program::Program) -> 
     before.reachable_functions(program.entry).into_iter().any(|id| before.function(id) != after.function(id))
 }
 
-/// The file of an object; `whole`: with functions that have no users any more.
-fn write(input: &Input, object: &Object, whole: bool) -> Result<Vec<u8>, Error> {
-    let Some(elf) = &input.elf else { return Ok(kiln_program::text::print(object).into_bytes()) };
-    let written = if whole { elf.write(object) } else { elf.write_used(object) };
+/// The file of an object, and the functions that it does not have: those without users, unless it is to be `whole`.
+fn write(input: &Input, object: &Object, whole: bool) -> Result<(Vec<u8>, BTreeSet<FunctionId>), Error> {
+    let written = match &input.elf {
+        None => Ok((kiln_program::text::print(object).into_bytes(), BTreeSet::new())),
+        Some(elf) if whole => elf.write(object).map(|bytes| (bytes, BTreeSet::new())),
+        Some(elf) => elf.write_used(object),
+    };
     written.map_err(|error| Error::InvalidInput(error.to_string()))
-}
-
-/// The functions that [`write`] leaves out.
-fn unused(input: &Input, object: &Object, whole: bool) -> Result<BTreeSet<FunctionId>, Error> {
-    match &input.elf {
-        Some(elf) if !whole => elf.unused(object).map_err(|error| Error::InvalidInput(error.to_string())),
-        _ => Ok(BTreeSet::new()),
-    }
 }
 
 impl Outcome {

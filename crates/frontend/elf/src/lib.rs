@@ -116,21 +116,13 @@ impl ElfObject {
         write::write_file(object, &self.sources).map_err(|fault| fault.in_file(&object.name))
     }
 
-    /// Writes a rewrite as [`ElfObject::write`] does, without the functions that [`ElfObject::unused`] names, and without
-    /// their symbols and records.
+    /// Writes a rewrite as [`ElfObject::write`] does, without static functions that something called before the rewrite and
+    /// that nothing refers to after it, and without their symbols and records. Returns the file and these functions.
     ///
     /// # Errors
-    /// As [`ElfObject::write`].
-    pub fn write_used(&self, object: &Object) -> Result<Vec<u8>, Error> {
+    /// Returns those of [`ElfObject::write`], and [`Error::InvalidInput`] if the file's relocations are malformed.
+    pub fn write_used(&self, object: &Object) -> Result<(Vec<u8>, BTreeSet<FunctionId>), Error> {
         write::write_used(object, &self.sources).map_err(|fault| fault.in_file(&object.name))
-    }
-
-    /// Returns the static functions that something called before the rewrite and that nothing refers to after it.
-    ///
-    /// # Errors
-    /// Returns [`Error::InvalidInput`] if the file's relocations are malformed.
-    pub fn unused(&self, object: &Object) -> Result<BTreeSet<FunctionId>, Error> {
-        unused::unused(object, &self.sources).map_err(|fault| fault.in_file(&object.name))
     }
 
     /// Returns the file that was read with the marks of `object` ([`Object::operations`]) in its section `.kiln.ops`,

@@ -33,11 +33,12 @@ pub(crate) fn write_file(object: &Object, sources: &Sources) -> Result<Vec<u8>> 
     write_without(object, sources, &BTreeSet::new())
 }
 
-/// Leaves out functions that the rewrite left without users.
-pub(crate) fn write_used(object: &Object, sources: &Sources) -> Result<Vec<u8>> {
+/// The file without the functions that the rewrite left without users, and these functions.
+pub(crate) fn write_used(object: &Object, sources: &Sources) -> Result<(Vec<u8>, BTreeSet<FunctionId>)> {
     check_same_shape(object, sources)?;
     let unused = crate::unused::unused(object, sources)?;
-    write_without(object, sources, &unused)
+    let bytes = write_without(object, sources, &unused)?;
+    Ok((bytes, unused))
 }
 
 fn write_without(object: &Object, sources: &Sources, unused: &BTreeSet<FunctionId>) -> Result<Vec<u8>> {
