@@ -36,7 +36,7 @@ pub enum Class {
     Value(MapId),
     /// An address of something else, neither in this frame nor in the context.
     Outside,
-    /// The same, but perhaps in a caller's frame, where addresses may lie, of a context too.
+    /// An address of something else that may be in a caller's frame, which may hold addresses, also one of a context.
     Caller,
     /// Anything except an address in this frame: an argument, because the frame is new.
     Elsewhere,

@@ -1,12 +1,12 @@
-//! What `kiln optimize --offline` writes, loaded by the running kernel: it refuses nothing that it took before, and has
-//! nothing to say in its log.
+//! The running kernel loads what `kiln optimize --offline` writes: it still accepts each program that it accepted before,
+//! and writes nothing about one into its log.
 //!
 //! ```text
 //!   corpora, generated programs -> kernel: takes it? -> optimize, kernel not asked -> kernel: takes it still?
 //!                                        /dev/kmsg: no new line of kernel/bpf  <-----------+
 //! ```
 //!
-//! The optimizer has our verifier's word only, as in CI. `make test` takes a sample; `make test-long` takes
+//! The optimizer asks our verifier only, as in CI. `make test` takes a sample; `make test-long` takes
 //! `KILN_WRITTEN` programs (2,000 by default) of all corpora that are built, and generated ones for the rest.
 
 use std::collections::BTreeSet;
@@ -31,12 +31,12 @@ const BUDGET: Duration = Duration::from_secs(5);
 /// What became of the programs.
 #[derive(Default)]
 struct Account {
-    /// Programs that the kernel takes, as they are.
+    /// Programs that the kernel accepts before they are optimized.
     programs: usize,
     /// Programs that the optimizer changed.
     changed: usize,
     slots: [u64; 2],
-    /// Programs that the kernel takes no more, and why.
+    /// Programs that the kernel no longer accepts, and why.
     refused: Vec<String>,
     /// Objects that were not written, and why.
     unwritten: Vec<String>,

@@ -1,16 +1,16 @@
 //! Operations that are not Kiln's own are tried before the VM uses them.
 //!
-//! A row's native code is what nobody has proved, so it must do what the row's proof sequences do on operands at the
-//! limits and at random. A trial is a program with one proof sequence:
+//! Nobody has proved such a row's native code. So it is compared with the row's proof sequences, on operands at the limits
+//! and at random. A trial is a program with one proof sequence:
 //!
 //! ```text
 //!   registers and 256 bytes of stack from the packet ; the proof sequence ; registers and stack into the packet
 //! ```
 //!
-//! The interpreter runs the proof sequence, the JIT native code of it, because the program has a mark. Each way to do the
-//! operation is tried with each proof sequence, with several registers and numbers as operands. What the other machine
-//! would run is checked against its table of instructions only ([`kiln_jit::check_operation`]), and so is code for
-//! processors with features that this one lacks.
+//! The program has a mark, so the JIT compiles the proof sequence to native code, and the interpreter runs it as it is. Each
+//! implementation is tried with each proof sequence, with several registers and numbers as operands. Native code for the
+//! other machine, or for features that this processor lacks, is only checked against the table of machine instructions
+//! ([`kiln_jit::check_operation`]).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ use crate::interface::{Engine, Error, Input, Lacking, Options};
 use crate::machine_code::HERE;
 use crate::vm::Vm;
 
-/// Programs for each proof sequence and each way to do the operation.
+/// Programs for each proof sequence and each implementation.
 const TRIALS: usize = 12;
 /// Inputs of each program.
 const INPUTS: usize = 24;
@@ -143,7 +143,7 @@ fn places(form: &Form) -> (Vec<u8>, Vec<u8>) {
     (bases, offsets)
 }
 
-/// Operands that a form and a way to do the operation allow.
+/// Operands that a form and an implementation allow.
 fn binding(row: &Operation, form: &Form, when: &[Condition], random: &mut Random, trial: usize) -> Option<Operands> {
     let (bases, offsets) = places(form);
     let conditions: Vec<Condition> = form.when.iter().chain(when).copied().collect();
@@ -212,7 +212,7 @@ fn satisfy(values: &mut [i32], condition: Condition, random: &mut Random) -> Opt
     Some(())
 }
 
-/// One proof sequence with its operands, and one way to do it.
+/// One proof sequence with its operands, and one implementation.
 struct Trial {
     row: &'static Operation,
     form: &'static Form,
@@ -336,7 +336,7 @@ impl Trial {
         lines
     }
 
-    /// Registers and memory into the packet, but for temporaries, which are dead, and addresses.
+    /// Registers and memory into the packet, except temporaries, which are dead, and addresses.
     fn after(&self, bases: RegSet) -> Vec<String> {
         let mut lines = Vec::new();
         if self.form.leaves() {

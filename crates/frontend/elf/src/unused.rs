@@ -4,8 +4,9 @@
 //!   before: main calls parse      after: main has what parse did      parse: no program, function or data refers to it
 //! ```
 //!
-//! A function goes only if something called it before. Whatever this crate does not follow keeps all functions, or all
-//! of a section: bytes that belong to no function, functions that cannot be read, aliases, addresses in data.
+//! A function is removed only if something called it before. What this crate cannot follow keeps functions: bytes that
+//! belong to no function and functions that cannot be read keep all of them, an address in data keeps a whole section, and
+//! aliases keep one another.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,7 +16,7 @@ use crate::error::Result;
 use crate::file::SHT_PROGBITS;
 use crate::read::Sources;
 
-/// The functions that the rewritten object has no use for.
+/// The functions that nothing in the rewritten object refers to any more.
 pub(crate) fn unused(object: &Object, sources: &Sources) -> Result<BTreeSet<FunctionId>> {
     // A mark names instructions by their place.
     let places = by_place(sources);
@@ -35,7 +36,7 @@ pub(crate) fn unused(object: &Object, sources: &Sources) -> Result<BTreeSet<Func
     let mut pending: Vec<FunctionId> = kept.iter().copied().collect();
     while let Some(id) = pending.pop() {
         let function = object.function(id);
-        // What an instruction is relocated by stays, too.
+        // The function whose symbol relocates an instruction is kept, too.
         let origins = function.nodes.iter().filter_map(|node| sources.origins.get(&node.id)?.relocation);
         let by_symbol = origins.filter_map(|(_, symbol)| symbols.get(&(symbol as usize)).copied());
         for used in referred(function).chain(by_symbol) {

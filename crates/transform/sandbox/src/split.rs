@@ -18,8 +18,8 @@
 //!                                           goto on
 //! ```
 //!
-//! Where paths join before such an access, each path gets a copy of what stands between. If the paths join further up, so that a block
-//! before the access has several ways in, that block is copied first.
+//! Where paths join before such an access, each path gets a copy of the instructions from the join to the access. If the
+//! paths join in an earlier block, that block is copied first.
 
 use std::collections::BTreeSet;
 
@@ -28,13 +28,13 @@ use kiln_program::{BlockId, Cfg, FunctionId, InsnId, Node, Object, Reference};
 
 use crate::error::Error;
 
-/// How often a block is copied, per object.
+/// Maximum number of splits of an object.
 const SPLITS: usize = 256;
 /// A function may become this many times as long, and [`MORE`] instructions longer.
 const TIMES: usize = 4;
 const MORE: usize = 256;
 
-/// Does something with an object, and again with accesses split, as long as it fails because of an access of two kinds.
+/// Calls `act` with an object. While it fails because of an access of two kinds, splits that access and calls it again.
 pub(crate) fn until_each_access_has_one_kind<T>(
     object: &Object,
     mut act: impl FnMut(&Object) -> Result<T, Error>,
@@ -75,8 +75,8 @@ fn place(object: &Object, insn: InsnId) -> Option<(FunctionId, usize)> {
     })
 }
 
-/// Copies the block of an instruction, or the nearest before it that has several ways in, once for each way but one; whether
-/// there is such a block.
+/// Copies the block of an instruction, or the nearest block before it that has several ways in, once for each way except
+/// one. Returns whether there is such a block.
 fn split(object: &mut Object, id: FunctionId, position: usize) -> bool {
     let cfg = Cfg::new(object.function(id));
     let mut block = cfg.block_of[position];

@@ -73,7 +73,7 @@ impl Words<'_> {
             Reason::ReturnValue => self.return_value(),
             Reason::BadInstruction => self.instruction(),
             Reason::SpecialField => self.special_field(),
-            // Which registers or slots follows in hexadecimal.
+            // The kernel adds the registers or slots in hexadecimal.
             Reason::LostPrecision => Some("verifier bug: static subprog unexpected regs".to_owned()),
             Reason::DynptrMisuse => self.dynptr(),
             Reason::IteratorMisuse => self.iterator(),

@@ -15,8 +15,8 @@ pub(crate) enum Exactness {
     Same,
 }
 
-/// Makes a number unknown that changed and, unless `all`, that nothing depended on. A number has changed, too, if it became a
-/// copy of another one, or is none any more: the kernel compares ids as well.
+/// Makes a number unknown if it changed and, unless `all`, nothing depended on it. A number has also changed if it became a
+/// copy of another one, or stopped being one: the kernel compares ids as well.
 pub(crate) fn widen(origins: &Origins, old: &Register, current: &mut Register, ids: &mut IdMap, all: bool) {
     let same = |old: &Register, current: &Register, ids: &mut IdMap| {
         let distance = |register: &Register| (register.offset, register.offset_in_half);

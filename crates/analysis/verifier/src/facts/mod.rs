@@ -219,10 +219,8 @@ impl Held {
             }
         }
     }
-}
 
-impl Held {
-    /// What another program does not hold is nowhere: what that one has in its places is not known.
+    /// Forgets the places of what another program does not hold: what that one has in these places is not known.
     fn forget_unless_in(&mut self, other: Option<&Held>) {
         for (acquired, places) in self.references.iter().zip(&mut self.places) {
             if !other.is_some_and(|other| other.references.contains(acquired)) {
@@ -307,7 +305,8 @@ impl Facts {
         self.stack_bytes = bytes.collect();
     }
 
-    /// The lowest and the highest result that a function may return to what runs it: a program's hook, or a helper; `None` if any.
+    /// Returns the lowest and the highest result that a function may return to the hook or helper that runs it; `None` if
+    /// it may return any.
     pub fn results(&self, function: FunctionId) -> Option<(i64, i64)> {
         self.results.get(&function).copied()
     }

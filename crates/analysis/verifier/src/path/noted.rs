@@ -61,10 +61,8 @@ impl Noted {
             depends_on_load: Cell::new(false),
         }
     }
-}
 
-impl Noted {
-    /// What runs a function takes only these results.
+    /// Notes that what runs a function takes only these results.
     pub(crate) fn take_results(&mut self, function: usize, lowest: i64, highest: i64) {
         let known = self.results[function].get_or_insert((lowest, highest));
         *known = (known.0.max(lowest), known.1.min(highest));
