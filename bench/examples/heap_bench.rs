@@ -50,13 +50,34 @@ const LOOKUP: usize = 1;
 const UPDATE: usize = 2;
 const DELETE: usize = 3;
 const NOTHING: usize = 4;
-/// Operations whose latency is measured, at each place.
-const LATENCIES: usize = 2000;
 /// Operations of one run, of which the last one's latency is measured.
 const LATENCY_OPERATIONS: u64 = 16;
-/// Quanta of a loop without end.
-const QUANTA_MS: [f64; 6] = [0.1, 1.0, 10.0, 100.0, 200.0, 1000.0];
 const QUANTUM_RUNS: usize = 5;
+
+/// How much is measured.
+pub struct Effort {
+    /// Measured rounds, after one that warms up.
+    pub rounds: usize,
+    /// Elements of a structure, at most.
+    pub elements: u64,
+    /// Operations of one run, at most.
+    pub operations: u64,
+    /// Operations whose latency is measured, at each place.
+    pub latencies: usize,
+    /// Quanta of a loop without end, in milliseconds.
+    pub quanta_ms: &'static [f64],
+    /// Structures that run in the VM's native tier, whose compiler takes seconds for each; `None`: all.
+    pub in_tier: Option<&'static [&'static str]>,
+}
+
+const WHOLE: Effort = Effort {
+    rounds: 15,
+    elements: u64::MAX,
+    operations: u64::MAX,
+    latencies: 2000,
+    quanta_ms: &[0.1, 1.0, 10.0, 100.0, 200.0, 1000.0],
+    in_tier: None,
+};
 
 const STRUCTURES: [Structure; 13] = [
     Structure { name: "hash", elements: 65_536, operations: 20_000, measured: &[NOTHING, LOOKUP, UPDATE, DELETE] },
@@ -166,7 +187,7 @@ fn check_passed(value: u32, operation: &str) -> Result<(), Failure> {
 }
 
 /// All places that a structure runs at, and what was sandboxed.
-fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evidence>), Failure> {
+fn places(structure: &Structure, effort: &Effort, folder: &Path) -> Result<(Vec<Place>, Vec<Evidence>), Failure> {
     let path = folder.join(format!("{}.o", structure.name));
     let include = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let bpf = ["-target", "bpf", "-mcpu=v4", "-g", "-mllvm", "-disable-loop-idiom-all", "-c", &include];
@@ -186,7 +207,9 @@ fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evide
         supply::supply(memory, supply::variable_bytes(heap), SUPPLY_BYTES).map_err(|error| format!("{error:?}"))
     };
     let mut places = Vec::new();
-    for engine in [Engine::Jit, Engine::Native] {
+    let in_tier = effort.in_tier.is_none_or(|names| names.contains(&structure.name));
+    let engines = [Some(Engine::Jit), in_tier.then_some(Engine::Native)];
+    for engine in engines.into_iter().flatten() {
         let mut vm = Vm::new(&object, kiln_vm::Options { quantum: Some(QUANTUM), ..Default::default() })?;
         for program in &object.programs {
             vm.load(&program.name)?;
@@ -218,11 +241,13 @@ fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evide
 }
 
 /// One structure's rows: nanoseconds an operation by place.
-fn measure(structure: &Structure, places: &mut [Place], rounds: usize) -> Result<Vec<Value>, Failure> {
+fn measure(structure: &Structure, places: &mut [Place], effort: &Effort) -> Result<Vec<Value>, Failure> {
+    let rounds = effort.rounds;
+    let (elements, operations) = (structure.elements.min(effort.elements), structure.operations.min(effort.operations));
     for place in places.iter_mut() {
         let mut done = 0;
-        while done < structure.elements {
-            let count = structure.operations.min(structure.elements - done);
+        while done < elements {
+            let count = operations.min(elements - done);
             place.run(0, count, done, false)?;
             done += count;
         }
@@ -236,13 +261,13 @@ fn measure(structure: &Structure, places: &mut [Place], rounds: usize) -> Result
             for turn in 0..places.len() {
                 let at = (turn + round) % places.len();
                 // The other places have filled the caches since, but those of another processor if a process ran there.
-                let warm = places[at].run(operation, structure.operations, seed_of(rounds + 1 + round), false)?;
-                let ran = places[at].run(operation, structure.operations, seed_of(round), false)?;
+                let warm = places[at].run(operation, operations, seed_of(rounds + 1 + round), false)?;
+                let ran = places[at].run(operation, operations, seed_of(round), false)?;
                 let mut sum = ran.sum.wrapping_add(warm.sum);
                 // The first round warms up.
                 if round > 0 {
                     times[at].push(ran.ns);
-                    for sample in 0..LATENCIES.div_ceil(rounds) {
+                    for sample in 0..effort.latencies.div_ceil(rounds) {
                         let ran = places[at].run(operation, LATENCY_OPERATIONS, seed_of(round << 16 | sample), true)?;
                         latencies[at].push(ran.latency_ns);
                         sum = sum.wrapping_add(ran.sum);
@@ -275,11 +300,11 @@ fn measure(structure: &Structure, places: &mut [Place], rounds: usize) -> Result
 }
 
 /// How long runs of a loop without end take, by quantum.
-fn quanta() -> Result<Vec<Value>, Failure> {
+fn quanta(quanta_ms: &[f64]) -> Result<Vec<Value>, Failure> {
     let endless = kiln_program::text::parse("; program xdp\n  r0 = 0\nagain:\n  r0 += 1\n  goto again\n")?;
     let has_kernel = kiln_linux::available().is_ok();
     let mut rows = Vec::new();
-    for quantum_ms in QUANTA_MS {
+    for &quantum_ms in quanta_ms {
         let quantum = Duration::from_secs_f64(quantum_ms / 1e3);
         let options = Options { quantum_ns: quantum.as_nanos() as u64, ..Options::default() };
         let object = sandbox(&endless, &options)?.object;
@@ -392,25 +417,44 @@ fn report(guards: &[Value], rows: &[Value]) {
     }
 }
 
-fn run() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let option = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
-    let rounds = option("--rounds").map_or(Ok(15), |text| text.parse::<usize>())?.max(1);
+/// All rows of a bench: guards, operations, quanta.
+pub struct Measured {
+    /// How many accesses of each structure have guards.
+    pub guards: Vec<Value>,
+    /// The times of each structure's operations at each place.
+    pub operations: Vec<Value>,
+    /// How long a loop without end runs, by quantum.
+    pub quanta: Vec<Value>,
+}
+
+/// Measures all structures, or one.
+///
+/// # Errors
+/// Returns a failure if one does not run, or if places disagree on what operations found.
+pub fn all(effort: &Effort, structure: Option<&str>) -> Result<Measured, Failure> {
     let folder = tempfile::tempdir()?;
-    let (mut rows, mut counts) = (Vec::new(), Vec::new());
-    for structure in STRUCTURES.iter().filter(|own| option("--structure").is_none_or(|wanted| wanted == own.name)) {
-        let (mut places, evidence) = places(structure, folder.path())?;
+    let (mut operations, mut counts) = (Vec::new(), Vec::new());
+    for structure in STRUCTURES.iter().filter(|own| structure.is_none_or(|wanted| wanted == own.name)) {
+        let (mut places, evidence) = places(structure, effort, folder.path())?;
         if structure.name != "bpf_hash" {
             counts.push(guards(structure, &evidence));
         }
-        rows.extend(measure(structure, &mut places, rounds)?);
+        operations.extend(measure(structure, &mut places, effort)?);
     }
-    let quanta = quanta()?;
+    Ok(Measured { guards: counts, operations, quanta: quanta(effort.quanta_ms)? })
+}
+
+fn run() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let option = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
+    let rounds = option("--rounds").map_or(Ok(WHOLE.rounds), |text| text.parse::<usize>())?.max(1);
+    let Measured { guards, operations, quanta } =
+        all(&Effort { rounds, ..WHOLE }, option("--structure").map(String::as_str))?;
     if option("--format").is_some_and(|format| format == "json") {
-        println!("{}", json!({"guards": counts, "operations": rows, "quanta": quanta}));
+        println!("{}", json!({"guards": guards, "operations": operations, "quanta": quanta}));
     } else {
-        report(&counts, &rows);
-        report_latencies(&rows);
+        report(&guards, &operations);
+        report_latencies(&operations);
         report_quanta(&quanta);
     }
     Ok(())

@@ -35,10 +35,27 @@ const STORES: [(&str, Option<&str>); 4] = [
 ];
 const OBJECTS: u64 = 65_536;
 const HOT_OBJECTS: u64 = 256;
-/// Contents of the 75/25 mix.
-const MIX_BYTES: u64 = OBJECTS / 4 * (3 * 128 + 1024);
-/// Operations of one measurement.
-const REPEAT: u32 = 50_000;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Measured rounds, after one that warms up.
+    pub rounds: usize,
+    /// Objects of a pool, a power of two.
+    pub objects: u64,
+    /// Operations of one measurement.
+    pub operations: u32,
+}
+
+const WHOLE: Effort = Effort { rounds: 11, objects: OBJECTS, operations: 50_000 };
+
+impl Effort {
+    /// Contents of the 75/25 mix.
+    fn mix_bytes(&self) -> u64 {
+        self.objects / 4 * (3 * 128 + 1024)
+    }
+}
+
 const REQUEST_BYTES: usize = 40 + 1024;
 
 /// An object file of each store that has been compiled: sandboxing the arena's takes seconds, and it is used three times.
@@ -150,13 +167,13 @@ fn quartiles(values: &mut [f64]) -> [f64; 3] {
 }
 
 /// One row: a run of `program` in each store.
-fn row(stores: &[Store], program: &str, mask: u64, bytes: u32, rounds: usize) -> Result<Value, Failure> {
+fn row(stores: &[Store], program: &str, mask: u64, bytes: u32, effort: Effort) -> Result<Value, Failure> {
     let mut times = vec![Vec::new(); stores.len()];
-    for round in 0..=rounds {
+    for round in 0..=effort.rounds {
         let random = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(round as u64 + 1) | 1;
         for turn in 0..stores.len() {
             let at = (turn + round) % stores.len();
-            let ns = stores[at].run(program, u64::from(REPEAT), mask, bytes, random)?;
+            let ns = stores[at].run(program, u64::from(effort.operations), mask, bytes, random)?;
             // The first round warms up.
             if round > 0 {
                 times[at].push(ns);
@@ -172,35 +189,35 @@ fn row(stores: &[Store], program: &str, mask: u64, bytes: u32, rounds: usize) ->
     Ok(row)
 }
 
-fn speed(rounds: usize, objects: &mut Objects) -> Result<Vec<Value>, Failure> {
+fn speed(effort: Effort, objects: &mut Objects) -> Result<Vec<Value>, Failure> {
     let mut rows = Vec::new();
     for bytes in [128u32, 1024] {
         let stores: Result<Vec<Store>, Failure> =
             STORES.iter().map(|(name, define)| objects.load(name, *define, room(bytes))).collect();
         let stores = stores?;
         for store in &stores {
-            store.run("fill", OBJECTS, 0, bytes, 1)?;
+            store.run("fill", effort.objects, 0, bytes, 1)?;
         }
         if bytes == 128 {
-            rows.push(row(&stores, "nothing", HOT_OBJECTS - 1, bytes, rounds)?);
+            rows.push(row(&stores, "nothing", HOT_OBJECTS - 1, bytes, effort)?);
         }
-        for ids in [HOT_OBJECTS, OBJECTS] {
+        for ids in [HOT_OBJECTS, effort.objects] {
             for program in ["get", "set"] {
-                rows.push(row(&stores, program, ids - 1, bytes, rounds)?);
+                rows.push(row(&stores, program, ids - 1, bytes, effort)?);
             }
         }
     }
     Ok(rows)
 }
 
-fn efficiency(objects: &mut Objects) -> Result<Value, Failure> {
+fn efficiency(effort: Effort, objects: &mut Objects) -> Result<Value, Failure> {
     let mut shares = json!({});
     for (name, define) in STORES {
-        let store = objects.load(name, define, MIX_BYTES)?;
-        store.run("fill", OBJECTS, 0, 0, 1)?;
+        let store = objects.load(name, define, effort.mix_bytes())?;
+        store.run("fill", effort.objects, 0, 0, 1)?;
         let memory = store.memory()?;
-        shares[name] = json!({"contents_bytes": MIX_BYTES, "memory_bytes": memory,
-            "efficiency": MIX_BYTES as f64 / memory as f64});
+        shares[name] = json!({"contents_bytes": effort.mix_bytes(), "memory_bytes": memory,
+            "efficiency": effort.mix_bytes() as f64 / memory as f64});
     }
     Ok(shares)
 }
@@ -233,14 +250,22 @@ fn report(rows: &[Value], shares: &Value) {
     }
 }
 
+/// Measures all stores: the rows of operations, and the efficiency of memory.
+///
+/// # Errors
+/// Returns a failure if a store does not load, or an operation fails.
+pub fn all(effort: Effort) -> Result<(Vec<Value>, Value), Failure> {
+    let mut objects = Objects { folder: tempfile::tempdir()?, arena: None };
+    let shares = efficiency(effort, &mut objects)?;
+    Ok((speed(effort, &mut objects)?, shares))
+}
+
 fn run() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let option = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
-    let rounds = option("--rounds").map_or(Ok(11), |text| text.parse::<usize>())?.max(1);
+    let rounds = option("--rounds").map_or(Ok(WHOLE.rounds), |text| text.parse::<usize>())?.max(1);
     kiln_linux::available().map_err(|error| format!("the kernel: {error}"))?;
-    let mut objects = Objects { folder: tempfile::tempdir()?, arena: None };
-    let shares = efficiency(&mut objects)?;
-    let rows = speed(rounds, &mut objects)?;
+    let (rows, shares) = all(Effort { rounds, ..WHOLE })?;
     if option("--format").is_some_and(|format| format == "json") {
         println!("{}", json!({"operations": rows, "memory": shares}));
     } else {
