@@ -13,7 +13,7 @@ use kiln_inspect::{Input, input};
 use kiln_program::Error;
 
 /// The headers for extension authors, which `kiln cc` brings along.
-const HEADERS: [(&str, &str); 22] = [
+const HEADERS: [(&str, &str); 23] = [
     ("kiln/heap.h", include_str!("../../include/kiln/heap.h")),
     ("kiln/malloc.h", include_str!("../../include/kiln/malloc.h")),
     ("kiln/hash.h", include_str!("../../include/kiln/hash.h")),
@@ -29,6 +29,7 @@ const HEADERS: [(&str, &str); 22] = [
     ("kiln/shared.h", include_str!("../../include/kiln/shared.h")),
     ("kiln/user.h", include_str!("../../include/kiln/user.h")),
     ("kiln/wheel.h", include_str!("../../include/kiln/wheel.h")),
+    ("kiln/packet.h", include_str!("../../include/kiln/packet.h")),
     ("kiln/pool.h", include_str!("../../include/kiln/pool.h")),
     ("kiln/ops.h", include_str!("../../include/kiln/ops.h")),
     ("kiln/pool/arena.h", include_str!("../../include/kiln/pool/arena.h")),

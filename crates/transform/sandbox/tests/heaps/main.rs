@@ -11,6 +11,7 @@ mod functions;
 mod generated;
 mod list;
 mod locks;
+mod packet;
 mod pool;
 mod quantum;
 mod races;

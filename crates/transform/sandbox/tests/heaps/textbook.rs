@@ -50,7 +50,8 @@ fn sources() -> Vec<PathBuf> {
     let mut sources: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == "c")).collect();
     sources.sort();
     let chosen = chosen();
-    sources.retain(|path| chosen.as_ref().is_none_or(|name| path.file_stem().is_some_and(|stem| stem == name.as_str())));
+    sources
+        .retain(|path| chosen.as_ref().is_none_or(|name| path.file_stem().is_some_and(|stem| stem == name.as_str())));
     assert!(chosen.is_some() || sources.len() == STRUCTURES, "{} structures", sources.len());
     sources
 }
