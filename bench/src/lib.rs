@@ -8,6 +8,7 @@
 //! | our verifier and the kernel's | `examples/verifier_bench.rs`, `examples/processed_counts.rs` |
 //! | native operations and the native tier, beside the kernel's JIT | [`repeated`], `examples/native_bench.rs` |
 //! | heaps and native C | `examples/heap_bench.rs` |
+//! | memcached's GET and SET on the heap and on a hash map | `examples/kv_bench.rs` |
 //! | the pool's stores | `examples/pool_bench.rs` |
 //! | queries, C by hand and bpftrace | `examples/query_bench` |
 //! | how the optimizer's time and memory grow | `examples/scale` |

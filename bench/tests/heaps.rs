@@ -1,4 +1,4 @@
-//! Short forms of `cargo xtask bench heap` and `bench pool`: everything is compiled, sandboxed, loaded and run, and all places agree on
+//! Short forms of `cargo xtask bench heap`, `bench pool` and `bench kv`: everything is compiled, sandboxed, loaded and run, and all places agree on
 //! what operations find. Nothing here judges times.
 
 #[allow(dead_code)]
@@ -7,6 +7,10 @@ mod heap_bench;
 #[allow(dead_code)]
 #[path = "../examples/pool_bench.rs"]
 mod pool_bench;
+
+#[allow(dead_code)]
+#[path = "../examples/kv_bench.rs"]
+mod kv_bench;
 
 #[test]
 fn heaps_are_measured() {
@@ -43,4 +47,16 @@ fn pools_are_measured() {
         assert!(shares[store]["memory_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{shares}");
         assert!(rows.iter().all(|row| row[store]["ns"].as_f64().is_some_and(|ns| ns > 0.0)), "{rows:?}");
     }
+}
+
+#[test]
+fn requests_are_measured() {
+    if let Err(error) = kiln_linux::available() {
+        println!("skipped: the kernel: {error}");
+        return;
+    }
+    let effort = kv_bench::Effort { rounds: 1, requests: 500, fill: 2000 };
+    let rows = kv_bench::all(effort).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(rows.len(), 4, "two commands, hot and cold");
+    assert!(rows.iter().all(|row| row["heap_to_slots"].is_f64()), "{rows:?}");
 }

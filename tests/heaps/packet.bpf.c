@@ -15,8 +15,16 @@
 struct order {
 	__u64 at, bytes;
 	__u64 skew; /* of the memory's address, 0 to 15 */
-	__u64 answer;
+	__u64 answer; /* before: a word for kiln_packet_begins */
 };
+
+static __always_inline __u64 number_and_digits(KILN_PACKET_CONTEXT *ctx, __u64 at)
+{
+	__u32 digits = 0;
+	__s64 number = kiln_packet_number(ctx, at, &digits);
+
+	return number < 0 ? number : number * 32 + digits;
+}
 
 kiln_heap(1 << 20);
 static KILN_IN_HEAP __u8 kept[4096] __attribute__((aligned(8))) = { 1 };
@@ -28,12 +36,14 @@ static KILN_IN_HEAP __u8 kept[4096] __attribute__((aligned(8))) = { 1 };
 		void *end = (void *)(long)ctx->data_end;                                           \
 		void *memory __attribute__((unused));                                              \
 		struct order *order = (void *)(long)ctx->data;                                     \
-		__u64 at, bytes, answer = 0;                                                       \
+		__u64 at, answer = 0;                                                              \
+		__u64 bytes __attribute__((unused)), word __attribute__((unused));                 \
                                                                                                    \
 		if ((void *)(order + 1) > end)                                                     \
 			return 0;                                                                  \
 		at = order->at;                                                                    \
 		bytes = order->bytes;                                                              \
+		word = order->answer;                                                              \
 		memory = (void *)(unsigned long)&kept + 64 + (order->skew & 15);                   \
 		_Pragma("unroll") for (int site = 0; site < SITES; site++)                         \
 			answer += (__u64)(call);                                                   \
@@ -46,7 +56,8 @@ PROGRAM(take, kiln_packet_take(ctx, at, memory, bytes))
 PROGRAM(put, kiln_packet_put(ctx, at, memory, bytes))
 PROGRAM(equals, kiln_packet_equals(ctx, at, memory, bytes))
 PROGRAM(token, kiln_packet_token(ctx, at, bytes))
-PROGRAM(number, kiln_packet_number(ctx, at, bytes))
+PROGRAM(number, number_and_digits(ctx, at))
+PROGRAM(begins, kiln_packet_begins(ctx, at, word, bytes))
 PROGRAM(hash, kiln_packet_hash(ctx, at, bytes, 7))
 
 char LICENSE[] SEC("license") = "GPL";

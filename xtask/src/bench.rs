@@ -18,6 +18,7 @@
 //! (`bench/examples/scale`).
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
 //! `cargo xtask bench pool` measures the pool's stores (`bench/examples/pool_bench.rs`).
+//! `cargo xtask bench kv` measures memcached's GET and SET on the heap and on a hash map (`bench/examples/kv_bench.rs`).
 //! `cargo xtask bench congestion` measures connections of congestion control policies beside the kernel's algorithms
 //! (`bench/examples/congestion_bench`).
 //! `cargo xtask bench dispatch` measures request servers under dispatch policies (`bench/examples/dispatch_bench`).
@@ -45,10 +46,11 @@ struct Program {
 const EMPTY: &str = "xdp_pass";
 
 /// Benchmarks that are examples: the argument, the package, the example, and what it does.
-const EXAMPLES: [(&str, &str, &str, &str); 10] = [
+const EXAMPLES: [(&str, &str, &str, &str); 11] = [
     ("heap", "kiln-bench", "heap_bench", "measuring heaps"),
     ("query", "kiln-bench", "query_bench", "measuring queries"),
     ("pool", "kiln-bench", "pool_bench", "measuring pools"),
+    ("kv", "kiln-bench", "kv_bench", "measuring the key-value store"),
     ("verifier", "kiln-bench", "verifier_bench", "comparing the verifiers"),
     ("optimizer", "kiln-bench", "optimizer_bench", "measuring the optimizer"),
     ("equiv", "kiln-bench", "equiv_bench", "measuring the equivalence checker"),

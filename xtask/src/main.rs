@@ -54,7 +54,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[NAME...] | heap | pool | query | congestion | dispatch | verifier | optimizer | equiv | evidence | scale | native | peers",
+        arguments: "[NAME...] | heap | pool | kv | query | congestion | dispatch | verifier | optimizer | equiv | evidence | scale | native | peers",
         what: "compare the VM with the kernel on bench/programs, our verifier with the kernel's, programs before and \
                after optimizing, heaps with native C, queries with bpftrace, congestion control \
                policies with the kernel's algorithms, dispatch policies with its hash, how equivalence is settled, engines of \

@@ -208,30 +208,46 @@ KILN_PACKET_FUNCTION int kiln_packet_token(KILN_PACKET_CONTEXT *ctx, __u64 at, _
 }
 
 /*
- * The decimal number of `digits` digits, at most KILN_PACKET_DIGITS; -1 if there are no digits or more, or if another character is
- * among them.
+ * The decimal number at a distance, and in `digits` how many digits it has, at most KILN_PACKET_DIGITS. -1 if there is none, if it
+ * has more, or if the packet ends before another character.
  */
-KILN_PACKET_FUNCTION __s64 kiln_packet_number(KILN_PACKET_CONTEXT *ctx, __u64 at, __u64 digits)
+KILN_PACKET_FUNCTION __s64 kiln_packet_number(KILN_PACKET_CONTEXT *ctx, __u64 at, __u32 *digits)
 {
+	__u64 nothing = 0;
 	__s64 number = 0;
-	KILN_PACKET_OPEN(at, digits, 31u, -1);
+	KILN_PACKET_OPEN(at, nothing, 0, -1);
 
-	if (!digits || digits > KILN_PACKET_DIGITS)
-		return -1;
-	for (__u64 digit = 0; digit < KILN_PACKET_DIGITS; digit++) {
+	for (__u32 digit = 0; digit <= KILN_PACKET_DIGITS; digit++) {
 		const __u8 *now = packet + kiln_packet_masked(digit, 31);
 		__u64 value;
 
-		if (digit >= digits)
-			break;
 		if ((const void *)(now + 1) > end)
 			return -1;
 		value = (__u64)*now - '0';
-		if (value > 9)
-			return -1;
+		if (value > 9) {
+			if (digits)
+				*digits = digit;
+			return digit ? number : -1;
+		}
 		number = number * 10 + value;
 	}
-	return number;
+	return -1;
+}
+
+/* Whether the packet has these bytes at a distance: those of `word`, the lowest first, 1 to 8. */
+KILN_PACKET_FUNCTION int kiln_packet_begins(KILN_PACKET_CONTEXT *ctx, __u64 at, __u64 word, __u64 bytes)
+{
+	KILN_PACKET_OPEN(at, bytes, 15u, 0);
+
+	if (packet + 8 <= end)
+		return bytes && bytes <= 8 && !((*(__u64 *)packet ^ word) << (64 - 8 * bytes & 63));
+	for (int byte = 0; byte < 8; byte++) {
+		if (byte >= bytes)
+			return byte > 0;
+		if (packet + byte + 1 > end || ((__u8 *)packet)[byte] != (__u8)(word >> 8 * byte))
+			return 0;
+	}
+	return 0;
 }
 
 static __always_inline __u64 kiln_packet_mix(__u64 hash, __u64 word)

@@ -9,29 +9,29 @@ use std::ops::Range;
 pub use crate::Memory;
 
 /// The first word of the allocator's state, `KILN_HEAP_MAGIC`.
-const MAGIC: u64 = u64::from_le_bytes(*b"KILNHEAP");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"KILNHEAP");
 const PAGE_BYTES: usize = 4096;
 /// The state begins within this many pages of either end of the heap: libbpf puts arena variables at the end if the kernel's
 /// `ld_imm64` takes such offsets, else at the beginning.
 const STATE_PAGES: usize = 256;
 /// Offsets in `struct kiln_heap_state`.
-const START: usize = 8;
-const FRESH: usize = 16;
-const LIMIT: usize = 24;
-const BAD_FREES: usize = 32;
-const CPUS: usize = 40;
-const CPU: usize = 64;
+pub(crate) const START: usize = 8;
+pub(crate) const FRESH: usize = 16;
+pub(crate) const LIMIT: usize = 24;
+pub(crate) const BAD_FREES: usize = 32;
+pub(crate) const CPUS: usize = 40;
+pub(crate) const CPU: usize = 64;
 /// Size classes, `KILN_CLASSES`; CPUs at most, `KILN_CPUS`.
-const CLASSES: usize = 33;
+pub(crate) const CLASSES: usize = 33;
 const MOST_CPUS: u64 = 128;
 /// Offsets in `struct kiln_heap_cpu`, and its size.
-const ALLOCATED: usize = 8 * CLASSES;
-const FREED: usize = ALLOCATED + 8;
-const FAILURES: usize = ALLOCATED + 16;
-const CPU_BYTES: usize = ALLOCATED + 24;
+pub(crate) const ALLOCATED: usize = 8 * CLASSES;
+pub(crate) const FREED: usize = ALLOCATED + 8;
+pub(crate) const FAILURES: usize = ALLOCATED + 16;
+pub(crate) const CPU_BYTES: usize = ALLOCATED + 24;
 
 /// The lower half of an address.
-const LOW: u64 = 0xffff_ffff;
+pub(crate) const LOW: u64 = 0xffff_ffff;
 
 /// What `kiln run` supplies.
 pub const SUPPLY_BYTES: usize = 16 << 20;
@@ -71,10 +71,15 @@ pub struct Accounts {
 
 /// Returns the offset of the allocator's state; `None` in a heap without an allocator.
 pub fn state(heap: &dyn Memory) -> Option<usize> {
+    variable(heap, MAGIC)
+}
+
+/// Returns the offset of a variable of the heap that begins a page, by its first word.
+pub fn variable(heap: &dyn Memory, first: u64) -> Option<usize> {
     let pages = heap.bytes() / PAGE_BYTES;
     let from_the_end = (1..=STATE_PAGES.min(pages)).map(|back| pages - back);
     let mut places = from_the_end.chain(0..STATE_PAGES.min(pages)).map(|page| page * PAGE_BYTES);
-    places.find(|offset| heap.load(*offset) == Some(MAGIC))
+    places.find(|offset| heap.load(*offset) == Some(first))
 }
 
 /// The memory that blocks may take, as offsets: what is beside the variables, without the heap's first byte, which is the null
@@ -148,7 +153,7 @@ pub fn free_bytes(heap: &dyn Memory) -> Option<u64> {
 }
 
 /// Bytes of a class's blocks, `kiln_class_bytes`.
-fn class_bytes(class: usize) -> u64 {
+pub(crate) fn class_bytes(class: usize) -> u64 {
     (if class % 2 == 1 { 24 } else { 16 }) << (class / 2)
 }
 

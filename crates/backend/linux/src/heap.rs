@@ -18,6 +18,11 @@ pub struct Heap<'o> {
     _object: PhantomData<&'o LoadedObject>,
 }
 
+// SAFETY: the mapping stays where it is while the object lives, and its words are only accessed as atomics.
+unsafe impl Send for Heap<'_> {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Heap<'_> {}
+
 impl<'o> Heap<'o> {
     /// # Safety
     /// `start` is a mapping of an arena of `bytes` bytes that lives as long as the object.

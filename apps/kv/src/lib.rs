@@ -1,0 +1,20 @@
+//! A key-value store that XDP programs and user space share: memcached's protocol.
+//!
+//! ```text
+//!   UDP -> interface -> XDP: get, set ---------+
+//!                         | everything else    +--> one heap: buckets with locks, items
+//!   TCP, UDP -> socket -> server: all commands-+
+//! ```
+//!
+//! [`store`] is user space's side of the store, [`EXTENSION`] the programs'. There is no cache in front of a server: both change
+//! the same items under the same locks. Without an extension the store is in memory of this process ([`store::own_heap`]).
+#![forbid(unsafe_code)]
+
+pub mod store;
+
+/// The extension's sources, by file name. The program is `kv_memcached` in the first one.
+pub const EXTENSION: [(&str, &str); 3] = [
+    ("memcached.bpf.c", include_str!("../bpf/memcached.bpf.c")),
+    ("store.h", include_str!("../bpf/store.h")),
+    ("wire.h", include_str!("../bpf/wire.h")),
+];

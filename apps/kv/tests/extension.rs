@@ -1,0 +1,188 @@
+//! The extension and the store on one heap: what one side stores, the other one finds. In test runs, without a network.
+
+use std::path::Path;
+use std::process::Command;
+
+use kiln_heap::Memory;
+use kiln_heap::supply::{self, NoMemory};
+use kiln_kv::store::{Condition, Outcome, Settings, Store};
+use kiln_linux::{LoadedObject, ObjectFile, TestInput};
+
+const PORT: u16 = 11211;
+const SETTINGS: Settings = Settings { buckets: 1 << 12, most_bytes: 32 << 20, port: Some(PORT) };
+const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
+/// What the kernel's verifier may process.
+const MOST_PROCESSED: u32 = 200_000;
+const HEADERS: usize = 50;
+
+struct Shared<'o>(kiln_linux::Heap<'o>);
+
+impl Memory for Shared<'_> {
+    fn address(&self) -> u64 {
+        self.0.address()
+    }
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+    fn load(&self, offset: usize) -> Option<u64> {
+        self.0.load(offset)
+    }
+    fn store(&self, offset: usize, value: u64) -> Option<()> {
+        self.0.store(offset, value)
+    }
+    fn compare_exchange(&self, offset: usize, expected: u64, new: u64) -> Option<u64> {
+        self.0.compare_exchange(offset, expected, new)
+    }
+    fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
+        self.0.populate(offset, bytes).map_err(|error| NoMemory::Damaged(error.to_string()))
+    }
+}
+
+/// The extension in the kernel, and the bytes of its variables. Prints a skip if there is no kernel or no compiler to use.
+fn loaded() -> Option<(LoadedObject, usize)> {
+    if let Err(error) = kiln_linux::available() {
+        println!("skipped: the kernel: {error}");
+        return None;
+    }
+    if Command::new("clang-19").arg("--version").output().is_err() {
+        println!("skipped: clang-19 is not installed");
+        return None;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("memcached.o");
+    let status = Command::new("clang-19")
+        .args([
+            "-target",
+            "bpf",
+            "-O2",
+            "-g",
+            "-Wall",
+            "-Werror",
+            "-mcpu=v4",
+            "-mllvm",
+            "-disable-loop-idiom-all",
+            "-c",
+        ])
+        .args(["-DKV_HEAP_BYTES=(64u<<20)", "-I"])
+        .arg(root.join("bpf/include"))
+        .arg("-idirafter")
+        .arg(format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH))
+        .arg(root.join("apps/kv/bpf/memcached.bpf.c"))
+        .arg("-o")
+        .arg(&path)
+        .status();
+    assert!(status.expect("clang runs").success(), "clang refuses the extension");
+    let elf = kiln_elf::read("memcached", &std::fs::read(&path).expect("an object")).expect("an object");
+    let heap = elf.object.maps.iter().find(|map| map.name == "kiln_heap_map").expect("a heap");
+    let variables = supply::variable_bytes(heap);
+    let sandboxed = kiln_sandbox::sandbox(&elf.object, &kiln_sandbox::Options::default()).expect("is sandboxed");
+    let bytes = elf.write(&sandboxed.object).expect("is written");
+    let file = ObjectFile::open("memcached", &bytes).expect("libbpf reads it");
+    Some((file.load().unwrap_or_else(|failure| panic!("the kernel: {failure}")), variables))
+}
+
+/// A datagram with a request.
+fn request(text: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2, 0x08, 0x00];
+    let udp_bytes = (16 + text.len()) as u16;
+    packet.extend([0x45, 0]);
+    packet.extend((20 + udp_bytes).to_be_bytes());
+    packet.extend([0x12, 0x34, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let sum = checksum(&packet[14..34]);
+    packet[24..26].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(40000u16.to_be_bytes());
+    packet.extend(PORT.to_be_bytes());
+    packet.extend(udp_bytes.to_be_bytes());
+    packet.extend([0xab, 0xcd]);
+    packet.extend([0x55, 0xaa, 0, 0, 0, 1, 0, 0]);
+    packet.extend(text);
+    packet
+}
+
+fn checksum(header: &[u8]) -> u16 {
+    let mut sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+fn run(loaded: &LoadedObject, packet: &[u8]) -> (u32, Vec<u8>) {
+    let input = TestInput { packet: packet.to_vec(), ..TestInput::default() };
+    let output = loaded.program("kv_memcached").expect("loaded").test_run(&input).expect("runs");
+    (output.value, output.packet)
+}
+
+/// The text of an answer whose headers are right.
+fn answer(loaded: &LoadedObject, text: &[u8]) -> Vec<u8> {
+    let sent = request(text);
+    let (value, packet) = run(loaded, &sent);
+    assert_eq!(value, XDP_TX, "{}", String::from_utf8_lossy(text));
+    assert_eq!((&packet[..6], &packet[6..12]), (&sent[6..12], &sent[..6]), "Ethernet addresses");
+    assert_eq!((&packet[26..30], &packet[30..34]), (&sent[30..34], &sent[26..30]), "IP addresses");
+    assert_eq!((&packet[34..36], &packet[36..38]), (&sent[36..38], &sent[34..36]), "ports");
+    assert_eq!(u16::from_be_bytes([packet[16], packet[17]]) as usize, packet.len() - 14, "IP length");
+    assert_eq!(u16::from_be_bytes([packet[38], packet[39]]) as usize, packet.len() - 34, "UDP length");
+    assert_eq!(checksum(&packet[14..34]), 0, "IP checksum");
+    assert_eq!((&packet[12..16], &packet[18..24]), (&sent[12..16], &sent[18..24]), "the rest of the headers");
+    assert_eq!((&packet[40..42], &packet[42..50]), (&[0, 0][..], &sent[42..50]), "checksum and frame");
+    packet[HEADERS..].to_vec()
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("set {key} 7 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+fn value_of(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("VALUE {key} 7 {}\r\n", value.len()).as_bytes(), value, b"\r\nEND\r\n"].concat()
+}
+
+#[test]
+fn it_verifies_within_its_bar() {
+    let Some((loaded, _)) = loaded() else { return };
+    let processed = loaded.program("kv_memcached").expect("loaded").info().expect("its numbers").verified_insns;
+    println!("{processed} processed instructions, {MOST_PROCESSED} allowed");
+    assert!((1000..=MOST_PROCESSED).contains(&processed), "{processed}");
+}
+
+#[test]
+fn both_sides_find_what_the_other_stores() {
+    let Some((loaded, variables)) = loaded() else { return };
+    let heap = Shared(loaded.heap("kiln_heap_map").expect("a heap"));
+    assert_eq!(run(&loaded, &request(b"get k\r\n")).0, XDP_PASS, "before there is a store");
+    let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
+    assert_eq!(answer(&loaded, b"get missing\r\n"), b"END\r\n");
+    for (at, bytes) in [0usize, 1, 7, 8, 100, 128, 1000, 1300].into_iter().enumerate() {
+        let value: Vec<u8> = (0..bytes).map(|at| (at * 7) as u8).collect();
+        let key = format!("key{}{at}", "x".repeat(at * 30));
+        assert_eq!(answer(&loaded, &set(&key, &value)), b"STORED\r\n");
+        let found = store.get(key.as_bytes(), None).expect("user space finds it");
+        assert_eq!((found.value(), found.flags(), found.version), (&value[..], 7, 1), "{key}");
+        if bytes + key.len() < 200 {
+            assert_eq!(answer(&loaded, format!("get {key}\r\n").as_bytes()), value_of(&key, &value), "{key}");
+        }
+        let other = [&value[..bytes / 2], b"!"].concat();
+        assert_eq!(store.put(key.as_bytes(), 7, 0, &other, Condition::Version(1)), Outcome::Stored);
+        if other.len() + key.len() < 200 {
+            assert_eq!(answer(&loaded, format!("get {key}\r\n").as_bytes()), value_of(&key, &other), "{key}");
+        }
+        assert_eq!(answer(&loaded, &set(&key, &value)), b"STORED\r\n");
+        assert_eq!(store.get(key.as_bytes(), None).expect("is there").version, 3, "{key}");
+    }
+    assert_eq!(store.items(), 8);
+    assert!(store.delete(b"key0"));
+    assert_eq!(answer(&loaded, b"get key0\r\n"), b"END\r\n");
+    // What ends by time, and what does not fit.
+    assert_eq!(store.put(b"old", 0, 1, b"gone", Condition::Any), Outcome::Stored);
+    assert_eq!(answer(&loaded, b"get old\r\n"), b"END\r\n");
+    assert_eq!(answer(&loaded, b"set soon 0 60 1\r\nx\r\n"), b"STORED\r\n");
+    assert_eq!(store.get(b"soon", None).expect("is there").expires, store.seconds() + 60);
+    let counters = store.counters();
+    assert_eq!((counters.sets, counters.hits > 5), (17, true), "{counters:?}");
+    store.clear();
+    assert_eq!((store.items(), store.bytes()), (0, 0));
+    let accounts = supply::accounts(&heap).expect("an allocator");
+    assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "{accounts:?}");
+}
