@@ -6,10 +6,12 @@
 //!   TCP, UDP -> socket -> server: all commands-+
 //! ```
 //!
-//! [`store`] is user space's side of the store, [`EXTENSION`] the programs'. There is no cache in front of a server: both change
+//! [`store`] is user space's side of the store, [`EXTENSION`] the programs'. [`protocol`] has the requests, [`server`] the sockets. There is no cache in front of a server: both change
 //! the same items under the same locks. Without an extension the store is in memory of this process ([`store::own_heap`]).
 #![forbid(unsafe_code)]
 
+pub mod protocol;
+pub mod server;
 pub mod store;
 
 /// The extension's sources, by file name. The program is `kv_memcached` in the first one.

@@ -1,0 +1,60 @@
+//! `stats`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Service, VERSION};
+use crate::store;
+
+/// Serves `stats`, `stats reset` and the names of statistics that this server does not have, which are empty.
+pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) {
+    match words.get(1).copied() {
+        None => general(service, output),
+        Some(b"reset") => {
+            let own = &service.statistics;
+            for counter in [&own.gets, &own.hits, &own.sets, &own.touches, &own.deletes, &own.flushes] {
+                counter.store(0, Ordering::Relaxed);
+            }
+            return output.extend(b"RESET\r\n");
+        }
+        Some(b"settings") => {
+            let rows = [("maxbytes", service.store.most_bytes()), ("item_size_max", store::VALUE_MOST as u64)];
+            rows.into_iter().for_each(|(name, value)| row(output, name, value));
+        }
+        Some(_) => {}
+    }
+    output.extend(b"END\r\n");
+}
+
+fn row(output: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
+    output.extend(format!("STAT {name} {value}\r\n").bytes());
+}
+
+fn general(service: &Service<'_>, output: &mut Vec<u8>) {
+    let own = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (store, statistics, programs) = (&service.store, &service.statistics, service.store.counters());
+    let (gets, hits) = (own(&statistics.gets) + programs.gets, own(&statistics.hits) + programs.hits);
+    row(output, "pid", std::process::id());
+    row(output, "version", VERSION);
+    let rows = [
+        ("uptime", service.begun.elapsed().as_secs()),
+        ("time", store::now()),
+        ("pointer_size", 64),
+        ("curr_connections", own(&statistics.connections)),
+        ("total_connections", own(&statistics.all_connections)),
+        ("cmd_get", gets),
+        ("cmd_set", own(&statistics.sets) + programs.sets),
+        ("cmd_touch", own(&statistics.touches)),
+        ("cmd_flush", own(&statistics.flushes)),
+        ("get_hits", hits),
+        ("get_misses", gets.saturating_sub(hits)),
+        ("delete_requests", own(&statistics.deletes)),
+        ("limit_maxbytes", store.most_bytes()),
+        ("bytes", store.bytes()),
+        ("curr_items", store.items()),
+        ("evictions", store.evicted()),
+        ("xdp_gets", programs.gets),
+        ("xdp_sets", programs.sets),
+        ("xdp_passed", programs.passed),
+    ];
+    rows.into_iter().for_each(|(name, value)| row(output, name, value));
+}

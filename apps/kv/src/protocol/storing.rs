@@ -1,0 +1,125 @@
+//! Requests that store a value.
+
+use std::sync::atomic::Ordering;
+
+use super::{Service, Step, number};
+use crate::store::{Condition, Found, KEY_MOST, Outcome, Store, VALUE_MOST};
+
+/// How often a value that depends on the old one is made again, because others have stored one meanwhile.
+const TRIES: usize = 1000;
+
+/// What a value is stored as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// As the key's value, on a condition.
+    Whole(Condition),
+    /// After the old value.
+    Append,
+    /// Before the old value.
+    Prepend,
+}
+
+/// A request that waits for its value.
+pub struct Storing {
+    key: Vec<u8>,
+    flags: u32,
+    expires: u64,
+    /// Bytes of the value.
+    pub bytes: usize,
+    mode: Mode,
+    quiet: bool,
+}
+
+/// Words of `<command> key flags seconds bytes [version] [noreply]`.
+pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) -> Step {
+    let is_cas = words[0] == b"cas";
+    let count = if is_cas { 6 } else { 5 };
+    if words.len() != count && words.len() != count + 1 {
+        output.extend(b"ERROR\r\n");
+        return Step::Done;
+    }
+    let Some(storing) = read(service, words, is_cas) else {
+        output.extend(b"CLIENT_ERROR bad command line format\r\n");
+        return Step::Done;
+    };
+    if storing.bytes > VALUE_MOST {
+        // What was there is not what the client wanted to be there.
+        if storing.mode == Mode::Whole(Condition::Any) {
+            service.store.delete(&storing.key);
+        }
+        if !storing.quiet {
+            output.extend(b"SERVER_ERROR object too large for cache\r\n");
+        }
+        return Step::Skip(storing.bytes.saturating_add(2));
+    }
+    Step::Value(storing)
+}
+
+fn read(service: &Service<'_>, words: &[&[u8]], is_cas: bool) -> Option<Storing> {
+    let mode = match words[0] {
+        b"set" => Mode::Whole(Condition::Any),
+        b"add" => Mode::Whole(Condition::Absent),
+        b"replace" => Mode::Whole(Condition::Present),
+        b"append" => Mode::Append,
+        b"prepend" => Mode::Prepend,
+        _ => Mode::Whole(Condition::Version(number::unsigned(words[5])?)),
+    };
+    Some(Storing {
+        key: Some(words[1]).filter(|key| key.len() <= KEY_MOST)?.to_vec(),
+        flags: number::unsigned(words[2]).and_then(|flags| u32::try_from(flags).ok())?,
+        expires: number::expires(&service.store, words[3])?,
+        bytes: number::unsigned(words[4]).filter(|bytes| *bytes <= i32::MAX as u64)? as usize,
+        mode,
+        quiet: words.get(if is_cas { 6 } else { 5 }).is_some_and(|word| *word == b"noreply"),
+    })
+}
+
+impl Storing {
+    /// Stores the value, and answers.
+    pub fn store(self, service: &Service<'_>, value: &[u8], output: &mut Vec<u8>) {
+        service.statistics.sets.fetch_add(1, Ordering::Relaxed);
+        let outcome = match self.mode {
+            Mode::Whole(condition) => service.store.put(&self.key, self.flags, self.expires, value, condition),
+            mode => joined(&service.store, &self.key, value, mode == Mode::Append),
+        };
+        if !self.quiet {
+            output.extend(answer(self.mode, outcome));
+        }
+    }
+}
+
+fn answer(mode: Mode, outcome: Outcome) -> &'static [u8] {
+    match (outcome, mode) {
+        (Outcome::Stored, _) => b"STORED\r\n",
+        (Outcome::Exists, Mode::Whole(Condition::Version(_))) => b"EXISTS\r\n",
+        (Outcome::NotFound, Mode::Whole(Condition::Version(_))) => b"NOT_FOUND\r\n",
+        (Outcome::Exists | Outcome::NotFound, _) => b"NOT_STORED\r\n",
+        (Outcome::NoMemory, _) => b"SERVER_ERROR out of memory storing object\r\n",
+    }
+}
+
+/// Replaces a key's value by what `change` makes of the old one, on the condition that nobody stores another meanwhile. Flags and
+/// time stay. `Err` is what `change` refuses with.
+pub fn changed<E>(
+    store: &Store<'_>,
+    key: &[u8],
+    change: impl Fn(&Found) -> Result<Vec<u8>, E>,
+) -> Result<(Outcome, Vec<u8>), E> {
+    for _ in 0..TRIES {
+        let Some(found) = store.get(key, None) else { return Ok((Outcome::NotFound, Vec::new())) };
+        let value = change(&found)?;
+        match store.put(key, found.flags(), found.expires, &value, Condition::Version(found.version)) {
+            Outcome::Exists => {}
+            outcome => return Ok((outcome, value)),
+        }
+    }
+    Ok((Outcome::NoMemory, Vec::new()))
+}
+
+fn joined(store: &Store<'_>, key: &[u8], value: &[u8], after: bool) -> Outcome {
+    let join = |found: &Found| {
+        let both = if after { [found.value(), value].concat() } else { [value, found.value()].concat() };
+        if both.len() > VALUE_MOST { Err(()) } else { Ok(both) }
+    };
+    changed(store, key, join).map_or(Outcome::NoMemory, |(outcome, _)| outcome)
+}

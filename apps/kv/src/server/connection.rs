@@ -1,0 +1,82 @@
+//! A connection: what is read is served, what is not sent yet waits.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+
+use mio::net::TcpStream;
+
+use crate::protocol::{Next, OUTPUT_MOST, Service, Session};
+
+/// Reads at a time, before others have their turn.
+const READS: usize = 16;
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum After {
+    /// It waits for its socket.
+    Wait,
+    /// It has more to do.
+    Again,
+    /// It is over.
+    Over,
+}
+
+/// A connection.
+pub struct Connection<'s, 'h> {
+    /// Its socket.
+    pub stream: TcpStream,
+    session: Session<'s, 'h>,
+    output: Vec<u8>,
+    sent: usize,
+    closing: bool,
+}
+
+impl<'s, 'h> Connection<'s, 'h> {
+    /// A connection that was accepted.
+    pub fn new(stream: TcpStream, service: &'s Service<'h>) -> Connection<'s, 'h> {
+        Connection { stream, session: Session::new(service), output: Vec::new(), sent: 0, closing: false }
+    }
+
+    /// Reads, serves and writes what is possible now.
+    pub fn turn(&mut self, buffer: &mut [u8]) -> After {
+        for _ in 0..READS {
+            if !self.send() {
+                return After::Over;
+            }
+            if self.closing {
+                return if self.output.is_empty() { After::Over } else { After::Wait };
+            }
+            if self.session.is_full() {
+                if !self.output.is_empty() {
+                    return After::Wait;
+                }
+                self.closing = self.session.serve(&[], &mut self.output) == Next::Close;
+                continue;
+            }
+            match self.stream.read(buffer) {
+                Ok(0) => return After::Over,
+                Ok(bytes) => self.closing = self.session.serve(&buffer[..bytes], &mut self.output) == Next::Close,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return After::Wait,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return After::Over,
+            }
+        }
+        if self.send() { After::Again } else { After::Over }
+    }
+
+    /// Sends what it can; whether the connection still stands.
+    fn send(&mut self) -> bool {
+        while self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(0) => return false,
+                Ok(bytes) => self.sent += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        self.output.clear();
+        self.output.shrink_to(OUTPUT_MOST);
+        self.sent = 0;
+        true
+    }
+}

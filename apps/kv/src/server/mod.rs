@@ -1,0 +1,71 @@
+//! The server: sockets to sessions.
+//!
+//! ```text
+//!   listener, datagrams -> worker threads, each with all its connections -> Session -> store
+//!                          a thread for what is due (Service::maintain)
+//! ```
+//!
+//! A connection whose client does not read is not read from either, so its output is bounded.
+
+mod connection;
+mod datagram;
+mod worker;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::protocol::Service;
+
+/// How often [`Service::maintain`] is called.
+const MAINTAINED: Duration = Duration::from_millis(50);
+/// Connections of a worker. What is beyond is closed when it is accepted.
+const CONNECTIONS: usize = 16 << 10;
+
+/// Sockets that are bound.
+pub struct Server {
+    tcp: TcpListener,
+    udp: UdpSocket,
+}
+
+impl Server {
+    /// Listens at an address, for connections and for datagrams. A port of 0 lets the system choose one.
+    ///
+    /// # Errors
+    /// Returns an error if the address is in use or not this machine's.
+    pub fn bind(address: SocketAddr) -> io::Result<Server> {
+        let tcp = TcpListener::bind(address)?;
+        let udp = UdpSocket::bind(tcp.local_addr()?)?;
+        tcp.set_nonblocking(true)?;
+        udp.set_nonblocking(true)?;
+        Ok(Server { tcp, udp })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Returns an error if the system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Serves until `stop` is set.
+    ///
+    /// # Errors
+    /// Returns an error if a worker cannot wait for its sockets.
+    pub fn run(&self, service: &Service<'_>, threads: usize, stop: &AtomicBool) -> io::Result<()> {
+        std::thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..threads.max(1)).map(|_| scope.spawn(|| worker::run(&self.tcp, &self.udp, service, stop))).collect();
+            while !stop.load(Ordering::SeqCst) && !workers.iter().any(|worker| worker.is_finished()) {
+                service.maintain();
+                std::thread::sleep(MAINTAINED);
+            }
+            stop.store(true, Ordering::SeqCst);
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! A worker: a thread that waits for all its sockets at once.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+use super::connection::{After, Connection};
+use super::{CONNECTIONS, datagram};
+use crate::protocol::Service;
+
+const LISTENER: Token = Token(0);
+const DATAGRAMS: Token = Token(1);
+const FIRST: usize = 2;
+/// How soon a worker notices that it is to stop.
+const NOTICED: Duration = Duration::from_millis(100);
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Serves until `stop` is set.
+pub fn run(tcp: &TcpListener, udp: &UdpSocket, service: &Service<'_>, stop: &AtomicBool) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+    let mut poll = Poll::new()?;
+    poll.registry().register(&mut SourceFd(&tcp.as_raw_fd()), LISTENER, Interest::READABLE)?;
+    poll.registry().register(&mut SourceFd(&udp.as_raw_fd()), DATAGRAMS, Interest::READABLE)?;
+    let mut worker = Worker { service, connections: HashMap::new(), next: FIRST, buffer: vec![0; BUFFER_BYTES] };
+    let (mut events, mut datagrams, mut again) = (Events::with_capacity(1024), Vec::new(), Vec::new());
+    while !stop.load(Ordering::SeqCst) {
+        let wait = if again.is_empty() { NOTICED } else { Duration::ZERO };
+        match poll.poll(&mut events, Some(wait)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let mut ready: Vec<usize> = std::mem::take(&mut again);
+        for event in &events {
+            match event.token() {
+                LISTENER => worker.accept(tcp, &poll, &mut ready),
+                DATAGRAMS => datagram::serve(udp, service, &mut datagrams)?,
+                Token(number) => ready.push(number),
+            }
+        }
+        ready.sort_unstable();
+        ready.dedup();
+        again = worker.turns(ready);
+    }
+    let open = worker.connections.len() as u64;
+    service.statistics.connections.fetch_sub(open, Ordering::Relaxed);
+    Ok(())
+}
+
+struct Worker<'s, 'h> {
+    service: &'s Service<'h>,
+    connections: HashMap<usize, Connection<'s, 'h>>,
+    next: usize,
+    buffer: Vec<u8>,
+}
+
+impl Worker<'_, '_> {
+    /// Accepts the connections that are there. Where files run out, they wait until others are closed.
+    fn accept(&mut self, tcp: &TcpListener, poll: &Poll, ready: &mut Vec<usize>) {
+        while let Ok((stream, _)) = tcp.accept() {
+            if self.connections.len() >= CONNECTIONS || stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            let _ = stream.set_nodelay(true);
+            let mut stream = mio::net::TcpStream::from_std(stream);
+            let number = self.next;
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if poll.registry().register(&mut stream, Token(number), interest).is_err() {
+                continue;
+            }
+            self.next += 1;
+            self.connections.insert(number, Connection::new(stream, self.service));
+            self.service.statistics.connections.fetch_add(1, Ordering::Relaxed);
+            self.service.statistics.all_connections.fetch_add(1, Ordering::Relaxed);
+            ready.push(number);
+        }
+    }
+
+    /// Gives connections a turn; returns those that have more to do.
+    fn turns(&mut self, ready: Vec<usize>) -> Vec<usize> {
+        let mut again = Vec::new();
+        for number in ready {
+            let Some(connection) = self.connections.get_mut(&number) else { continue };
+            match connection.turn(&mut self.buffer) {
+                After::Wait => {}
+                After::Again => again.push(number),
+                After::Over => {
+                    self.connections.remove(&number);
+                    self.service.statistics.connections.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        }
+        again
+    }
+}

@@ -1,0 +1,284 @@
+//! The text protocol: each conversation on a store of this process, whole and byte by byte, and with Debian's memcached if it is
+//! installed, which has to answer the same.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kiln_kv::protocol::{Next, OUTPUT_MOST, Service, Session};
+use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, VALUE_MOST, own_heap};
+
+const SETTINGS: Settings = Settings { buckets: 1 << 10, most_bytes: 16 << 20, port: None };
+
+/// What a client sends and what it gets, line by line: `>` before what is sent, `<` before what is expected. `$CAS` is the version
+/// that was told last. A line ends with CR LF.
+const CONVERSATIONS: &[(&str, &str)] = &[
+    (
+        "set and get",
+        ">set k 7 0 5|>hello|<STORED|>get k|<VALUE k 7 5|<hello|<END|>get k k|<VALUE k 7 5|<hello|<VALUE k 7 5|<hello|<END",
+    ),
+    (
+        "missing",
+        ">get nothing|<END|>gets nothing|<END|>delete nothing|<NOT_FOUND|>touch nothing 1|<NOT_FOUND|>incr nothing 1|<NOT_FOUND",
+    ),
+    ("empty value", ">set e 0 0 0|>|<STORED|>get e|<VALUE e 0 0|<|<END"),
+    ("flags", ">set f 4294967295 0 1|>x|<STORED|>get f|<VALUE f 4294967295 1|<x|<END"),
+    (
+        "add and replace",
+        ">add a 0 0 1|>1|<STORED|>add a 0 0 1|>2|<NOT_STORED|>replace b 0 0 1|>3|<NOT_STORED|>replace a 1 0 1|>4|<STORED|>get a|<VALUE a 1 1|<4|<END",
+    ),
+    (
+        "append and prepend",
+        ">append p 0 0 1|>x|<NOT_STORED|>set p 3 0 2|>bc|<STORED|>append p 9 0 1|>d|<STORED|>prepend p 9 0 1|>a|<STORED|>get p|<VALUE p 3 4|<abcd|<END",
+    ),
+    (
+        "cas",
+        ">cas c 0 0 1 1|>x|<NOT_FOUND|>set c 0 0 1|>1|<STORED|>gets c|<VALUE c 0 1 $CAS|<1|<END|>cas c 0 0 1 $CAS|>2|<STORED|>cas c 0 0 1 $CAS|>3|<EXISTS|>get c|<VALUE c 0 1|<2|<END",
+    ),
+    (
+        "delete",
+        ">set d 0 0 1|>x|<STORED|>delete d|<DELETED|>delete d|<NOT_FOUND|>get d|<END|>delete d 0|<NOT_FOUND|>delete d 5|<CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
+    ),
+    (
+        "incr and decr",
+        ">set n 0 0 2|>10|<STORED|>incr n 5|<15|>decr n 7|<8|>get n|<VALUE n 0 2|<8 |<END|>decr n 100|<0|>incr n 99999|<99999|>set n 0 0 20|>18446744073709551615|<STORED|>incr n 2|<1",
+    ),
+    (
+        "wrong numbers",
+        ">set w 0 0 1|>x|<STORED|>incr w 1|<CLIENT_ERROR cannot increment or decrement non-numeric value|>incr w x|<CLIENT_ERROR invalid numeric delta argument|>incr w -1|<CLIENT_ERROR invalid numeric delta argument",
+    ),
+    (
+        "times",
+        ">set t 0 -1 1|>x|<STORED|>get t|<END|>set t 0 100 1|>x|<STORED|>touch t 200|<TOUCHED|>gat 300 t|<VALUE t 0 1|<x|<END|>touch t -1|<TOUCHED|>get t|<END|>touch t x|<CLIENT_ERROR invalid exptime argument|>gat x t|<CLIENT_ERROR invalid exptime argument",
+    ),
+    ("flush", ">set z 0 0 1|>x|<STORED|>flush_all|<OK|>get z|<END|>flush_all 0|<OK"),
+    (
+        "no reply",
+        ">set q 0 0 1 noreply|>x|>get q|<VALUE q 0 1|<x|<END|>delete q noreply|>get q|<END|>incr q 1 noreply|>touch q 1 noreply|>add q 0 0 1 noreply|>1|>incr q 1 noreply|>get q|<VALUE q 0 1|<2|<END",
+    ),
+    (
+        "errors",
+        ">|<ERROR|>nonsense|<ERROR|>get|<ERROR|>set k|<ERROR|>set k 0 0|<ERROR|>touch k|<ERROR|>incr k|<ERROR|>delete|<ERROR|>gat|<ERROR",
+    ),
+    ("bad numbers in lines", ">set k x 0 1|<CLIENT_ERROR bad command line format|>get k|<END"),
+    ("spaces", ">  set  s  1  0  1  |>x|<STORED|>  get  s |<VALUE s 1 1|<x|<END"),
+    ("verbosity", ">verbosity 1|<OK|>verbosity|<ERROR"),
+    ("a value with line ends", ">set l 0 0 6|>a\r\nb\r\n|<STORED|>get l|<VALUE l 0 6|<a\r\nb\r\n|<END"),
+    ("meta no-op", ">mn|<MN"),
+];
+
+/// What is sent and what is expected, with `$CAS` in both.
+fn parts(conversation: &str) -> (String, Vec<(usize, String)>) {
+    let (mut sent, mut expected) = (String::new(), Vec::new());
+    for line in conversation.split('|') {
+        match line.split_at(1) {
+            (">", text) => sent += &format!("{text}\r\n"),
+            (_, text) => expected.push((sent.len(), format!("{text}\r\n"))),
+        }
+    }
+    (sent, expected)
+}
+
+/// Has a conversation by a function that sends bytes and returns the reply to them, so many bytes of it.
+fn converse(name: &str, conversation: &str, mut exchange: impl FnMut(&[u8], usize) -> Vec<u8>) {
+    let (sent, expected) = parts(conversation);
+    let (mut at, mut version) = (0, String::new());
+    let mut index = 0;
+    while at < sent.len() || index < expected.len() {
+        let until = expected.get(index).map_or(sent.len(), |(until, _)| *until);
+        let group: Vec<&String> =
+            expected[index..].iter().take_while(|(own, _)| *own == until).map(|(_, text)| text).collect();
+        let wanted: String = group.iter().map(|text| text.as_str()).collect();
+        let bytes = sent[at..until].replace("$CAS", &version);
+        let learns = wanted.contains("$CAS");
+        // A version has digits that nobody knows before.
+        let count = if learns { 0 } else { wanted.len() };
+        let told = String::from_utf8_lossy(&exchange(bytes.as_bytes(), count)).into_owned();
+        if learns {
+            let line = told.lines().next().unwrap_or_default();
+            version = line.rsplit(' ').next().unwrap_or_default().to_owned();
+            assert!(version.parse::<u64>().is_ok(), "{name}: {told:?}");
+        }
+        assert_eq!(told, wanted.replace("$CAS", &version), "{name}: after {bytes:?}");
+        index += group.len();
+        at = until;
+    }
+}
+
+#[test]
+fn conversations_go_as_expected() {
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    for (name, conversation) in CONVERSATIONS {
+        let mut session = Session::new(&service);
+        converse(name, conversation, |bytes, _| {
+            let mut output = Vec::new();
+            assert_eq!(session.serve(bytes, &mut output), Next::Go, "{name}");
+            output
+        });
+        service.store.clear();
+        let mut session = Session::new(&service);
+        converse(&format!("{name}, byte by byte"), conversation, |bytes, _| {
+            let mut output = Vec::new();
+            bytes.chunks(1).for_each(|byte| assert_eq!(session.serve(byte, &mut output), Next::Go, "{name}"));
+            output
+        });
+        assert_eq!(session.kept(), 0, "{name}");
+        service.store.clear();
+    }
+    assert_eq!((service.store.items(), service.store.bytes()), (0, 0));
+}
+
+/// A process that ends with this.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn memcached_goes_as_expected_too() {
+    let program = std::env::var("KILN_MEMCACHED").unwrap_or_else(|_| "memcached".to_owned());
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+    let port = port.to_string();
+    let arguments = ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-u", "root", "-t", "1"];
+    let Ok(child) = Command::new(&program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        return println!("skipped: memcached is not installed");
+    };
+    let _child = Ended(child);
+    let begun = Instant::now();
+    let mut stream = loop {
+        match TcpStream::connect(format!("127.0.0.1:{port}")) {
+            Ok(stream) => break stream,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(10), "memcached does not answer: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
+    for (name, conversation) in CONVERSATIONS {
+        // Its keys only: it flushes by the second.
+        converse(&format!("memcached: {name}"), conversation, |bytes, count| {
+            stream.write_all(bytes).expect("it reads");
+            let mut told = vec![0; count];
+            match count {
+                0 if bytes.starts_with(b"gets") => {
+                    while !told.ends_with(b"END\r\n") {
+                        let mut byte = [0];
+                        stream.read_exact(&mut byte).expect("it answers");
+                        told.extend(byte);
+                    }
+                }
+                _ => stream.read_exact(&mut told).unwrap_or_else(|error| panic!("{name}: after {bytes:?}: {error}")),
+            }
+            told
+        });
+    }
+}
+
+#[test]
+fn hostile_clients_are_bounded() {
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let one = |bytes: &[u8]| {
+        let (mut session, mut output) = (Session::new(&service), Vec::new());
+        let next = session.serve(bytes, &mut output);
+        (next, String::from_utf8_lossy(&output).into_owned(), session.kept())
+    };
+    // A line without an end, and a get of too many keys.
+    assert_eq!(one(&[b'x'; 4096]).0, Next::Close);
+    assert_eq!(one(&[b"get ", &[b'x'; 80 << 10][..]].concat()).0, Next::Close);
+    // Keys and sizes that are too large, and negative ones.
+    let long = "k".repeat(251);
+    for line in
+        [format!("get {long}"), format!("set {long} 0 0 1"), format!("delete {long}"), "set k 0 0 -1".to_owned()]
+    {
+        let (next, told, kept) = one(format!("{line}\r\n").as_bytes());
+        assert_eq!((next, told.as_str(), kept), (Next::Go, "CLIENT_ERROR bad command line format\r\n", 0), "{line}");
+    }
+    let (_, told, _) = one(b"set k 0 0 5\r\nhelloxx\r\nmn\r\n");
+    assert_eq!(told, "CLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n");
+    // A value that is too large is left out, and the request behind it is served; the old value goes.
+    assert_eq!(one(b"set k 0 0 1\r\nx\r\n").1, "STORED\r\n");
+    let head = format!("set k 0 0 {}\r\n", VALUE_MOST + 1);
+    let value = vec![b'x'; VALUE_MOST + 1];
+    let (_, told, kept) = one(&[head.as_bytes(), &value, b"\r\nget k\r\n"].concat());
+    assert_eq!((told.as_str(), kept), ("SERVER_ERROR object too large for cache\r\nEND\r\n", 0));
+    // The largest value, asked for many times by one line: the output is bounded, and then goes on.
+    let head = format!("set k 0 0 {VALUE_MOST}\r\n");
+    assert_eq!(one(&[head.as_bytes(), &value[1..], b"\r\n"].concat()).1, "STORED\r\n");
+    let (mut session, mut total) = (Session::new(&service), 0);
+    let mut line = format!("get{}\r\nmn\r\n", " k".repeat(1000)).into_bytes();
+    loop {
+        let mut output = Vec::new();
+        assert_eq!(session.serve(&std::mem::take(&mut line), &mut output), Next::Go);
+        assert!(output.len() < OUTPUT_MOST + VALUE_MOST + 100, "{}", output.len());
+        total += output.len();
+        if !session.is_full() {
+            assert!(output.ends_with(b"MN\r\n"));
+            break;
+        }
+    }
+    assert_eq!(total, 1000 * (VALUE_MOST + format!("VALUE k 0 {VALUE_MOST}\r\n\r\n").len()) + 9);
+}
+
+#[test]
+fn random_bytes_neither_stop_nor_fill_it() {
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let words: [&[u8]; 24] = [
+        b"get",
+        b"set",
+        b"add",
+        b"cas",
+        b"append",
+        b"incr",
+        b"touch",
+        b"gat",
+        b"delete",
+        b"flush_all",
+        b"stats",
+        b" ",
+        b" ",
+        b" ",
+        b"k",
+        b"0",
+        b"1",
+        b"5",
+        b"-1",
+        b"99999999999999999999",
+        b"noreply",
+        b"\r\n",
+        b"\r\n",
+        b"\n",
+    ];
+    let mut random = 0x2545_f491_4f6c_dd1du64;
+    let mut next = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) as usize % below
+    };
+    let mut session = Session::new(&service);
+    for _ in 0..20_000 {
+        let mut sent = Vec::new();
+        for _ in 0..next(8) {
+            match next(10) {
+                0 => sent.extend((0..next(10)).map(|_| next(256) as u8)),
+                _ => sent.extend(words[next(words.len())]),
+            }
+        }
+        let mut output = Vec::new();
+        if session.serve(&sent, &mut output) == Next::Close {
+            session = Session::new(&service);
+        }
+        assert!(session.kept() < 80 << 10, "{}", session.kept());
+    }
+    service.store.clear();
+    assert_eq!((service.store.items(), service.store.bytes()), (0, 0));
+    let accounts = kiln_heap::supply::accounts(&heap).expect("an allocator");
+    assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "nothing leaks: {accounts:?}");
+}
