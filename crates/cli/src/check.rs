@@ -104,6 +104,12 @@ impl Checking {
         for name in unknown {
             *self.unknown.entry(name).or_default() += 1;
         }
+        if let Some(how) = report.compiled.as_ref().filter(|_| self.text) {
+            how.said.iter().for_each(|line| anstream::eprintln!("{line}"));
+            if !self.quiet {
+                anstream::eprintln!("compiled {} with {}", report.object, how.in_words());
+            }
+        }
         match &report.result {
             reports::Result::Failed { error } => {
                 let named = error.message.to_string().contains(&report.object.to_string());

@@ -104,9 +104,11 @@ fn commands(page: &str) -> Vec<&str> {
 /// The subcommand and the flags of a command, up to what belongs to another one.
 fn flags(command: &str) -> Option<(&str, Vec<&str>)> {
     let words: Vec<&str> = command.split_whitespace().skip(1).collect();
-    let subcommand = *words.first().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'))?;
+    let subcommand =
+        *words.first().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'))?;
     let own = words.iter().take_while(|word| !["--", "|", "&&", "||", "#", ";"].contains(word));
-    let flags = own.filter_map(|word| word.strip_prefix("--").filter(|flag| flag.starts_with(|c: char| c.is_ascii_lowercase())));
+    let flags = own
+        .filter_map(|word| word.strip_prefix("--").filter(|flag| flag.starts_with(|c: char| c.is_ascii_lowercase())));
     let named = flags.map(|flag| flag.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or(flag));
     Some((subcommand, named.collect()))
 }
@@ -116,7 +118,8 @@ fn flags_on_the_pages_exist() {
     let mut helps: BTreeMap<String, String> = BTreeMap::new();
     let mut help = |subcommand: &str| {
         let known = helps.entry(subcommand.to_owned()).or_insert_with(|| {
-            let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args([subcommand, "--help"]).output().expect("kiln runs");
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_kiln")).args([subcommand, "--help"]).output().expect("kiln runs");
             if output.status.success() { String::from_utf8_lossy(&output.stdout).into_owned() } else { String::new() }
         });
         known.clone()

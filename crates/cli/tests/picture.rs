@@ -19,14 +19,23 @@ fn the_picture_in_the_readme_is_what_is_printed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::copy(in_repository("tests/mistakes").join(SOURCE), folder.path().join(SOURCE)).expect("a copy");
     let mut clang = Command::new("clang-19");
-    clang.current_dir(folder.path()).args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-fdebug-compilation-dir=."]);
+    clang.current_dir(folder.path()).args([
+        "-target",
+        "bpf",
+        "-mcpu=v3",
+        "-O2",
+        "-g",
+        "-c",
+        "-fdebug-compilation-dir=.",
+    ]);
     clang.args(["-I/usr/include/x86_64-linux-gnu", "-I/usr/include/aarch64-linux-gnu", SOURCE, "-o", "prog.o"]);
     match clang.status() {
         Ok(status) => assert!(status.success(), "clang fails"),
         Err(error) => return eprintln!("skipped: clang-19: {error}"),
     }
     let mut kiln = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    let output = kiln.current_dir(folder.path()).args(["check", "prog.o", "--color", "always"]).output().expect("kiln runs");
+    let output =
+        kiln.current_dir(folder.path()).args(["check", "prog.o", "--color", "always"]).output().expect("kiln runs");
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
     // The first line names the running kernel.

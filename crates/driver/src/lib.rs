@@ -59,6 +59,7 @@ pub mod output;
 pub mod packets;
 pub mod profile;
 pub mod report;
+pub mod source;
 pub mod target;
 pub mod timing;
 

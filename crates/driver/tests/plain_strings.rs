@@ -17,6 +17,11 @@ const PLAIN: &[(&str, &str)] = &[
     ("driver/src/commands/check/reports.rs", "types"),
     ("driver/src/commands/check/reports.rs", "unknown"),
     ("driver/src/compare.rs", "maps"),
+    // Words of compile commands, which are passed on or dropped; shown through `How`.
+    ("driver/src/source.rs", "passed"),
+    ("driver/src/source.rs", "command"),
+    ("driver/src/source.rs", "arguments"),
+    ("driver/src/target/mod.rs", "flags"),
     ("driver/src/commands/cc.rs", "arguments"),
     ("driver/src/commands/cc.rs", "clang"),
     ("driver/src/commands/doctor/machine.rs", "detail"),

@@ -8,36 +8,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::commands::{optimize, sandbox};
-use crate::output;
+use crate::{clang, output};
 use kiln_inspect::{Input, input};
 use kiln_program::Error;
-
-/// The headers for extension authors, which `kiln cc` brings along.
-const HEADERS: [(&str, &str); 23] = [
-    ("kiln/heap.h", include_str!("../../include/kiln/heap.h")),
-    ("kiln/malloc.h", include_str!("../../include/kiln/malloc.h")),
-    ("kiln/hash.h", include_str!("../../include/kiln/hash.h")),
-    ("kiln/list.h", include_str!("../../include/kiln/list.h")),
-    ("kiln/rbtree.h", include_str!("../../include/kiln/rbtree.h")),
-    ("kiln/skiplist.h", include_str!("../../include/kiln/skiplist.h")),
-    ("kiln/sketch.h", include_str!("../../include/kiln/sketch.h")),
-    ("kiln/bloom.h", include_str!("../../include/kiln/bloom.h")),
-    ("kiln/bptree.h", include_str!("../../include/kiln/bptree.h")),
-    ("kiln/clock.h", include_str!("../../include/kiln/clock.h")),
-    ("kiln/cuckoo.h", include_str!("../../include/kiln/cuckoo.h")),
-    ("kiln/ring.h", include_str!("../../include/kiln/ring.h")),
-    ("kiln/shared.h", include_str!("../../include/kiln/shared.h")),
-    ("kiln/user.h", include_str!("../../include/kiln/user.h")),
-    ("kiln/wheel.h", include_str!("../../include/kiln/wheel.h")),
-    ("kiln/packet.h", include_str!("../../include/kiln/packet.h")),
-    ("kiln/pool.h", include_str!("../../include/kiln/pool.h")),
-    ("kiln/ops.h", include_str!("../../include/kiln/ops.h")),
-    ("kiln/pool/arena.h", include_str!("../../include/kiln/pool/arena.h")),
-    ("kiln/pool/copy.h", include_str!("../../include/kiln/pool/copy.h")),
-    ("kiln/pool/maps.h", include_str!("../../include/kiln/pool/maps.h")),
-    ("kiln/pool/hash.h", include_str!("../../include/kiln/pool/hash.h")),
-    ("kiln/pool/array.h", include_str!("../../include/kiln/pool/array.h")),
-];
 
 /// How to compile.
 #[derive(Clone, Debug)]
@@ -70,11 +43,11 @@ pub fn compile(options: &Options) -> Result<Compiled, Error> {
     if let Some(file) = options.arguments.iter().find(|argument| argument.starts_with('@')) {
         return Err(Error::Unsupported(format!("{file}: kiln cc does not read arguments from files")));
     }
-    let headers = unpack_headers()?;
+    let headers = clang::unpack_headers()?;
     let outputs = outputs_of(&options.arguments);
     let before: Vec<_> = outputs.iter().map(|path| written(path)).collect();
     let mut command = Command::new(&options.clang);
-    command.args(flags(headers.path())).args(&options.arguments);
+    command.args(clang::flags(headers.path())).args(&options.arguments);
     let advice = "; install clang 19, or name another with KILN_CLANG";
     let status = command.status().map_err(|error| Error::machine(&options.clang, &error, advice))?;
     let code = status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1));
@@ -125,30 +98,6 @@ fn optimized(path: &Path, bytes: &[u8], options: &Options) -> Result<Vec<u8>, Er
     Ok(optimize::optimize(&read, &settings, &mut ())?.bytes)
 }
 
-fn unpack_headers() -> Result<tempfile::TempDir, Error> {
-    let os = |error: std::io::Error| Error::machine("a temporary folder", &error, "; name another with TMPDIR");
-    let folder = tempfile::Builder::new().prefix("kiln-include").tempdir().map_err(os)?;
-    for (name, text) in HEADERS {
-        let path = folder.path().join(name);
-        path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(os)?;
-        std::fs::write(path, text).map_err(os)?;
-    }
-    Ok(folder)
-}
-
-/// The flags before the user's own, which override them.
-fn flags(headers: &Path) -> Vec<String> {
-    let mut flags: Vec<String> =
-        ["-target", "bpf", "-mcpu=v4", "-O2", "-g", "-mllvm", "-disable-loop-idiom-all"].map(str::to_owned).to_vec();
-    flags.push(format!("-I{}", headers.display()));
-    // Where Debian has <asm/types.h>, which clang does not look for when it compiles for BPF.
-    let own = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    if Path::new(&own).is_dir() {
-        flags.extend(["-idirafter".to_owned(), own]);
-    }
-    flags
-}
-
 /// The files that clang's arguments name, or that it would choose.
 fn outputs_of(arguments: &[String]) -> Vec<PathBuf> {
     let mut iterator = arguments.iter();
@@ -181,21 +130,6 @@ fn is_bpf(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_header_comes_along() {
-        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
-        let names = |folder: &str| -> Vec<String> {
-            let entries = std::fs::read_dir(include.join(folder)).expect("the headers");
-            let names = entries.map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned());
-            names.filter(|name| name.ends_with(".h")).map(|name| format!("{folder}/{name}")).collect()
-        };
-        let mut all = [names("kiln"), names("kiln/pool")].concat();
-        all.sort();
-        let mut known = HEADERS.map(|(name, _)| name);
-        known.sort_unstable();
-        assert_eq!(all, known);
-    }
 
     #[test]
     fn clang_output_is_found() {

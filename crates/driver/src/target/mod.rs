@@ -6,6 +6,7 @@
 //!   kiln.toml                 the project's file: in the current folder, or the nearest folder above it
 //!     kernel = ["5.15", "running"]
 //!     btf = "btfhub"
+//!     flags = ["-Iinclude"]   for C sources, see [`crate::source`]
 //! ```
 //!
 //! Types are those of the running kernel, of one file, or one file for each release ([`hub`]).
@@ -51,6 +52,8 @@ struct Project {
     #[serde(default)]
     kernel: Names,
     btf: Option<PathBuf>,
+    #[serde(default)]
+    flags: Vec<String>,
 }
 
 /// One name, or a list of them.
@@ -91,7 +94,7 @@ fn choose_from(kernels: &[Kernel], btf: Option<&Path>, variable: Option<&str>, f
         let said = |error: String| Error::InvalidInput(format!("{place}: {text:?}: {error}"));
         text.trim().parse().map_err(said)
     };
-    let file = folder.ancestors().map(|folder| folder.join(FILE)).find(|path| path.is_file());
+    let file = project_file(folder);
     let project = file.as_deref().map(read).transpose()?.unwrap_or_default();
     let place = file.as_ref().map_or_else(String::new, |path| path.display().to_string());
     let own_btf = project.btf.and_then(|path| Some(file.as_ref()?.parent()?.join(path)));
@@ -107,6 +110,20 @@ fn choose_from(kernels: &[Kernel], btf: Option<&Path>, variable: Option<&str>, f
     }
     choice.btf = choice.btf.or(own_btf);
     Ok(choice)
+}
+
+fn project_file(folder: &Path) -> Option<PathBuf> {
+    folder.ancestors().map(|folder| folder.join(FILE)).find(|path| path.is_file())
+}
+
+/// The nearest project's file of a folder, and the compiler's flags that it has; `None` without any.
+///
+/// # Errors
+/// [`Error::InvalidInput`] if the file is malformed.
+pub fn project_flags(folder: &Path) -> Result<Option<(PathBuf, Vec<String>)>, Error> {
+    let Some(path) = project_file(folder) else { return Ok(None) };
+    let flags = read(&path)?.flags;
+    Ok((!flags.is_empty()).then_some((path, flags)))
 }
 
 fn read(path: &Path) -> Result<Project, Error> {

@@ -8,8 +8,10 @@ use serde::Serialize;
 
 use crate::kernel;
 use crate::objects::Found;
+use crate::source::{self, How};
 use crate::target::{self, Choice, Types};
 use kiln_inspect::check::{self, Checked, Verdict};
+use kiln_inspect::file;
 use kiln_inspect::input::{self, Input};
 use kiln_inspect::kernels::KernelTypes;
 use kiln_inspect::kernels::{self, Matrix};
@@ -48,6 +50,9 @@ pub struct Wanted {
 pub struct Report {
     /// The object, as named or found.
     pub object: Shown,
+    /// How a C source was compiled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compiled: Option<How>,
     /// What was decided.
     #[serde(flatten)]
     pub result: Result,
@@ -112,24 +117,36 @@ pub struct Outcome {
 /// Checks one object.
 pub fn check(found: &Found, wanted: &Wanted) -> Outcome {
     let object: Shown = found.path.display().to_string().as_str().into();
-    let mut unknown = Vec::new();
-    match checked(found, wanted, &mut unknown) {
+    let (mut unknown, mut compiled) = (Vec::new(), None);
+    let done = bytes(&found.path, &mut compiled).and_then(|bytes| checked(found, bytes, wanted, &mut unknown));
+    match done {
         Ok((input, result, findings)) => {
-            Outcome { report: Report { object, result, findings }, input: Some(input), unknown }
+            Outcome { report: Report { object, compiled, result, findings }, input: Some(input), unknown }
         }
         Err(error) => {
             let result = Result::Failed { error: Failure::from(&error) };
-            Outcome { report: Report { object, result, findings: None }, input: None, unknown: Vec::new() }
+            Outcome { report: Report { object, compiled, result, findings: None }, input: None, unknown: Vec::new() }
         }
     }
 }
 
+/// The bytes of an object, or those that a C source becomes.
+fn bytes(path: &Path, how: &mut Option<How>) -> std::result::Result<Vec<u8>, Error> {
+    if !source::is_source(path) {
+        return file::read(path, input::MAX_FILE_BYTES);
+    }
+    let compiled = source::compile(path)?;
+    *how = Some(compiled.how.clone());
+    compiled.object(path)
+}
+
 fn checked(
     found: &Found,
+    bytes: Vec<u8>,
     wanted: &Wanted,
     unknown: &mut Vec<String>,
 ) -> std::result::Result<(Input, Result, Option<Vec<Finding>>), Error> {
-    let mut input = open(&found.path, wanted, unknown)?;
+    let mut input = open(&found.path, bytes, wanted, unknown)?;
     let several_kernels = wanted.asks_several_kernels();
     match &wanted.kernel_types {
         Types::File(path, types) if !several_kernels => input.resolve_for(path, types)?,
@@ -183,11 +200,9 @@ fn check_kernels(input: &Input, programs: &[&Program], wanted: &Wanted) -> std::
 }
 
 /// Opens an object. A type by program name may be about one object of several.
-fn open(path: &Path, wanted: &Wanted, unknown: &mut Vec<String>) -> std::result::Result<Input, Error> {
-    let mut input = match wanted.several {
-        false => input::open(path, &wanted.types)?,
-        true => input::open(path, &[])?,
-    };
+fn open(path: &Path, bytes: Vec<u8>, wanted: &Wanted, unknown: &mut Vec<String>) -> std::result::Result<Input, Error> {
+    let types = if wanted.several { &[][..] } else { &wanted.types };
+    let mut input = input::parse(&path.display().to_string(), bytes, types)?;
     if wanted.several {
         unknown.extend(input.set_types(&wanted.types).into_iter().map(str::to_owned));
     }
