@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist publish-check setup setup-tests corpus corpus-all test-recipes lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -39,6 +39,9 @@ site: setup-tests ## Write the book with search, and the playground, into target
 
 test-recipes: setup-tests ## Follow every recipe in a copy: apply its diff, build, test (some minutes)
 	@cargo test -p kiln-test --test recipes -- --include-ignored
+
+test-editor: setup ## Test the settings of editors: Neovim and the extension of Visual Studio Code (about a minute)
+	@scripts/test-editors
 
 lint: setup ## Run clippy with the lints of Cargo.toml (rustup component add clippy)
 	@cargo clippy --quiet --workspace -- -D warnings

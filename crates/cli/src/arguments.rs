@@ -32,6 +32,7 @@ Examples:
 const CHECK_EXAMPLES: &str = "\
 Examples:
   kiln check prog.o
+  kiln check prog.bpf.c                            compiled first, with the project's flags
   kiln check build/ more/*.o -q                    many at once: what is not accepted, and a count
   kiln check prog.o --with-kernel                  with the running kernel's verdict (root)
   kiln check prog.o --btf /sys/kernel/btf/vmlinux  as it would be relocated for this kernel
@@ -83,6 +84,11 @@ Examples:
   kiln learn more/*.o -o my.rules --budget 3600    what the file has stays; new rules are added
 
 Ctrl-C ends the search and writes what was learned; a second one gives up and writes nothing.";
+
+const LSP_EXAMPLES: &str = "\
+An editor starts it, and shows what it says of sources with BPF programs: clang's messages, rejections with their story,
+warnings of kiln check --lint, what the verifier knows at a line, and a verdict for each program. The flags come from the
+nearest compile_commands.json or kiln.toml, the kernels from kiln.toml. docs/guide/editor.md has the settings of editors.";
 
 const OPS_EXAMPLES: &str = "\
 Examples:
@@ -214,6 +220,13 @@ pub enum Command {
         /// The code, such as possibly-null.
         code: Option<String>,
     },
+    /// Serve an editor: verdicts on C sources when they are saved, over the Language Server Protocol.
+    #[command(after_help = LSP_EXAMPLES)]
+    Lsp {
+        /// Speak on standard input and output, which is the only way; editors add it by themselves.
+        #[arg(long)]
+        stdio: bool,
+    },
     /// Check what this machine can do, and print the command that fixes each gap.
     ///
     /// Exit code 1 if something is missing that the commands need; what only some programs need does not count.
@@ -259,7 +272,8 @@ pub struct ObjectArguments {
 /// `kiln check`.
 #[derive(Args, Debug)]
 pub struct CheckArguments {
-    /// BPF object files, and folders of them.
+    /// BPF object files, and folders of them; C sources, which are compiled as kiln cc does, with the flags of the nearest
+    /// compile_commands.json or kiln.toml.
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub objects: Vec<PathBuf>,
     /// The type of programs whose section name does not tell it, such as `xdp`, or `NAME=xdp` for one program.

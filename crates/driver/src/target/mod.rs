@@ -89,6 +89,14 @@ pub fn choose(kernels: &[Kernel], btf: Option<&Path>) -> Result<Choice, Error> {
     choose_from(kernels, btf, variable.as_deref(), &folder)
 }
 
+/// The kernels and types of the project that a folder belongs to.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] if the project's file is malformed.
+pub fn choose_in(folder: &Path) -> Result<Choice, Error> {
+    choose_from(&[], None, None, folder)
+}
+
 fn choose_from(kernels: &[Kernel], btf: Option<&Path>, variable: Option<&str>, folder: &Path) -> Result<Choice, Error> {
     let parse = |place: &str, text: &str| {
         let said = |error: String| Error::InvalidInput(format!("{place}: {text:?}: {error}"));

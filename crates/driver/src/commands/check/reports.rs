@@ -114,12 +114,23 @@ pub struct Outcome {
     pub unknown: Vec<String>,
 }
 
-/// Checks one object.
+/// Checks one object, or what a C source becomes.
 pub fn check(found: &Found, wanted: &Wanted) -> Outcome {
+    let mut compiled = None;
+    let bytes = bytes(&found.path, &mut compiled);
+    check_bytes(found, compiled, bytes, wanted)
+}
+
+/// Checks the bytes of an object.
+pub fn check_bytes(
+    found: &Found,
+    compiled: Option<How>,
+    bytes: std::result::Result<Vec<u8>, Error>,
+    wanted: &Wanted,
+) -> Outcome {
     let object: Shown = found.path.display().to_string().as_str().into();
-    let (mut unknown, mut compiled) = (Vec::new(), None);
-    let done = bytes(&found.path, &mut compiled).and_then(|bytes| checked(found, bytes, wanted, &mut unknown));
-    match done {
+    let mut unknown = Vec::new();
+    match bytes.and_then(|bytes| checked(found, bytes, wanted, &mut unknown)) {
         Ok((input, result, findings)) => {
             Outcome { report: Report { object, compiled, result, findings }, input: Some(input), unknown }
         }

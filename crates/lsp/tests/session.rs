@@ -1,0 +1,198 @@
+//! Sessions of an editor with the server, over a connection in memory.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lsp_server::{Connection, Message, Notification, Request, RequestId};
+use serde_json::{Value, json};
+
+const SOURCE: &str = r#"#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 8); __type(key, int); __type(value, long); } m SEC(".maps");
+SEC("xdp") int counted(struct xdp_md *context) {
+    int sum = 0;
+    for (int i = 0; i < 50; i++)
+        sum += bpf_get_prandom_u32() & 1;
+    return sum ? XDP_PASS : XDP_DROP;
+}
+SEC("xdp") int lookup(struct xdp_md *context) {
+    int key = 1;
+    long *value = bpf_map_lookup_elem(&m, &key);
+    return *value;
+}
+char _license[] SEC("license") = "GPL";
+"#;
+
+/// An editor.
+struct Editor {
+    connection: Connection,
+    requests: i32,
+    server: Option<std::thread::JoinHandle<()>>,
+    /// Notifications that came and were not asked for yet.
+    told: Vec<Notification>,
+}
+
+impl Editor {
+    fn begin() -> Editor {
+        let (theirs, connection) = Connection::memory();
+        let server = std::thread::spawn(move || kiln_lsp::serve(theirs).expect("it serves"));
+        let mut editor = Editor { connection, requests: 0, server: Some(server), told: Vec::new() };
+        let answer = editor.ask("initialize", json!({ "capabilities": {} })).expect("capabilities");
+        assert_eq!(answer["serverInfo"]["name"], "kiln");
+        editor.tell("initialized", json!({}));
+        editor
+    }
+
+    fn tell(&self, method: &str, parameters: Value) {
+        let told = Notification { method: method.to_owned(), params: parameters };
+        self.connection.sender.send(Message::Notification(told)).expect("the server listens");
+    }
+
+    fn next(&self) -> Message {
+        self.connection.receiver.recv_timeout(Duration::from_secs(60)).expect("the server says something")
+    }
+
+    fn ask(&mut self, method: &str, parameters: Value) -> Result<Value, String> {
+        self.requests += 1;
+        let id = RequestId::from(self.requests);
+        let request = Request { id: id.clone(), method: method.to_owned(), params: parameters };
+        self.connection.sender.send(Message::Request(request)).expect("the server listens");
+        loop {
+            match self.next() {
+                Message::Response(answer) => {
+                    assert_eq!(answer.id, id);
+                    let answer = serde_json::to_value(answer).expect("JSON");
+                    return match answer.get("error") {
+                        Some(error) => Err(error["message"].as_str().expect("a message").to_owned()),
+                        None => Ok(answer["result"].clone()),
+                    };
+                }
+                Message::Notification(told) => self.told.push(told),
+                Message::Request(request) => panic!("{request:?}"),
+            }
+        }
+    }
+
+    /// The parameters of the next notification of a kind.
+    fn told(&mut self, method: &str) -> Value {
+        loop {
+            if let Some(at) = self.told.iter().position(|told| told.method == method) {
+                return self.told.remove(at).params;
+            }
+            if let Message::Notification(told) = self.next() {
+                self.told.push(told);
+            }
+        }
+    }
+
+    fn diagnostics(&mut self) -> Vec<Value> {
+        let told = self.told("textDocument/publishDiagnostics");
+        told["diagnostics"].as_array().expect("diagnostics").clone()
+    }
+
+    fn open(&self, uri: &str, text: &str) {
+        let document = json!({ "uri": uri, "languageId": "c", "version": 1, "text": text });
+        self.tell("textDocument/didOpen", json!({ "textDocument": document }));
+    }
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.ask("shutdown", Value::Null).expect("it shuts down");
+        self.tell("exit", Value::Null);
+        self.server.take().expect("a server").join().expect("it ends");
+    }
+}
+
+/// A folder with the source, and the source's address; `None`, with a message, without clang.
+fn project(text: &str) -> Option<(tempfile::TempDir, String)> {
+    if let Err(error) = std::process::Command::new(kiln_driver::clang::name()).arg("--version").output() {
+        println!("skipped: clang: {error}");
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = std::fs::canonicalize(folder.path()).expect("a path").join("a b.bpf.c");
+    std::fs::write(&path, text).expect("a file");
+    let uri = format!("file://{}", path.display()).replace(' ', "%20");
+    Some((folder, uri))
+}
+
+fn save(folder: &Path, editor: &Editor, uri: &str, text: &str) {
+    std::fs::write(folder.join("a b.bpf.c"), text).expect("a file");
+    editor.tell("textDocument/didSave", json!({ "textDocument": { "uri": uri } }));
+}
+
+#[test]
+fn a_rejection_is_shown_with_its_story_and_goes_when_it_is_mended() {
+    let Some((folder, uri)) = project(SOURCE) else { return };
+    let mut editor = Editor::begin();
+    editor.open(&uri, SOURCE);
+    let diagnostics = editor.diagnostics();
+    let [rejected] = &diagnostics[..] else { panic!("{diagnostics:?}") };
+    assert_eq!((&rejected["code"], &rejected["severity"]), (&json!("possibly-null"), &json!(1)));
+    assert_eq!(rejected["range"]["start"], json!({ "line": 12, "character": 11 }));
+    let story = rejected["relatedInformation"].as_array().expect("a story");
+    assert_eq!(story[0]["location"]["range"]["start"]["line"], 11);
+    assert_eq!(story[0]["location"]["uri"], json!(uri));
+    let document = json!({ "uri": uri });
+    let lenses = editor.ask("textDocument/codeLens", json!({ "textDocument": document })).expect("lenses");
+    let titles: Vec<&str> =
+        lenses.as_array().expect("lenses").iter().filter_map(|lens| lens["command"]["title"].as_str()).collect();
+    let [accepted, "optimize", "rejected: possibly-null"] = titles[..] else { panic!("{titles:?}") };
+    assert!(accepted.starts_with("accepted: "), "{accepted}");
+    let at = json!({ "textDocument": document, "position": { "line": 11, "character": 3 } });
+    let hover = editor.ask("textDocument/hover", at).expect("a hover");
+    let text = hover["contents"]["value"].as_str().expect("text");
+    assert!(text.contains("**lookup**") && text.contains("map_lookup_elem"), "{text}");
+    let everywhere = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 99, "character": 0 } });
+    let asked = json!({ "textDocument": document, "range": everywhere });
+    let hints = editor.ask("textDocument/inlayHint", asked).expect("hints");
+    let looped = hints.as_array().expect("hints").iter().find(|hint| hint["position"]["line"] == 6);
+    let label = looped.and_then(|hint| hint["label"].as_str()).expect("a hint in the loop");
+    assert!(label.starts_with("50 times, "), "{label}");
+
+    save(folder.path(), &editor, &uri, &SOURCE.replace("return *value", "return value ? *value : 0"));
+    assert_eq!(editor.diagnostics(), Vec::<Value>::new());
+    save(folder.path(), &editor, &uri, &SOURCE.replace("int sum = 0", "int sum = zero"));
+    let diagnostics = editor.diagnostics();
+    assert_eq!(diagnostics[0]["source"], "clang");
+    assert_eq!(diagnostics[0]["range"]["start"], json!({ "line": 4, "character": 14 }));
+    editor.tell("textDocument/didClose", json!({ "textDocument": document }));
+    assert!(editor.diagnostics().is_empty());
+}
+
+#[test]
+fn commands_answer_with_a_message() {
+    let Some((_folder, uri)) = project(SOURCE) else { return };
+    let mut editor = Editor::begin();
+    let execute = |editor: &mut Editor, command: &str, arguments: Value| {
+        editor.ask("workspace/executeCommand", json!({ "command": command, "arguments": arguments })).expect("begun");
+        let told = editor.told("window/showMessage");
+        told["message"].as_str().expect("a message").to_owned()
+    };
+    let said = execute(&mut editor, "kiln.check", json!([uri]));
+    assert!(said.starts_with("a b.bpf.c: "), "{said}");
+    let said = execute(&mut editor, "kiln.optimize", json!([uri, "counted"]));
+    assert!(said.starts_with("counted: ") && said.ends_with("after kiln optimize"), "{said}");
+    let said = execute(&mut editor, "kiln.optimize", json!([uri, "nobody"]));
+    assert!(said.contains("nobody"), "{said}");
+}
+
+#[test]
+fn what_is_not_understood_is_an_answer_and_not_the_end() {
+    let mut editor = Editor::begin();
+    assert!(editor.ask("textDocument/unheardOf", json!({})).is_err());
+    assert!(editor.ask("textDocument/hover", json!({ "position": -1 })).is_err());
+    editor.tell("textDocument/didSave", json!({ "textDocument": { "uri": "untitled:1" } }));
+    editor.tell("textDocument/didSave", json!(7));
+    editor.open("file:///none/of/these.bpf.c", "SEC(\"xdp\")");
+    let said = editor.told("window/showMessage");
+    assert!(said["message"].as_str().expect("a message").contains("No such file"), "{said}");
+    // A source without programs is not compiled.
+    editor.open("file:///none/of/those.c", "int main() {}");
+    let hover = json!({ "textDocument": { "uri": "file:///none" }, "position": { "line": 0, "character": 0 } });
+    assert_eq!(editor.ask("textDocument/hover", hover), Ok(Value::Null));
+}
