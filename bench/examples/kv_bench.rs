@@ -12,6 +12,7 @@
 //! `--format json` prints one JSON object; `--rounds N` measures less.
 #![forbid(unsafe_code)]
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -26,6 +27,7 @@ type Failure = Box<dyn std::error::Error>;
 
 const HEAP: &str = "kiln_heap_map";
 const PORT: u16 = 11211;
+const SERVED: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), PORT);
 const VALUE_BYTES: usize = 128;
 const HOT: u64 = 0xff;
 const COLD: u64 = 0xffff;
@@ -122,7 +124,7 @@ pub fn all(effort: Effort) -> Result<Vec<Value>, Failure> {
         STORES.iter().map(|store| Server::load(*store, folder.path())).collect();
     let servers = servers?;
     let heap = KernelHeap(servers[0].loaded.heap(HEAP)?);
-    let settings = Settings { buckets: 1 << 16, most_bytes: 40 << 20, port: Some(PORT) };
+    let settings = Settings { buckets: 1 << 16, most_bytes: 40 << 20, served: Some(SERVED) };
     let _store = Store::create(&heap, servers[0].variables, &settings).map_err(|error| format!("{error:?}"))?;
     let slots = KernelHeap(servers[1].loaded.heap(HEAP)?);
     slots.populate(0, slots.bytes()).map_err(|error| format!("{error:?}"))?;

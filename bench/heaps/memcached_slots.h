@@ -37,7 +37,9 @@ struct {
 
 kiln_heap(1 << 20);
 /* What programs count and compare, as apps/kv has it. */
-static KILN_IN_HEAP struct kv_state { __u64 now, port, gets, sets; } kv_memory = { .now = 1, .port = 0xcb2b };
+static KILN_IN_HEAP struct kv_state { __u64 now, port, address, gets, sets; } kv_memory = {
+	.now = 1, .port = 0xcb2b, .address = 0x0200000a,
+};
 
 static __always_inline struct kv_state *kv_store(void)
 {
@@ -135,7 +137,7 @@ KILN_FUNCTION int kv_set(struct xdp_md *ctx, __u64 end)
 
 static __always_inline int kv_serve(struct xdp_md *ctx)
 {
-	__u64 end = kv_request_end(ctx, kv_store()->port);
+	__u64 end = kv_request_end(ctx, kv_store()->address, kv_store()->port);
 	void *packet = (void *)(long)ctx->data;
 	__u32 command;
 

@@ -152,7 +152,7 @@ KILN_FUNCTION int kv_set(struct xdp_md *ctx, __u64 end)
 
 static __always_inline int kv_serve(struct xdp_md *ctx)
 {
-	__u64 end = kv_store()->buckets ? kv_request_end(ctx, kv_store()->port) : 0;
+	__u64 end = kv_store()->buckets ? kv_request_end(ctx, kv_store()->address, kv_store()->port) : 0;
 	void *packet = (void *)(long)ctx->data;
 	__u32 command;
 

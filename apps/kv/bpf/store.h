@@ -57,7 +57,8 @@ struct kv_state {
 	__u64 items;
 	__u64 most_bytes; /* programs add no item beyond */
 	__u64 port; /* UDP, in network order; 0: programs pass everything */
-	__u64 reserved[7];
+	__u64 address; /* of IPv4, in network order: what goes to others is not served */
+	__u64 reserved[6];
 	struct kv_counters cpu[KV_CPUS];
 };
 

@@ -22,8 +22,8 @@
 /* Seconds that are not a date. */
 #define KV_RELATIVE_MOST (60 * 60 * 24 * 30)
 
-/* The distance of the datagram's end, if the packet is a request to `port` (in network order); else 0. */
-static __always_inline __u64 kv_request_end(struct xdp_md *ctx, __u64 port)
+/* The distance of the datagram's end, if the packet is a request to an address and port (in network order); else 0. */
+static __always_inline __u64 kv_request_end(struct xdp_md *ctx, __u64 address, __u64 port)
 {
 	void *packet = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u64 datagram_end;
@@ -31,6 +31,9 @@ static __always_inline __u64 kv_request_end(struct xdp_md *ctx, __u64 port)
 	if (packet + KV_KEY + 3 > end)
 		return 0;
 	if (*(__u16 *)(packet + 12) != bpf_htons(0x0800) || *(__u8 *)(packet + KV_IP) != 0x45)
+		return 0;
+	/* To this machine: no broadcast, and nothing that it forwards. */
+	if ((*(__u8 *)packet & 1) || *(__u32 *)(packet + 30) != address)
 		return 0;
 	/* No part of a fragmented datagram. */
 	if ((*(__u16 *)(packet + 20) & bpf_htons(0x3fff)) || *(__u8 *)(packet + 23) != 17)

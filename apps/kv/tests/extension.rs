@@ -1,5 +1,6 @@
 //! The extension and the store on one heap: what one side stores, the other one finds. In test runs, without a network.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::Command;
 
@@ -9,7 +10,11 @@ use kiln_kv::store::{Condition, Outcome, Settings, Store};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 
 const PORT: u16 = 11211;
-const SETTINGS: Settings = Settings { buckets: 1 << 12, most_bytes: 32 << 20, port: Some(PORT) };
+const SETTINGS: Settings = Settings {
+    buckets: 1 << 12,
+    most_bytes: 32 << 20,
+    served: Some(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), PORT)),
+};
 const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
 /// What the kernel's verifier may process.
@@ -154,6 +159,13 @@ fn both_sides_find_what_the_other_stores() {
     assert_eq!(run(&loaded, &request(b"get k\r\n")).0, XDP_PASS, "before there is a store");
     let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
     assert_eq!(answer(&loaded, b"get missing\r\n"), b"END\r\n");
+    for (at, byte) in
+        [(0, 0xff), (13, 6), (14, 0x46), (20, 0x20), (23, 6), (33, 3), (37, 1), (45, 1), (47, 2), (39, 255)]
+    {
+        let mut packet = request(b"get missing\r\n");
+        packet[at] = byte;
+        assert_eq!(run(&loaded, &packet), (XDP_PASS, packet.clone()), "byte {at} is {byte}");
+    }
     for (at, bytes) in [0usize, 1, 7, 8, 100, 128, 1000, 1300].into_iter().enumerate() {
         let value: Vec<u8> = (0..bytes).map(|at| (at * 7) as u8).collect();
         let key = format!("key{}{at}", "x".repeat(at * 30));

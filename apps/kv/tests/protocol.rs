@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kiln_kv::protocol::{Next, OUTPUT_MOST, Service, Session};
 use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, VALUE_MOST, own_heap};
 
-const SETTINGS: Settings = Settings { buckets: 1 << 10, most_bytes: 16 << 20, port: None };
+const SETTINGS: Settings = Settings { buckets: 1 << 10, most_bytes: 16 << 20, served: None };
 
 /// What a client sends and what it gets, line by line: `>` before what is sent, `<` before what is expected. `$CAS` is the version
 /// that was told last. A line ends with CR LF.

@@ -3,6 +3,7 @@
 pub mod build;
 mod congestion;
 mod dispatch;
+mod kv;
 mod query;
 mod run;
 mod serve;
@@ -17,6 +18,7 @@ use kiln_driver::kernels::Kernel;
 
 pub use congestion::CongestionArguments;
 pub use dispatch::{DispatchArguments, SocketHook};
+pub use kv::{KvArguments, KvCommand, MemcachedArguments};
 pub use query::{QueryArguments, TablesArguments};
 use run::{BENCH_EXAMPLES, RUN_EXAMPLES};
 pub use run::{BenchArguments, FeedArguments, Place, RunArguments};
@@ -203,6 +205,9 @@ pub enum Command {
     /// Run queries as a service: installed, listed and stopped over a local socket, shown in a page of its own.
     #[command(after_help = serve::EXAMPLES)]
     Serve(ServeArguments),
+    /// Run a key-value store: memcached's protocol, with get and set in XDP if asked for.
+    #[command(after_help = kv::EXAMPLES)]
+    Kv(KvArguments),
     /// List the tables that kiln query knows, or the columns of one; check them for this kernel or others.
     #[command(after_help = query::TABLES_EXAMPLES)]
     Tables(TablesArguments),

@@ -11,6 +11,7 @@ mod check;
 mod commands;
 mod congestion;
 mod dispatch;
+mod kv;
 mod live;
 mod measured;
 mod optimize;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         Command::Explain { code } => commands::explain(code.as_deref(), format),
         Command::Query(arguments) => query::query(&arguments, format),
         Command::Serve(arguments) => serve::serve(&arguments, format),
+        Command::Kv(arguments) => kv::kv(&arguments, format),
         Command::Tables(arguments) => tables::tables(&arguments, format),
         Command::Congestion(arguments) => congestion::congestion(&arguments, format),
         Command::Dispatch(arguments) => dispatch::dispatch(&arguments, format),

@@ -15,6 +15,7 @@
 //! | `kiln verify-evidence` | [`verify_evidence::verify`] |
 //! | `kiln query` | [`query::plan::plan`], then [`query::live::run`] or [`query::replay::run`] |
 //! | `kiln serve` | [`serve::Service`], [`serve::listen::Doors`], [`serve::client::Client`] |
+//! | `kiln kv` | [`kv::memcached`] |
 //! | `kiln explain` | [`explain::explain`] |
 //! | `kiln doctor` | [`doctor::examine`] |
 //!
@@ -66,7 +67,7 @@ pub mod timing;
 pub use commands::check::{flame, sarif};
 pub use commands::doctor::calibrate;
 pub use commands::run::replay;
-pub use commands::{bench, build, cc, doctor, learn, optimize, run, sandbox, tables, verify_evidence};
+pub use commands::{bench, build, cc, doctor, kv, learn, optimize, run, sandbox, tables, verify_evidence};
 pub use inputs::{capture, feed};
 pub use kiln_inspect::show::{diagnostic, shown};
 pub use kiln_inspect::{

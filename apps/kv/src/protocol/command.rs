@@ -2,10 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use super::storing::{self, changed};
-use super::{OUTPUT_MOST, Service, Step, VERSION, meta, number, stats};
+use super::service::{Service, VERSION};
+use super::storing::{self, Step, changed};
+use super::{meta, number, stats};
 use crate::store::{Found, KEY_MOST, Outcome};
 
+/// Bytes of output from which on nothing more is served.
+pub const OUTPUT_MOST: usize = 1 << 20;
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 const ERROR: &[u8] = b"ERROR\r\n";

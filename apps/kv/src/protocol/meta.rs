@@ -1,6 +1,7 @@
 //! The meta commands: `mn`, `mg`, `ms`, `md`, `ma`.
 
-use super::{Service, Step};
+use super::service::Service;
+use super::storing::Step;
 
 /// Serves a meta command.
 pub fn line(_service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) -> Step {

@@ -11,72 +11,18 @@
 mod command;
 mod meta;
 mod number;
+mod service;
 mod stats;
 mod storing;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+pub use command::OUTPUT_MOST;
+pub use service::{Service, Statistics, VERSION};
+use storing::{Step, Storing};
 
-use crate::store::Store;
-use storing::Storing;
-
-/// The version that clients are told: what this server behaves like, and its own name.
-pub const VERSION: &str = concat!("1.6.18-kiln-", env!("CARGO_PKG_VERSION"));
-/// Bytes of output from which on nothing more is served.
-pub const OUTPUT_MOST: usize = 1 << 20;
 /// The longest line, unless it is a `get` of many keys.
 const LINE_MOST: usize = 2048;
 /// The longest line of a `get`.
 const KEYS_MOST: usize = 64 << 10;
-
-/// What a server counts, of all its sessions.
-#[derive(Default, Debug)]
-pub struct Statistics {
-    /// Keys asked for by `get` and its like.
-    pub gets: AtomicU64,
-    /// Of these, those that were there.
-    pub hits: AtomicU64,
-    /// Values stored or refused.
-    pub sets: AtomicU64,
-    /// Keys touched.
-    pub touches: AtomicU64,
-    /// Keys deleted, or not there.
-    pub deletes: AtomicU64,
-    /// `flush_all`.
-    pub flushes: AtomicU64,
-    /// Connections now.
-    pub connections: AtomicU64,
-    /// Connections since the beginning.
-    pub all_connections: AtomicU64,
-}
-
-/// A store with what all its sessions share.
-pub struct Service<'h> {
-    /// The store.
-    pub store: Store<'h>,
-    /// Counters.
-    pub statistics: Statistics,
-    /// When everything is to be flushed, in seconds since 1970; 0: no.
-    flush_at: AtomicU64,
-    begun: Instant,
-}
-
-impl<'h> Service<'h> {
-    /// A service of a store.
-    pub fn new(store: Store<'h>) -> Service<'h> {
-        Service { store, statistics: Statistics::default(), flush_at: AtomicU64::new(0), begun: Instant::now() }
-    }
-
-    /// Does what is due: time, room for programs, a flush that waits. To be called several times a second.
-    pub fn maintain(&self) {
-        self.store.tick();
-        self.store.make_room_ahead();
-        let at = self.flush_at.load(Ordering::Relaxed);
-        if at != 0 && at <= self.store.seconds() && self.flush_at.swap(0, Ordering::Relaxed) != 0 {
-            self.store.clear();
-        }
-    }
-}
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,20 +30,6 @@ pub enum Next {
     /// It does.
     Go,
     /// It is to be closed when the output is sent.
-    Close,
-}
-
-/// What a line asks for.
-enum Step {
-    /// It is answered.
-    Done,
-    /// So many of its keys are, and there is no room for more.
-    Keys(usize),
-    /// It waits for its value.
-    Value(Storing),
-    /// So many bytes are to be left out.
-    Skip(usize),
-    /// The connection ends.
     Close,
 }
 

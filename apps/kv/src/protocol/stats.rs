@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Service, VERSION};
+use super::service::{Service, VERSION};
 use crate::store;
 
 /// Serves `stats`, `stats reset` and the names of statistics that this server does not have, which are empty.

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Service, Step, number};
+use super::number;
+use super::service::Service;
 use crate::store::{Condition, Found, KEY_MOST, Outcome, Store, VALUE_MOST};
 
 /// How often a value that depends on the old one is made again, because others have stored one meanwhile.
@@ -28,6 +29,20 @@ pub struct Storing {
     pub bytes: usize,
     mode: Mode,
     quiet: bool,
+}
+
+/// What a line asks for.
+pub enum Step {
+    /// It is answered.
+    Done,
+    /// So many of its keys are, and there is no room for more.
+    Keys(usize),
+    /// It waits for its value.
+    Value(Storing),
+    /// So many bytes are to be left out.
+    Skip(usize),
+    /// The connection ends.
+    Close,
 }
 
 /// Words of `<command> key flags seconds bytes [version] [noreply]`.

@@ -26,19 +26,19 @@ const CONNECTIONS: usize = 16 << 10;
 /// Sockets that are bound.
 pub struct Server {
     tcp: TcpListener,
-    udp: UdpSocket,
+    udp: Option<UdpSocket>,
 }
 
 impl Server {
-    /// Listens at an address, for connections and for datagrams. A port of 0 lets the system choose one.
+    /// Listens at an address, for connections, and for datagrams if `udp`. A port of 0 lets the system choose one.
     ///
     /// # Errors
     /// Returns an error if the address is in use or not this machine's.
-    pub fn bind(address: SocketAddr) -> io::Result<Server> {
+    pub fn bind(address: SocketAddr, udp: bool) -> io::Result<Server> {
         let tcp = TcpListener::bind(address)?;
-        let udp = UdpSocket::bind(tcp.local_addr()?)?;
+        let udp = udp.then(|| UdpSocket::bind(tcp.local_addr()?)).transpose()?;
         tcp.set_nonblocking(true)?;
-        udp.set_nonblocking(true)?;
+        udp.as_ref().map_or(Ok(()), |udp| udp.set_nonblocking(true))?;
         Ok(Server { tcp, udp })
     }
 
@@ -56,8 +56,9 @@ impl Server {
     /// Returns an error if a worker cannot wait for its sockets.
     pub fn run(&self, service: &Service<'_>, threads: usize, stop: &AtomicBool) -> io::Result<()> {
         std::thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..threads.max(1)).map(|_| scope.spawn(|| worker::run(&self.tcp, &self.udp, service, stop))).collect();
+            let workers: Vec<_> = (0..threads.max(1))
+                .map(|_| scope.spawn(|| worker::run(&self.tcp, self.udp.as_ref(), service, stop)))
+                .collect();
             while !stop.load(Ordering::SeqCst) && !workers.iter().any(|worker| worker.is_finished()) {
                 service.maintain();
                 std::thread::sleep(MAINTAINED);

@@ -21,11 +21,13 @@ const NOTICED: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Serves until `stop` is set.
-pub fn run(tcp: &TcpListener, udp: &UdpSocket, service: &Service<'_>, stop: &AtomicBool) -> io::Result<()> {
+pub fn run(tcp: &TcpListener, udp: Option<&UdpSocket>, service: &Service<'_>, stop: &AtomicBool) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
     let mut poll = Poll::new()?;
     poll.registry().register(&mut SourceFd(&tcp.as_raw_fd()), LISTENER, Interest::READABLE)?;
-    poll.registry().register(&mut SourceFd(&udp.as_raw_fd()), DATAGRAMS, Interest::READABLE)?;
+    if let Some(udp) = udp {
+        poll.registry().register(&mut SourceFd(&udp.as_raw_fd()), DATAGRAMS, Interest::READABLE)?;
+    }
     let mut worker = Worker { service, connections: HashMap::new(), next: FIRST, buffer: vec![0; BUFFER_BYTES] };
     let (mut events, mut datagrams, mut again) = (Events::with_capacity(1024), Vec::new(), Vec::new());
     while !stop.load(Ordering::SeqCst) {
@@ -38,7 +40,7 @@ pub fn run(tcp: &TcpListener, udp: &UdpSocket, service: &Service<'_>, stop: &Ato
         for event in &events {
             match event.token() {
                 LISTENER => worker.accept(tcp, &poll, &mut ready),
-                DATAGRAMS => datagram::serve(udp, service, &mut datagrams)?,
+                DATAGRAMS => udp.map_or(Ok(()), |udp| datagram::serve(udp, service, &mut datagrams))?,
                 Token(number) => ready.push(number),
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::layout::{bucket, item};
+use super::layout::{bucket, item, state};
 use super::{Locked, Store};
 
 /// Of the most bytes, how many sixteenths are in use after [`Store::make_room_ahead`].
@@ -24,8 +24,11 @@ impl Store<'_> {
         None
     }
 
-    /// Evicts items while there is little room, so that programs find some.
+    /// Evicts items while there is little room, so that programs find some, if there are programs.
     pub fn make_room_ahead(&self) {
+        if self.field(state::PORT) == 0 {
+            return;
+        }
         let enough = self.most_bytes / 16 * AHEAD;
         for _ in 0..3 * (self.mask + 1) {
             if self.bytes() <= enough {

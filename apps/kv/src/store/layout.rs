@@ -21,6 +21,8 @@ pub mod state {
     pub const MOST_BYTES: usize = 56;
     /// The UDP port, in network order.
     pub const PORT: usize = 64;
+    /// The IPv4 address, in network order.
+    pub const ADDRESS: usize = 72;
     /// The counters of the first CPU.
     pub const CPU: usize = 128;
     /// Bytes of a CPU's counters: gets, hits, sets, passed.

@@ -14,6 +14,7 @@ mod evict;
 mod hash;
 pub mod layout;
 
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,8 +44,8 @@ pub struct Settings {
     pub buckets: usize,
     /// Bytes of all items, from which on items are evicted.
     pub most_bytes: u64,
-    /// The UDP port of the extension, if there is one.
-    pub port: Option<u16>,
+    /// Where the extension serves, if there is one.
+    pub served: Option<SocketAddrV4>,
 }
 
 /// On what condition a value is stored.
@@ -199,7 +200,8 @@ impl<'h> Store<'h> {
             (state::MASK, mask),
             (state::SEED, seed),
             (state::MOST_BYTES, settings.most_bytes),
-            (state::PORT, u64::from(settings.port.map_or(0, u16::to_be))),
+            (state::ADDRESS, settings.served.map_or(0, |at| u64::from(u32::from_ne_bytes(at.ip().octets())))),
+            (state::PORT, u64::from(settings.served.map_or(0, |at| at.port().to_be()))),
             (state::BUCKETS, heap.address() + buckets as u64),
         ];
         for (at, value) in fields {

@@ -7,6 +7,7 @@ pub mod cc;
 pub mod check;
 pub mod doctor;
 pub mod dump;
+pub mod kv;
 pub mod learn;
 pub mod optimize;
 pub mod run;

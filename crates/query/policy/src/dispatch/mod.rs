@@ -288,7 +288,10 @@ fn wait(duration: Option<Duration>, stop: &dyn Fn() -> bool) -> Duration {
 }
 
 /// The number of an interface in this network namespace.
-fn index_of(interface: &str) -> Result<u32, Error> {
+///
+/// # Errors
+/// [`Error::InvalidInput`] where there is no such interface.
+pub fn index_of(interface: &str) -> Result<u32, Error> {
     let none = || Error::InvalidInput(format!("there is no interface `{interface}` here; `ip link` lists them"));
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None);
     let socket = socket.map_err(|_| Error::Unsupported("no socket can be opened to ask for interfaces".to_owned()))?;

@@ -1,0 +1,167 @@
+//! `kiln kv`: a key-value store behind sockets, and with an interface also in XDP, on one heap.
+//!
+//! ```text
+//!   apps/kv's C --cc--> object --libbpf--> program, attached by a link --+
+//!                                          arena, mapped here -----------+--> kiln_kv::Store
+//!   sockets --> kiln_kv::Server -----------------------------------------+
+//! ```
+//!
+//! Nothing is pinned: the kernel detaches the program when the process ends, however it ends.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use kiln_kv::EXTENSION;
+use kiln_kv::protocol::Service;
+use kiln_kv::server::Server;
+use kiln_kv::store::layout::bucket;
+use kiln_kv::store::{self, Heap, Settings, Store};
+use kiln_linux::{LoadedObject, ObjectFile, XdpMode};
+use kiln_program::Error;
+use kiln_sandbox::supply::{self, NoMemory};
+
+use crate::commands::{cc, sandbox};
+use crate::heap::KernelHeap;
+
+const HEAP: &str = "kiln_heap_map";
+const PROGRAM: &str = "kv_memcached";
+/// Buckets per byte of items: one for every 256 bytes.
+const BYTES_PER_BUCKET: u64 = 256;
+/// What a heap has beside items and buckets.
+const SPARE_BYTES: u64 = 8 << 20;
+/// The most bytes of items: the heap has half as much again, and at most 4 GiB.
+pub const MOST_BYTES: u64 = 2 << 30;
+/// The fewest: room for the largest value, and for those that are being replaced.
+pub const FEWEST_BYTES: u64 = 8 << 20;
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Whether to serve datagrams, too.
+    pub udp: bool,
+    /// The interface where requests over UDP are served in XDP.
+    pub interface: Option<String>,
+    /// Where in the interface.
+    pub mode: XdpMode,
+    /// Bytes of all items; beyond, items are evicted.
+    pub most_bytes: u64,
+    /// Threads that serve sockets.
+    pub threads: usize,
+    /// The C compiler.
+    pub clang: String,
+}
+
+/// What a server says when it begins.
+pub struct Begun {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Instructions that the kernel's verifier processed, if there is a program.
+    pub processed: Option<u32>,
+}
+
+/// Serves memcached's protocol until `stop` is set.
+///
+/// # Errors
+/// [`Error::InvalidInput`] for options that do not fit together, [`Error::Os`] if the address is in use, as [`cc::compile`] and
+/// [`kiln_linux::ObjectFile::load`] with an interface.
+pub fn memcached(options: &Options, stop: &AtomicBool, begun: &dyn Fn(Begun)) -> Result<(), Error> {
+    if !(FEWEST_BYTES..=MOST_BYTES).contains(&options.most_bytes) {
+        let (fewest, most) = (FEWEST_BYTES >> 20, MOST_BYTES >> 20);
+        return Err(Error::InvalidInput(format!("memory for items is {fewest} to {most} MiB")));
+    }
+    let buckets = (options.most_bytes / BYTES_PER_BUCKET).next_power_of_two() as usize;
+    let settings = Settings { buckets, most_bytes: options.most_bytes, served: None };
+    match &options.interface {
+        Some(interface) => with_program(options, settings, interface, stop, begun),
+        None => {
+            let server = bind(options)?;
+            let heap = store::own_heap(&settings);
+            let store = create(&heap, store::OWN_VARIABLE_BYTES, &settings)?;
+            begun(Begun { address: address(&server)?, processed: None });
+            serve(&server, store, options, stop)
+        }
+    }
+}
+
+/// Serves datagrams at an interface in XDP.
+fn with_program(
+    options: &Options,
+    settings: Settings,
+    interface: &str,
+    stop: &AtomicBool,
+    begun: &dyn Fn(Begun),
+) -> Result<(), Error> {
+    let SocketAddr::V4(listen) = options.listen else {
+        return Err(Error::InvalidInput("--xdp serves IPv4: --listen ADDRESS:PORT of the interface".to_owned()));
+    };
+    if listen.ip().is_unspecified() {
+        let message = "--xdp needs the address that it serves: --listen ADDRESS:PORT of the interface";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    crate::require_kernel()?;
+    let index = kiln_policy::dispatch::index_of(interface)?;
+    let server = bind(options)?;
+    let address = address(&server)?;
+    let settings = Settings { served: Some(SocketAddrV4::new(*listen.ip(), address.port())), ..settings };
+    let (loaded, variables) = load(options, &settings)?;
+    let heap = KernelHeap(loaded.heap(HEAP)?);
+    let store = create(&heap, variables, &settings)?;
+    let program = loaded.program(PROGRAM)?;
+    let link = kiln_linux::Link::xdp(&program, index, options.mode)?;
+    begun(Begun { address, processed: Some(program.info()?.verified_insns) });
+    let served = serve(&server, store, options, stop);
+    drop(link);
+    served
+}
+
+fn bind(options: &Options) -> Result<Server, Error> {
+    let udp = options.udp || options.interface.is_some();
+    let call = format!("listening at {}", options.listen);
+    Server::bind(options.listen, udp).map_err(|error| Error::machine(&call, &error, ""))
+}
+
+fn address(server: &Server) -> Result<SocketAddr, Error> {
+    server.address().map_err(|error| Error::machine("asking for the socket's address", &error, ""))
+}
+
+fn create<'h>(heap: &'h Heap<'h>, variables: usize, settings: &Settings) -> Result<Store<'h>, Error> {
+    Store::create(heap, variables, settings).map_err(|error| match error {
+        NoMemory::Full => Error::Limit("the heap has no room for the buckets".to_owned()),
+        NoMemory::Damaged(what) => Error::InvalidInput(what),
+        NoMemory::Os { call, errno } => Error::Os { call, errno, advice: String::new() },
+    })
+}
+
+fn serve(server: &Server, store: Store<'_>, options: &Options, stop: &AtomicBool) -> Result<(), Error> {
+    let served = server.run(&Service::new(store), options.threads, stop);
+    served.map_err(|error| Error::machine("waiting for sockets", &error, ""))
+}
+
+/// The extension, compiled for this heap's size and loaded, and the bytes of its variables.
+fn load(options: &Options, settings: &Settings) -> Result<(LoadedObject, usize), Error> {
+    let os = |error: std::io::Error| Error::machine("a temporary folder", &error, "; name another with TMPDIR");
+    let folder = tempfile::tempdir().map_err(os)?;
+    for (name, text) in EXTENSION {
+        std::fs::write(folder.path().join(name), text).map_err(os)?;
+    }
+    let path = folder.path().join("memcached.o");
+    let bytes = options.most_bytes / 2 * 3 + settings.buckets as u64 * bucket::ALL as u64 + SPARE_BYTES;
+    let named = |name: &str| folder.path().join(name).display().to_string();
+    let arguments = ["-c".to_owned(), named(EXTENSION[0].0), "-o".to_owned(), path.display().to_string()];
+    let compiled = cc::compile(&cc::Options {
+        clang: options.clang.clone(),
+        arguments: [&[format!("-DKV_HEAP_BYTES={bytes}ull")], &arguments[..]].concat(),
+        sandbox: sandbox::Options::default(),
+        optimize: Duration::ZERO,
+    })?;
+    let object = compiled.objects.first().filter(|_| compiled.code == 0).map(|(_, outcome)| &outcome.object);
+    let heap = object.and_then(|object| object.maps.iter().find(|map| map.name == HEAP));
+    let heap = heap.ok_or_else(|| Error::Unsupported(format!("{} does not compile the extension", options.clang)))?;
+    let variables = supply::variable_bytes(heap);
+    let image = std::fs::read(&path).map_err(os)?;
+    let loaded = ObjectFile::open("memcached", &image).and_then(ObjectFile::load);
+    Ok((loaded.map_err(|failure| Error::Rejected(failure.to_string()))?, variables))
+}
