@@ -41,6 +41,9 @@ fn print_one(built: &Built) {
     if !times.is_empty() {
         say!("  a run: {}", times.join(", "));
     }
+    if built.is_slower_than_jit {
+        say!("  the JIT's code is faster than what was built");
+    }
     for address in &built.addresses {
         say!("  needs {address}");
     }

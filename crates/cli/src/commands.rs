@@ -14,6 +14,7 @@ use kiln_driver::{
     profile, replay, run, sandbox, verify_evidence,
 };
 
+use crate::arguments::build::Native;
 use crate::arguments::{self, BenchArguments, Cli, DumpArguments, Format, ObjectArguments};
 use crate::arguments::{
     CcArguments, EvidenceArguments, LearnArguments, OpsArguments, RunArguments, SandboxArguments, SandboxTarget,
@@ -198,10 +199,11 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     let without = if by_quantum { u64::MAX } else { stimulus.insn_budget };
     stimulus.insn_budget = arguments.insn_budget.unwrap_or(without);
     stimulus.map_bytes = arguments.map_bytes;
+    stimulus.native = arguments.native.and_then(Native::setting);
     stimulus.blind = arguments.blind;
     stimulus.perf = kiln_driver::vm::PerfFiles { map: arguments.perf_map, dump: arguments.jitdump.clone() };
     let place = match arguments.place {
-        _ if arguments.native => Place::Vm(Engine::Native),
+        _ if arguments.native.is_some() => Place::Vm(Engine::Native),
         arguments::Place::Native => Place::Vm(Engine::Native),
         arguments::Place::Jit => Place::Vm(Engine::Jit),
         arguments::Place::Interpreter => Place::Vm(Engine::Interpreter),

@@ -144,8 +144,21 @@ fn run_takes_the_native_tier() {
         let output =
             kiln(folder.path()).args(["run", "sum.o", "--packet", &packet, "--format", "json"]).args(how).output();
         let ran: Value = serde_json::from_slice(&output.expect("a run").stdout).expect("JSON");
-        (ran["value"].clone(), ran["packet"].clone())
+        let code = ran["code"].as_str().map(str::to_owned);
+        (code, (ran["value"].clone(), ran["packet"].clone()))
     };
+    let expected = ran(&["--in", "interpreter"]);
+    assert_eq!(expected.0, None);
+    for setting in ["fast", "scalar", "size"] {
+        assert_eq!(ran(&[&format!("--native={setting}")]), (Some(setting.to_owned()), expected.1.clone()));
+    }
+    // Without a setting, the fastest code: which that is depends on the machine.
+    for how in [&["--native"][..], &["--in", "native"]] {
+        let (code, result) = ran(how);
+        assert_eq!(result, expected.1);
+        assert!(code.is_some_and(|code| ["jit", "fast", "scalar"].contains(&&code[..])));
+    }
+    let ran = |how: &[&str]| ran(how).1;
     assert_eq!(ran(&["--native"]), ran(&["--in", "interpreter"]));
     assert_eq!(ran(&["--in", "native"]), ran(&["--in", "jit"]));
     assert!(folder.path().join("cache/kiln/native").is_dir());

@@ -62,6 +62,7 @@ pub mod profile;
 pub mod report;
 pub mod source;
 pub mod target;
+pub mod tier;
 pub mod timing;
 
 pub use commands::check::{flame, sarif};

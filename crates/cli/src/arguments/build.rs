@@ -18,7 +18,7 @@ Environment: KILN_CLANG names clang (clang-19). Results are kept in XDG_CACHE_HO
 /// How clang compiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Native {
-    /// The faster of `fast` and `scalar`, measured here.
+    /// The fastest, measured here.
     Best,
     /// -O3 with vectorized loops.
     Fast,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 use kiln_driver::ProgramType;
 
+use super::build::Native;
 use super::{ObjectArguments, program_type};
 
 pub const RUN_EXAMPLES: &str = "\
@@ -28,7 +29,7 @@ Examples:
 pub enum Place {
     /// The embedded VM, compiled to machine code.
     Jit,
-    /// The embedded VM, compiled by clang -O3 (KILN_CLANG names another).
+    /// The embedded VM: the JIT's code or clang's, whichever is measured to be faster (KILN_CLANG names another clang).
     Native,
     /// The embedded VM's reference interpreter.
     Interpreter,
@@ -58,9 +59,10 @@ pub struct RunArguments {
     /// Where it runs.
     #[arg(long = "in", value_enum, default_value_t = Place::Jit)]
     pub place: Place,
-    /// The same as --in native.
-    #[arg(long, conflicts_with = "place")]
-    pub native: bool,
+    /// The same as --in native: the fastest of the JIT's and clang's code, measured on this input; or clang's with a setting.
+    #[arg(long, value_enum, value_name = "SETTING", num_args = 0..=1, require_equals = true,
+        default_missing_value = "best", conflicts_with = "place")]
+    pub native: Option<Native>,
     /// Instructions that it may execute in the VM before it is stopped; 1,000,000,000 by default, with --quantum any number.
     #[arg(long, value_name = "INSTRUCTIONS")]
     pub insn_budget: Option<u64>,

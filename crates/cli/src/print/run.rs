@@ -35,7 +35,8 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
         }
     }
     let counted = ran.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
-    say!("{:.1} ns a run{counted}", ran.duration_ns);
+    let code = ran.code.map_or(String::new(), |code| format!(", code: {code}"));
+    say!("{:.1} ns a run{counted}{code}", ran.duration_ns);
     for line in &ran.printed {
         say!("printed: {}", Clean(line.exact().trim_end()));
     }
@@ -74,7 +75,8 @@ pub fn replayed(replayed: &Replayed, maps: bool) {
     let too_long = not_run(replayed.too_long, "larger than a test run's buffer");
     say!("{} run, {} changed{too_short}{too_long}", count(replayed.packets, "packet"), replayed.changed);
     let counted = replayed.instructions.map_or(String::new(), |count| format!(", {count} instructions in all"));
-    say!("{:.1} ns a run{counted}", replayed.duration_ns);
+    let code = replayed.code.map_or(String::new(), |code| format!(", code: {code}"));
+    say!("{:.1} ns a run{counted}{code}", replayed.duration_ns);
     for line in replayed.printed.iter().take(PRINTED_SHOWN) {
         say!("printed: {}", Clean(line.exact().trim_end()));
     }

@@ -8,6 +8,7 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use kiln_jit::llvm::{Address, Module, entry_symbol, table_symbol};
 use kiln_native::{Setting, Toolchain};
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use crate::clang::toolchain;
 use crate::compare::{Comparison, Trace, judge, vm_trace};
-use crate::timing::Timing;
+use crate::tier::{self, Code};
 use crate::{kernel, output};
 use crate::{loading, packets};
 use kiln_inspect::input::Input;
@@ -29,8 +30,8 @@ use kiln_program::Error;
 const INPUTS: usize = 256;
 /// Inputs that code is timed on.
 const TIMED: usize = 32;
-/// Rounds in which settings take turns.
-const ROUNDS: usize = 31;
+/// How long measuring one program may take.
+const MEASURING: Duration = Duration::from_secs(10);
 /// Runs of one sample: what surrounds a run takes longer than most programs.
 const RUNS: u32 = 32;
 /// Words of a context for program types without packets: arguments of a tracepoint.
@@ -60,20 +61,15 @@ pub struct Built {
     pub compared: Comparison,
     /// The time of a run, by engine.
     pub times: Vec<Timed>,
+    /// Whether the JIT's code is faster than what was built.
+    pub is_slower_than_jit: bool,
     /// The files.
     pub files: Vec<PathBuf>,
     /// What who runs it must fill the table with.
     pub addresses: Vec<Shown>,
 }
 
-/// Time of an engine.
-#[derive(Clone, Debug, Serialize)]
-pub struct Timed {
-    /// `jit`, or a setting's name.
-    pub engine: &'static str,
-    /// Of a run, averaged over some of the inputs.
-    pub time: Timing,
-}
+pub use crate::tier::Timed;
 
 /// Builds programs of an object.
 ///
@@ -112,13 +108,14 @@ fn build_one(
     }
     progress(&format!("{} (measuring)", program.name));
     let times = measure(object, program, toolchain, &checked, &inputs)?;
-    let fastest =
-        times.iter().filter(|own| own.engine != JIT).min_by(|a, b| a.time.median_ns.total_cmp(&b.time.median_ns));
-    let fastest = fastest.and_then(|own| checked.iter().find(|(setting, _)| setting.name() == own.engine));
+    // The JIT's code cannot be written to a library.
+    let fastest = tier::fastest(times.iter().filter(|own| own.code != Code::Jit));
+    let fastest = fastest.and_then(|code| checked.iter().find(|(setting, _)| Code::Native(*setting) == code));
     let (setting, compared) = fastest.or(checked.first()).cloned().unwrap_or((Setting::Fast, Comparison::Equal(0)));
+    let is_slower_than_jit = tier::fastest(&times) == Some(Code::Jit);
     let (code_bytes, addresses, files) = write(object, program, options, toolchain, setting)?;
     let program = program.name.as_str().into();
-    Ok(Built { program, setting: setting.name(), code_bytes, compared, times, files, addresses })
+    Ok(Built { program, setting: setting.name(), code_bytes, compared, times, is_slower_than_jit, files, addresses })
 }
 
 /// What programs of a type run on: packets, or contexts of arbitrary words.
@@ -163,10 +160,6 @@ fn prepared(object: &Object, program: &Program, native: Option<(&Toolchain, Sett
     Ok(vm)
 }
 
-/// The JIT's name among engines.
-const JIT: &str = "jit";
-
-/// The engines in turns, so that what slows the machine down slows all of them down.
 fn measure(
     object: &Object,
     program: &Program,
@@ -174,25 +167,19 @@ fn measure(
     settings: &[(Setting, Comparison)],
     inputs: &Inputs,
 ) -> Result<Vec<Timed>, Error> {
-    let mut engines = vec![(JIT, prepared(object, program, None)?, Vec::new())];
-    for (setting, _) in settings {
-        engines.push((setting.name(), prepared(object, program, Some((toolchain, *setting)))?, Vec::new()));
-    }
-    for round in 0..=ROUNDS {
-        for (name, vm, samples) in &mut engines {
-            let engine = if *name == JIT { Engine::Jit } else { Engine::Native };
-            let ran =
-                inputs.iter().take(TIMED).filter_map(|input| vm.run(&program.name, &input.repeated(RUNS), engine).ok());
-            let times: Vec<f64> = ran.map(|ran| ran.duration_ns).collect();
-            // The first round fills caches.
-            if round > 0 && !times.is_empty() {
-                samples.push(times.iter().sum::<f64>() / times.len() as f64);
-            }
-        }
-    }
-    let timed =
-        engines.into_iter().filter_map(|(engine, _, samples)| Some(Timed { engine, time: Timing::of(samples)? }));
-    Ok(timed.collect())
+    let mut codes = vec![Code::Jit];
+    codes.extend(settings.iter().map(|(setting, _)| Code::Native(*setting)));
+    let native = |code: &Code| match code {
+        Code::Jit => None,
+        Code::Native(setting) => Some((toolchain, *setting)),
+    };
+    let vms = codes.iter().map(|code| prepared(object, program, native(code))).collect::<Result<Vec<_>, _>>()?;
+    Ok(tier::measure(&codes, MEASURING, &mut |at| {
+        let run =
+            |input: kiln_vm::Input<'_>| vms[at].run(&program.name, &input.repeated(RUNS), codes[at].engine()).ok();
+        let times: Vec<f64> = inputs.iter().take(TIMED).filter_map(run).map(|ran| ran.duration_ns).collect();
+        (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+    }))
 }
 
 /// Writes the shared object, the static library and the header.

@@ -14,11 +14,21 @@ use crate::inputs::typed;
 use crate::kernel;
 use crate::loading::{DEFAULT_BUDGET, fed_kernel, fed_vm};
 use crate::packets::MIN_PACKET_BYTES;
+use crate::tier::{self, Code};
 use kiln_inspect::hex::hex;
 use kiln_inspect::input::Input;
 use kiln_inspect::sandboxed::{self, Cancelled};
 use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
+
+/// How long code for the native tier is measured.
+const CHOOSING: Duration = Duration::from_millis(100);
+/// Nanoseconds of a sample of one code.
+const SAMPLE_NS: f64 = 20_000.0;
+/// Runs in a sample.
+const MAX_REPEAT: f64 = 1000.0;
+/// Packets of a capture that code is measured on.
+pub(super) const MEASURED_PACKETS: usize = 32;
 
 /// Where a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +55,8 @@ pub struct Stimulus {
     pub quantum: Option<Duration>,
     /// Bytes that one map or heap may have in the VM.
     pub map_bytes: u64,
+    /// How clang compiles, on the native tier; `None` takes the fastest code, which is measured on the inputs of the run.
+    pub native: Option<Setting>,
     /// Whether the VM hides the constants of programs in their code.
     pub blind: bool,
     /// What the VM writes for `perf`.
@@ -68,6 +80,7 @@ impl Default for Stimulus {
             insn_budget: DEFAULT_BUDGET,
             quantum: None,
             map_bytes: kiln_vm::Options::default().map_bytes,
+            native: None,
             blind: false,
             perf: PerfFiles::default(),
         }
@@ -95,6 +108,9 @@ pub struct Ran {
     /// The packet afterwards, in hexadecimal.
     #[serde(serialize_with = "as_hex")]
     pub packet: Vec<u8>,
+    /// On the native tier, which code ran: `jit`, or the name of clang's setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
     /// Nanoseconds a run.
     pub duration_ns: f64,
     /// Instructions of all runs, where the place counts them.
@@ -208,7 +224,7 @@ pub fn run_fed(
     maps: &Maps,
 ) -> Result<Ran, Error> {
     check_input(program, stimulus)?;
-    let session = Session::open(input, program, stimulus, place, feed)?;
+    let session = Session::open(input, program, stimulus, place, feed, &[&stimulus.packet])?;
     let one = session.run(stimulus)?;
     let context = &one.context;
     Ok(Ran {
@@ -216,6 +232,7 @@ pub fn run_fed(
         action: action(program, one.value),
         socket_buffer: if gives_socket_buffer(program) { SocketBufferFields::of(context) } else { None },
         packet: one.packet,
+        code: session.code(),
         duration_ns: one.duration_ns,
         instructions: one.instructions,
         printed: one.printed,
@@ -235,6 +252,8 @@ pub(super) struct Session<'a> {
     program: &'a Program,
     object: Object,
     loaded: Loaded,
+    /// What runs on the native tier.
+    code: Option<Code>,
 }
 
 enum Loaded {
@@ -253,12 +272,53 @@ pub(super) struct One {
 }
 
 impl<'a> Session<'a> {
+    /// Loads a program. `packets` are those that code for the native tier is measured on, if no setting is given.
     pub(super) fn open(
         input: &Input,
         program: &'a Program,
         stimulus: &Stimulus,
         place: Place,
         feed: &Feed,
+        packets: &[&[u8]],
+    ) -> Result<Session<'a>, Error> {
+        let code = match (place, stimulus.native) {
+            (Place::Vm(Engine::Native), Some(setting)) => Some(Code::Native(setting)),
+            (Place::Vm(Engine::Native), None) => Some(Session::fastest(input, program, stimulus, feed, packets)?),
+            _ => None,
+        };
+        Session::load(input, program, stimulus, place, feed, code)
+    }
+
+    /// The code that runs these packets in the least time. Each runs in a VM of its own, so that maps are as they were.
+    fn fastest(
+        input: &Input,
+        program: &Program,
+        stimulus: &Stimulus,
+        feed: &Feed,
+        packets: &[&[u8]],
+    ) -> Result<Code, Error> {
+        let stimulus = Stimulus { perf: PerfFiles::default(), repeat: 1, ..stimulus.clone() };
+        let place = |code: Code| Place::Vm(code.engine());
+        let load = |code: Code| Session::load(input, program, &stimulus, place(code), feed, Some(code));
+        let sessions = Code::CHOICES.into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        let run = |at: usize, packet: &[u8], repeat: u32| -> Option<f64> {
+            let one = sessions[at].run(&Stimulus { packet: packet.to_vec(), repeat, ..stimulus.clone() }).ok()?;
+            Some(one.duration_ns)
+        };
+        let total = |at: usize, repeat: u32| packets.iter().map(|packet| run(at, packet, repeat)).sum::<Option<f64>>();
+        let Some(first) = total(0, 1) else { return Ok(Code::Jit) };
+        let repeat = (SAMPLE_NS / first.max(1.0)).clamp(1.0, MAX_REPEAT) as u32;
+        let times = tier::measure(&Code::CHOICES, CHOOSING, &mut |at| total(at, repeat));
+        Ok(tier::fastest(&times).unwrap_or(Code::Jit))
+    }
+
+    fn load(
+        input: &Input,
+        program: &'a Program,
+        stimulus: &Stimulus,
+        place: Place,
+        feed: &Feed,
+        code: Option<Code>,
     ) -> Result<Session<'a>, Error> {
         let mut object = input.object.clone();
         feed.set_globals(&mut object)?;
@@ -266,19 +326,24 @@ impl<'a> Session<'a> {
             Place::Vm(engine) => {
                 let options = kiln_vm::Options { kernel_types: input.kernel_types.clone(), ..stimulus.vm_options() };
                 let vm = fed_vm(&object, program, options, feed)?;
-                if engine == Engine::Native {
-                    vm.load_native(&program.name, &crate::clang::toolchain()?, Setting::default())?;
+                if let Some(Code::Native(setting)) = code {
+                    vm.load_native(&program.name, &crate::clang::toolchain()?, setting)?;
                 }
-                Loaded::Vm(Box::new(vm), engine)
+                Loaded::Vm(Box::new(vm), code.map_or(engine, Code::engine))
             }
             Place::Kernel => {
                 kiln_linux::running::require_kernel()?;
                 Loaded::Kernel(Box::new(fed_kernel(input, &object, program, feed)?))
             }
         };
-        let session = Session { program, object, loaded };
+        let session = Session { program, object, loaded, code };
         heap::supply_all(&session.object, &|name: &str| session.memory(name))?;
         Ok(session)
+    }
+
+    /// On the native tier, the name of the code that runs.
+    pub(super) fn code(&self) -> Option<&'static str> {
+        self.code.map(Code::name)
     }
 
     /// A heap's memory.

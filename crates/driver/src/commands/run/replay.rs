@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kiln_program::Program;
 use serde::Serialize;
 
-use super::one::{MapState, Maps, Place, Session, Stimulus, action, check_input};
+use super::one::{MEASURED_PACKETS, MapState, Maps, Place, Session, Stimulus, action, check_input};
 use crate::heap::HeapState;
 use crate::inputs::feed::Feed;
 use crate::packets::MIN_PACKET_BYTES;
@@ -25,6 +25,9 @@ pub struct Replayed {
     pub actions: Vec<ActionCount>,
     /// Packets that the program changed.
     pub changed: usize,
+    /// On the native tier, which code ran: `jit`, or the name of clang's setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
     /// Nanoseconds a run, averaged.
     pub duration_ns: f64,
     /// Instructions of all runs, where the place counts them.
@@ -77,7 +80,8 @@ pub fn replay(
         return Err(Error::InvalidInput("the capture has no packet with an Ethernet header".to_owned()));
     };
     check_input(program, &Stimulus { packet: (*first).clone(), ..stimulus.clone() })?;
-    let session = Session::open(input, program, stimulus, place, feed)?;
+    let measured: Vec<&[u8]> = long.iter().take(MEASURED_PACKETS).map(|packet| &packet[..]).collect();
+    let session = Session::open(input, program, stimulus, place, feed, &measured)?;
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     let (mut changed, mut duration_ns, mut instructions) = (0, 0.0, None);
     let (mut printed, mut kept, mut too_long) = (Vec::new(), Vec::new(), 0);
@@ -115,6 +119,7 @@ pub fn replay(
         changed,
         duration_ns: duration_ns / (long.len() - too_long).max(1) as f64,
         instructions,
+        code: session.code(),
         printed,
         maps: session.maps(maps)?,
         heaps: session.heaps(),
