@@ -97,7 +97,12 @@ const TASKS: &[Task] = &[
         what: "write the playground into target/site (needs the Rust target wasm32-wasip1), and the documents with mdBook",
         run: site::run,
     },
-    Task { name: "manual", arguments: "", what: "print docs/reference/isa.md from the instruction table", run: manual::run },
+    Task {
+        name: "manual",
+        arguments: "",
+        what: "print docs/reference/isa.md from the instruction table",
+        run: manual::run,
+    },
 ];
 
 fn usage() -> String {

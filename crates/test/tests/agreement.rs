@@ -96,7 +96,8 @@ fn verdicts_are_the_kernels() {
         let running = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let other = other.as_ref().map(|other| other.release.as_str());
         let page = report::page(&all, &verdicts, running.trim(), other);
-        std::fs::write(in_repository("docs/measurements/agreement.md"), page).expect("docs/measurements/agreement.md can be written");
+        std::fs::write(in_repository("docs/measurements/agreement.md"), page)
+            .expect("docs/measurements/agreement.md can be written");
     }
     assert!(findings.is_empty(), "{} programs:\n{}", findings.len(), findings.join("\n"));
 }

@@ -85,8 +85,7 @@ fn changed(text: Option<&str>, hunk: &[String]) -> Result<String, String> {
     if old.is_empty() {
         return Ok(before.into_iter().chain(new).map(|line| line.to_owned() + "\n").collect());
     }
-    let places: Vec<usize> =
-        (0..before.len()).filter(|at| before[*at..].starts_with(&old)).collect();
+    let places: Vec<usize> = (0..before.len()).filter(|at| before[*at..].starts_with(&old)).collect();
     let [at] = places[..] else { return Err(format!("{} places have\n{}", places.len(), old.join("\n"))) };
     let after = [&before[..at], &new, &before[at + old.len()..]].concat();
     Ok(after.into_iter().map(|line| line.to_owned() + "\n").collect())

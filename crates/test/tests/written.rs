@@ -44,11 +44,9 @@ struct Account {
 
 impl Account {
     fn add(&mut self, name: &str, input: &Input) {
-        let takes = |bytes: &[u8], object: &Object, at: usize| {
-            match verdict(bytes, object, &object.programs[at]) {
-                KernelVerdict::Accepted { .. } => Ok(()),
-                KernelVerdict::Rejected { reason } | KernelVerdict::NotAsked { reason, .. } => Err(reason),
-            }
+        let takes = |bytes: &[u8], object: &Object, at: usize| match verdict(bytes, object, &object.programs[at]) {
+            KernelVerdict::Accepted { .. } => Ok(()),
+            KernelVerdict::Rejected { reason } | KernelVerdict::NotAsked { reason, .. } => Err(reason),
         };
         let before = |at: &usize| takes(&input.bytes, &input.object, *at).is_ok();
         let taken: Vec<usize> = (0..input.object.programs.len()).filter(before).collect();

@@ -91,6 +91,9 @@ mod tests {
         let text = "[b](b.md#x) [up](../../README.md) [`code`](../../crates/a.rs) [out](https://example.org)\n";
         let expected = "[b](b.md#x) [up](../../README.md) `code` [out](https://example.org)\n";
         assert_eq!(linked("docs/guide/c.md", text, &pages), expected);
-        assert_eq!(linked(CONTENTS, "- [b](guide/b.md)\n[k](../README.md)\n", &pages), "- [b](docs/guide/b.md)\n[k](README.md)\n");
+        assert_eq!(
+            linked(CONTENTS, "- [b](guide/b.md)\n[k](../README.md)\n", &pages),
+            "- [b](docs/guide/b.md)\n[k](README.md)\n"
+        );
     }
 }

@@ -1,14 +1,28 @@
 //! The running kernel's verdicts, beside Kiln's own.
 
 use kiln_inspect::Input;
-use kiln_inspect::check::{Checked, KernelVerdict};
+use kiln_inspect::check::{Checked, KernelVerdict, Verdict};
 use kiln_program::{Object, Program};
+use kiln_verifier::Reason;
 
 /// Adds the running kernel's verdict to each of Kiln's. `checked` are the verdicts on `programs`, in their order.
+///
+/// The kernel is not asked about a program that Kiln rejects with `lost-precision`. Linux 6.18.44 writes outside of an
+/// array there, and a load of such a program can stop the machine.
 pub fn add(checked: &mut [Checked], input: &Input, programs: &[&Program]) {
     for (checked, program) in checked.iter_mut().zip(programs) {
-        checked.kernel = Some(verdict(&input.bytes, &input.object, program));
+        let asked = || verdict(&input.bytes, &input.object, program);
+        checked.kernel = Some(if is_dangerous(&checked.verdict) { withheld() } else { asked() });
     }
+}
+
+fn is_dangerous(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Rejected { code, .. } if code == Reason::LostPrecision.code())
+}
+
+fn withheld() -> KernelVerdict {
+    let reason = "loading a program with lost-precision can stop the machine, by a bug of some kernels";
+    KernelVerdict::NotAsked { reason: reason.to_owned().into(), errno: None }
 }
 
 /// Asks the running kernel, by loading the program and unloading it again.
@@ -32,5 +46,29 @@ fn refused(failure: &kiln_linux::LoadFailure) -> KernelVerdict {
         Some(reason) => KernelVerdict::Rejected { reason: reason.into() },
         None if errno == Some(E2BIG) => KernelVerdict::Rejected { reason: failure.to_string().into() },
         None => KernelVerdict::NotAsked { reason: failure.to_string().into(), errno },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_inspect::check;
+    use kiln_platform::{KernelVersion, Profile};
+    use kiln_verifier::{Options, Prepared};
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_can_stop_the_machine_is_not_loaded() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/filetests/verifier/packet-load-fails-and-a-register-matters.bpf");
+        let input = kiln_inspect::input::open(&path, &[]).unwrap();
+        let programs: Vec<&Program> = input.object.programs.iter().collect();
+        let profile = Profile::of(KernelVersion::new(6, 18));
+        let options = Options { profile, ..input.verifier_options() };
+        let mut checked = check::check(&input, &programs);
+        checked[0].verdict = check::verdict(&Prepared::new(&input.object, &options), programs[0], &options);
+        add(&mut checked, &input, &programs);
+        let asked = checked[0].kernel.as_ref().unwrap();
+        assert!(matches!(asked, KernelVerdict::NotAsked { errno: None, .. }), "{asked:?}");
     }
 }

@@ -114,8 +114,10 @@ features! {
     /// A number that is 0 or -1 is followed as two where bits of it are cleared or set by a constant.
     SignForks: (6, 18), "following 0 and -1 one by one";
     /// The path on which a packet load in a function fails is followed, but precision is not traced back over it. Known
-    /// of 6.18.44; 6.12.117 does not follow the path. That it is in every 6.18, and in newer releases, is assumed.
+    /// of 6.18.44, 7.0.13 and 7.1.13. 6.18.15 and 6.19.14 do not follow it, and 6.12.117 traces it.
     FailedPacketLoads: (6, 18), "following a function's return where a packet load fails";
+    /// Precision is traced back over a packet load that failed in a function. 7.2 does so.
+    TracedPacketLoads: (7, 2), "tracing numbers back over a packet load that fails in a function";
     /// Kernel functions take only pointers that may be relied on, and none that may be null, unless they say otherwise.
     TrustedByDefault: (7, 0), "refusing untrusted and null pointers to every kernel function";
     /// Jumps to an address from a table (`gotox`, maps of type `insn_array`).

@@ -24,7 +24,10 @@ fn shipped_rules_hold_for_all_operands() {
             let how = if matches!(method, Method::Smt { .. }) { "solver" } else { "normal form" };
             let row = format!("{}` | {file} | {how} | {cases} |", rule.name);
             let own = listed.next().unwrap_or_default();
-            assert!(own.starts_with(&row), "docs/reference/rules.md has `{own}`, not `{row}`: print it again, its end says how");
+            assert!(
+                own.starts_with(&row),
+                "docs/reference/rules.md has `{own}`, not `{row}`: print it again, its end says how"
+            );
         }
     }
     assert_eq!(listed.next(), None);

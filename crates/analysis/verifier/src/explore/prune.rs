@@ -482,10 +482,11 @@ impl Explorer<'_> {
         let visit = kept.visit;
         self.path.findings.noted.reads_uninitialized_stack |=
             self.kept.leaves_less_written(kept, old, &self.path.state, open);
+        let mut matter = Vec::new();
         for (left, right) in old.frames.iter().zip(&self.path.state.frames) {
             for (a, b) in left.registers.iter().zip(&right.registers) {
                 if a.kind() == Kind::Scalar && self.path.findings.origins.is_precise(a.origin) {
-                    self.path.findings.origins.mark(b.origin);
+                    matter.push(b.origin);
                 } else if open && a.kind() == Kind::Scalar {
                     self.path.findings.origins.follow(a.origin, b.origin);
                 }
@@ -496,12 +497,13 @@ impl Explorer<'_> {
                     continue;
                 }
                 if self.path.findings.origins.is_precise(a.register.origin) {
-                    self.path.findings.origins.mark(current.register.origin);
+                    matter.push(current.register.origin);
                 } else if open {
                     self.path.findings.origins.follow(a.register.origin, current.register.origin);
                 }
             }
         }
+        self.path.findings.origins.mark_all(matter);
         if let Some(recorder) = &mut self.recorder {
             recorder.pruned(self.path.at, old, &self.path.state);
         }

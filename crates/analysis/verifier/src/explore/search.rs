@@ -19,7 +19,7 @@ use crate::error::{Error, Step, TIME_IS_UP, limit, refuse, reject};
 use crate::explain::explained;
 use crate::facts::record::Recorder;
 use crate::options::{Options, Statistics};
-use crate::path::{Fork, Next, Path};
+use crate::path::{Fork, Next, Path, Trail};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Caller, Frame, Holds, Register, State};
@@ -169,6 +169,7 @@ impl<'a> Explorer<'a> {
         self.path.findings.liveness.begin();
         let instance = self.path.state.frames.last().map(|frame| frame.instance);
         let depth = self.path.state.frames.len();
+        self.path.note_step();
         let next = self.path.step()?;
         self.mark_path()?;
         if !self.path.forks.is_empty() {
@@ -212,9 +213,9 @@ impl<'a> Explorer<'a> {
         if self.path.options.time_is_up() {
             return limit(TIME_IS_UP);
         }
-        if self.kept.bytes() + self.path.findings.origins.bytes() + self.path.findings.liveness.bytes()
-            > MAX_STATE_BYTES
-        {
+        let findings = &self.path.findings;
+        let trail = findings.trail.as_ref().map_or(0, Trail::bytes);
+        if self.kept.bytes() + findings.origins.bytes() + findings.liveness.bytes() + trail > MAX_STATE_BYTES {
             let mib = MAX_STATE_BYTES >> 20;
             return limit(format!("the states to compare with take more than {mib} MiB (MAX_STATE_BYTES)"));
         }

@@ -4,7 +4,7 @@ use crate::code::Code;
 use crate::options::Options;
 use crate::path::liveness::Liveness;
 use crate::path::precision::Origins;
-use crate::path::{Accesses, Noted};
+use crate::path::{Accesses, Noted, Trail};
 
 /// What all paths so far showed. Every path adds to it; the search and the facts read it.
 pub(crate) struct Findings {
@@ -14,6 +14,8 @@ pub(crate) struct Findings {
     pub liveness: Liveness,
     /// What instructions do to the stack, where facts are wanted.
     pub accesses: Option<Accesses>,
+    /// Where paths have been, for kernels that lose numbers over packet loads that fail in a function.
+    pub trail: Option<Trail>,
     /// What was seen of the program.
     pub noted: Noted,
 }
@@ -24,6 +26,7 @@ impl Findings {
             origins: Origins::new(),
             liveness: Liveness::default(),
             accesses: (!options.skip_facts).then(|| Accesses::new(code.ops.len())),
+            trail: (options.loses_numbers() && code.has_packet_loads_in_functions()).then(Trail::new),
             noted: Noted::new(code),
         }
     }

@@ -18,8 +18,9 @@ pub(crate) mod precision;
 mod resources;
 mod sections;
 mod stack;
+mod trail;
 
-use kiln_isa::Reg;
+use kiln_isa::{Insn, Reg};
 use kiln_platform::{Feature, MapType};
 use kiln_program::{CoreRelocation, Map, Reference};
 
@@ -27,6 +28,7 @@ pub(crate) use accesses::{Accesses, Written};
 pub(crate) use findings::Findings;
 pub(crate) use noted::{Mask, Noted};
 pub(crate) use stack::Use;
+pub(crate) use trail::Trail;
 
 use crate::code::{Code, Position};
 use crate::error::{About, Step, refuse, reject};
@@ -106,6 +108,13 @@ impl<'a> Path<'a> {
         self.history_noted = false;
     }
 
+    /// The current instruction is carried out next.
+    pub(crate) fn note_step(&mut self) {
+        if let Some(trail) = &mut self.findings.trail {
+            trail.step(&mut self.state, self.at);
+        }
+    }
+
     /// Leaves another way to go, which the search follows later.
     pub(crate) fn push(&mut self, state: State, at: Position) {
         self.forks.push(Fork { state, at, since: None });
@@ -121,6 +130,14 @@ impl<'a> Path<'a> {
         if !self.history_noted {
             self.history_noted = true;
             self.state.history += 1;
+        }
+    }
+
+    /// The instruction spills a register to a slot of a frame or reads one back from it.
+    pub(crate) fn note_slot(&mut self, frame: usize, slot: usize) {
+        self.note_history();
+        if let Some(trail) = &mut self.findings.trail {
+            trail.access(&self.state, frame, slot);
         }
     }
 
@@ -183,6 +200,11 @@ impl Findings {
 }
 
 impl<'a> Code<'a> {
+    /// Whether a function other than the first loads from the packet as classic BPF does.
+    pub(crate) fn has_packet_loads_in_functions(&self) -> bool {
+        self.ops.iter().any(|op| op.function != 0 && matches!(op.node.insn, Insn::LoadPacket { .. }))
+    }
+
     /// Whether some number of a kernel's type is still that of the object's own: it would be taken for another type.
     pub(crate) fn awaits_type_numbers(&self) -> bool {
         let object = self.object;
@@ -215,6 +237,11 @@ impl Options {
     /// Whether the kernel that the program is for has this.
     pub(crate) fn kernel_has(&self, feature: Feature) -> bool {
         self.profile.has(feature)
+    }
+
+    /// Whether the kernel does not trace numbers back over packet loads that fail in a function.
+    pub(crate) fn loses_numbers(&self) -> bool {
+        self.kernel_has(Feature::FailedPacketLoads) && !self.kernel_has(Feature::TracedPacketLoads)
     }
 
     /// Whether stack bytes that were never written may not be read.

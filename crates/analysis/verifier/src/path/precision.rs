@@ -23,15 +23,17 @@ pub(crate) type Origin = u32;
 /// of the path's kept states precise (the kernel's `mark_all_scalars_precise`).
 pub(crate) const EVERYTHING: Origin = 1;
 
-/// The origin of the numbers that a caller still has where a packet load in its function failed. The kernel walks from
-/// the caller straight to the load, without entering the function, and takes the call for the function's begin:
-/// "verifier bug: static subprog leftover stack slots". Marking it loses the path.
+/// The origin of a number that the kernel cannot trace back over a packet load that failed (see [`super::trail`]): it stops
+/// with "verifier bug: static subprog leftover stack slots". Marking it loses the path.
 pub(crate) const LOST: Origin = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
     parents: [Origin; 2],
     precise: bool,
+    /// The first parent is a number of a kept state, which becomes precise without what it was made of. If it is precise
+    /// already, the second does not.
+    detour: bool,
 }
 
 /// Bytes of a follower in its table, about.
@@ -55,7 +57,7 @@ pub(crate) struct Origins {
 impl Origins {
     pub(crate) fn new() -> Origins {
         Origins {
-            nodes: [true, false, false].map(|precise| Node { parents: [0, 0], precise }).to_vec(),
+            nodes: [true, false, false].map(|precise| Node { parents: [0, 0], precise, detour: false }).to_vec(),
             followers: HashMap::new(),
             followed: 0,
             pending: Vec::new(),
@@ -65,7 +67,7 @@ impl Origins {
     }
 
     fn add(&mut self, parents: [Origin; 2]) -> Origin {
-        self.nodes.push(Node { parents, precise: false });
+        self.nodes.push(Node { parents, precise: false, detour: false });
         (self.nodes.len() - 1) as Origin
     }
 
@@ -86,21 +88,43 @@ impl Origins {
         }
     }
 
+    /// A number whose search goes past that of a kept state, `cell`, and on to `further`.
+    pub(crate) fn detour(&mut self, cell: Origin, further: Origin) -> Origin {
+        let detour = self.add([cell, further]);
+        self.nodes[detour as usize].detour = cell > LOST;
+        detour
+    }
+
     /// A decision depends on the number.
     pub(crate) fn mark(&mut self, origin: Origin) {
-        self.pending.push(origin);
+        self.mark_all([origin]);
+    }
+
+    /// A decision depends on all of the numbers, which are traced back together: a packet load that one of them leads to
+    /// ends the search for the others.
+    pub(crate) fn mark_all(&mut self, origins: impl IntoIterator<Item = Origin>) {
+        let (mut everything, mut lost) = (false, false);
+        self.pending.extend(origins);
         while let Some(at) = self.pending.pop() {
             match at {
-                EVERYTHING => self.everything = true,
-                LOST => self.lost = true,
+                EVERYTHING => everything = true,
+                LOST => lost = true,
                 _ => self.mark_node(at),
             }
         }
+        self.everything |= everything;
+        self.lost |= lost && !everything;
     }
 
     fn mark_node(&mut self, at: Origin) {
         let node = &mut self.nodes[at as usize];
-        if !node.precise {
+        if node.detour {
+            let [cell, further] = node.parents;
+            if !std::mem::replace(&mut self.nodes[cell as usize].precise, true) {
+                self.pending.extend(self.followers.get(&cell).into_iter().flatten());
+                self.pending.push(further);
+            }
+        } else if !node.precise {
             node.precise = true;
             self.pending.extend(node.parents.iter().filter(|parent| **parent != 0));
             if !self.followers.is_empty()

@@ -101,6 +101,8 @@ pub(crate) struct State {
     pub parent: u32,
     /// Entries in the kernel's history of this path since then: arrivals, registers spilled and read back.
     pub history: u32,
+    /// The last instruction carried out on this path, in the table of [`crate::path::Trail`].
+    pub trail: u32,
     /// How often may_goto was taken to continue, on this path.
     pub may_goto_depth: u32,
     /// How often each nested callback was entered on this path.

@@ -1,14 +1,13 @@
 //! Loads, stores and atomics: what each kind of pointer allows, and what a load gives.
 
 use kiln_isa::{Address, AtomicOp, PacketMode, Reg, Size, Source};
-use kiln_platform::Feature;
 use kiln_program::MapContents;
 
 use crate::code::Position;
 use crate::domain::{Scalar, Tnum};
 use crate::error::{Step, refuse, reject, unsupported};
 use crate::objects::arena::check_arena_atomic;
-use crate::path::precision::{EVERYTHING, LOST};
+use crate::path::precision::EVERYTHING;
 use crate::path::{Findings, Next, Path, Use};
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -192,10 +191,9 @@ impl Path<'_> {
         self.state.check_returns_number(self.code)?;
         self.push(self.state.clone(), self.at + 1);
         let next = self.exit()?;
-        if self.options.kernel_has(Feature::FailedPacketLoads) {
-            // Some may be traced to what the function wrote to the register or slot of the same number. That is not
-            // modelled.
-            self.state.for_each_where(|kept| kept.kind() == Kind::Scalar, |kept| kept.origin = LOST);
+        let findings = &mut self.findings;
+        if let Some(trail) = &findings.trail {
+            trail.lead_back(&mut findings.origins, self.code, self.state.trail, &mut self.state);
         }
         self.write(Reg::R0, Register { origin: EVERYTHING, ..Register::constant(0) })?;
         Ok(next)

@@ -37,7 +37,7 @@ impl Path<'_> {
                 return Ok(Register::scalar(Scalar::of_width(8 * bytes)));
             }
             if within == 0 && bytes <= held {
-                self.note_history();
+                self.note_slot(frame, index);
                 if bytes == 8 && held == 8 {
                     return Ok(self.filled(frame, index, register));
                 }
@@ -55,7 +55,7 @@ impl Path<'_> {
             }
             // The kernel knows the upper bytes of a spilled constant only if it is 0. They matter if what is read does.
             if register.is_zero() && within as u32 + bytes <= held {
-                self.note_history();
+                self.note_slot(frame, index);
                 return Ok(Register { origin: register.origin, ..Register::constant(0) });
             }
         }
@@ -138,7 +138,7 @@ impl Path<'_> {
             }
             _ => value,
         };
-        self.note_history();
+        self.note_slot(frame, index);
         self.state.frames[frame].stack.slot_mut(index).spill(bytes as usize, value);
         if bytes == 8 {
             self.findings.liveness.write(frame, 1 << index);
