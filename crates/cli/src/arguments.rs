@@ -42,6 +42,8 @@ Examples:
   kiln check prog.o --type handler=sched_cls       if SEC(\"...\") does not tell the type
   kiln check prog.o --profile --flame-graph p.svg  where the processed instructions went
   kiln check prog.o --format sarif > kiln.sarif    annotations for code review
+  kiln check build/ --baseline known.json          only what is new fails (made with --format json)
+  kiln check prog.bpf.c --watch                    again after each change
   kiln check prog.o --lint --deny unwritten-key    warnings, too; one of them counts
   kiln explain possibly-null                       more about the code of a rejection";
 
@@ -293,6 +295,12 @@ pub struct CheckArguments {
     /// Objects checked in parallel; by default one per processor.
     #[arg(long, short, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
+    /// A document of an earlier `kiln check --format json`: what it has is known, and does not change the exit code.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub baseline: Option<PathBuf>,
+    /// Check again whenever an object, a source or what it includes changes, until Ctrl-C.
+    #[arg(long)]
+    pub watch: bool,
     /// Ask the running kernel too, and print both verdicts (needs privilege).
     #[arg(long)]
     pub with_kernel: bool,

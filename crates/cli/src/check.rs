@@ -1,8 +1,13 @@
 //! `kiln check`: any number of objects on several threads, reported in their order.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use kiln_driver::check::Checked;
+use kiln_driver::commands::check::baseline::Baseline;
 use kiln_driver::commands::check::reports::{self, Document, Report, SCHEMA, Summary, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
@@ -14,6 +19,43 @@ use crate::{print, say};
 
 /// `kiln check`.
 pub fn check(arguments: &CheckArguments, format: Format) -> Code {
+    let mut files = Vec::new();
+    if !arguments.watch {
+        return once(arguments, format, &mut files);
+    }
+    // Ctrl-C ends it.
+    loop {
+        let begun = SystemTime::now();
+        if let Err(error) = once(arguments, format, &mut files) {
+            print::error(&error, format);
+        }
+        anstream::eprintln!("waiting for changes");
+        // A file that was written while it was checked differs from what was read.
+        let after = stamps(arguments, &files);
+        let mut changed = after.iter().any(|(_, written)| written.is_some_and(|written| written >= begun));
+        while !changed {
+            std::thread::sleep(PAUSE);
+            changed = stamps(arguments, &files) != after;
+        }
+        if std::io::stdout().is_terminal() {
+            say!("\n{}", "-".repeat(40));
+        }
+    }
+}
+
+/// The time between two looks at files that may change.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// When the files that a check is about were written, with those that sources include.
+fn stamps(arguments: &CheckArguments, included: &[PathBuf]) -> Vec<(PathBuf, Option<SystemTime>)> {
+    let objects = objects::gather(&arguments.objects).map(|gathered| gathered.objects).unwrap_or_default();
+    let files = objects.into_iter().map(|found| found.path).chain(included.iter().cloned());
+    let written = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    files.map(|path| (path.clone(), written(&path))).collect()
+}
+
+/// Checks once; the files that sources include are added to `files`.
+fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) -> Code {
     let choice = kernels_of(arguments)?;
     let kernel_types = Types::open(choice.btf.as_deref())?;
     let gathered = objects::gather(&arguments.objects)?;
@@ -40,9 +82,10 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
         lint: lint::Selection::new(arguments.lint, &arguments.deny, &arguments.allow)?,
     };
     let text = !matches!(format, Format::Json | Format::Sarif);
+    let baseline = arguments.baseline.as_deref().map(Baseline::read).transpose()?;
     let mut all = Checking { several, quiet: arguments.quiet, text, ..Checking::default() };
     all.summary.left_out = gathered.left_out;
-    let work = |at: usize| one(&gathered.objects[at], &wanted, text.then_some(arguments.quiet));
+    let work = |at: usize| one(&gathered.objects[at], &wanted, text.then_some(arguments.quiet), baseline.as_ref());
     objects::each(gathered.objects.len(), objects::jobs(arguments.jobs), work, |_, shown| all.take(shown));
     if let Some((name, _)) = all.unknown.iter().find(|(_, lacking)| **lacking == all.read) {
         return Err(Error::InvalidInput(format!("no object has a program {name}")));
@@ -57,7 +100,15 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
         _ if several || all.summary.failed == 0 => say!("{}", all.summary),
         _ => {}
     }
-    Ok(worst(all.reports.iter().map(Report::exit_code)))
+    let included = all.reports.iter().filter_map(|report| report.compiled.as_ref());
+    *files = included.flat_map(|how| how.read.clone()).collect();
+    let Some(baseline) = baseline else { return Ok(worst(all.reports.iter().map(Report::exit_code))) };
+    let judged: Vec<(u8, usize)> = all.reports.iter().map(|report| baseline.judge(report)).collect::<Result<_, _>>()?;
+    let known: usize = judged.iter().map(|(_, known)| known).sum();
+    if text && known > 0 {
+        say!("{} known from the baseline, not counted", print::count(known, "problem"));
+    }
+    Ok(worst(judged.into_iter().map(|(code, _)| code)))
 }
 
 /// An object's report, and its text form, which was made where the object still was.
@@ -67,11 +118,13 @@ struct Shown {
     unknown: Vec<String>,
 }
 
-/// Checks one object. The text form is made if wanted: with `quiet`, without what is accepted.
-fn one(found: &Found, wanted: &Wanted, text: Option<bool>) -> Shown {
+/// Checks one object. The text form is made if wanted: with `quiet`, without what is accepted; without what is known.
+fn one(found: &Found, wanted: &Wanted, text: Option<bool>, baseline: Option<&Baseline>) -> Shown {
     let outcome = reports::check(found, wanted);
     let mut shown = match (&outcome.report.result, &outcome.input, text) {
-        (reports::Result::Checked { programs, .. }, Some(input), Some(quiet)) => print::checked(input, programs, quiet),
+        (reports::Result::Checked { programs, .. }, Some(input), Some(quiet)) => {
+            print::checked(input, &unknown(programs, &outcome.report, baseline), quiet)
+        }
         (reports::Result::Kernels(matrix), Some(input), Some(quiet)) => print::matrix(input, matrix, quiet),
         _ => String::new(),
     };
@@ -79,6 +132,14 @@ fn one(found: &Found, wanted: &Wanted, text: Option<bool>) -> Shown {
         shown.push_str(&print::warnings(input, findings));
     }
     Shown { report: outcome.report, text: shown, unknown: outcome.unknown }
+}
+
+/// The programs without those whose problems are known.
+fn unknown<'a>(programs: &'a [Checked], report: &Report, baseline: Option<&Baseline>) -> Cow<'a, [Checked]> {
+    let value = baseline.and_then(|baseline| Some((baseline, serde_json::to_value(report).ok()?)));
+    let Some((baseline, value)) = value else { return Cow::Borrowed(programs) };
+    let new = programs.iter().filter(|checked| !baseline.knows(&value, &checked.program.to_string()));
+    new.cloned().collect()
 }
 
 /// What was checked so far.

@@ -85,3 +85,48 @@ fn documents_say_how_a_source_was_compiled() {
     let errors: Vec<String> = schema.iter_errors(&document).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
 }
+
+#[test]
+fn what_the_baseline_has_does_not_fail() {
+    let Some(folder) = project() else { return };
+    write(folder.path(), "kiln.toml", "flags = [\"-Iinclude\"]\n");
+    let source = "net/lookup.bpf.c";
+    let output = check(folder.path(), &[source, "--format", "json"]).output().expect("kiln runs");
+    std::fs::write(folder.path().join("known.json"), output.stdout).expect("a file");
+    // Lines move; the rejection stays the same.
+    write(folder.path(), source, &format!("// A new line.\n{SOURCE}"));
+    let known = check(folder.path(), &[source, "--baseline", "known.json"]).assert().code(0);
+    known.stdout(contains("1 problem known from the baseline").and(contains("error[").not()));
+    let second = "SEC(\"xdp\") int second(struct xdp_md *context) { return *(char *)(long)context->data; }";
+    write(folder.path(), source, &format!("{SOURCE}{second}"));
+    let new = check(folder.path(), &[source, "--baseline", "known.json", "-q"]).assert().code(1);
+    new.stdout(contains("error[packet-out-of-bounds]").and(contains("possibly-null").not()));
+    write(folder.path(), "known.json", "{}");
+    let none = check(folder.path(), &[source, "--baseline", "known.json"]).assert().code(2);
+    none.stderr(contains("a baseline is what kiln check --format json printed"));
+}
+
+#[test]
+fn watching_checks_again_after_a_change_in_a_header() {
+    let Some(folder) = project() else { return };
+    write(folder.path(), "kiln.toml", "flags = [\"-Iinclude\"]\n");
+    let out = folder.path().join("out");
+    let mut kiln = std::process::Command::new(env!("CARGO_BIN_EXE_kiln"));
+    kiln.current_dir(folder.path()).args(["check", "net/lookup.bpf.c", "--watch", "-q"]);
+    kiln.stdout(std::fs::File::create(&out).expect("a file")).stderr(std::process::Stdio::null());
+    let mut running = kiln.spawn().expect("kiln runs");
+    let said = |wanted: usize| {
+        (0..600).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::fs::read_to_string(&out).is_ok_and(|text| text.matches("1 object").count() == wanted)
+        })
+    };
+    let first = said(1);
+    // Until the first wait has begun, a change would be part of the first check.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    write(folder.path(), "include/knob.h", "#define KNOB 3\n");
+    let second = said(2);
+    running.kill().expect("it is killed");
+    running.wait().expect("it ends");
+    assert!(first && second, "{:?}", std::fs::read_to_string(&out));
+}

@@ -94,8 +94,6 @@ pub struct Compiled {
     pub folder: PathBuf,
     /// The compiler and the project's flags.
     pub how: How,
-    /// The files that were read: the source and what it includes.
-    pub read: Vec<PathBuf>,
 }
 
 /// How a source was compiled.
@@ -111,6 +109,9 @@ pub struct How {
     /// What the compiler says, in lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<Shown>,
+    /// The files that were read: the source and what it includes.
+    #[serde(skip)]
+    pub read: Vec<PathBuf>,
 }
 
 /// One of clang's messages.
@@ -173,11 +174,11 @@ pub fn compile(source: &Path) -> Result<Compiled, Error> {
         flags: flags.passed.iter().map(|flag| flag.as_str().into()).collect(),
         from: flags.from.map(|path| path.display().to_string().as_str().into()),
         said: said.lines().map(Shown::from).collect(),
+        read: files_read(&String::from_utf8_lossy(&depends), headers.path()),
     };
     Ok(Compiled {
         object: if ended.success() { Some(file::read(&object, input::MAX_FILE_BYTES)?) } else { None },
         messages: said.lines().filter_map(message).collect(),
-        read: files_read(&String::from_utf8_lossy(&depends), headers.path()),
         how,
         folder,
     })

@@ -68,7 +68,7 @@ pub fn look(path: &Path, kernels: Option<&[Kernel]>) -> Result<Look, Error> {
     let mut view = View { path, folder: compiled.folder.clone(), lines: BTreeMap::new(), look: Look::default() };
     // A file that has nothing to be said of it loses what was said before.
     view.look.diagnostics.insert(path.to_owned(), Vec::new());
-    view.look.read = std::mem::take(&mut compiled.read);
+    view.look.read = std::mem::take(&mut compiled.how.read);
     compiled.messages.iter().for_each(|message| view.message(message));
     let Some(bytes) = compiled.object.take() else { return Ok(view.look) };
     let wanted = wanted(choice)?;

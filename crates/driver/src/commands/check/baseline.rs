@@ -1,0 +1,143 @@
+//! `kiln check --baseline FILE`: what was found before and is known, so that only what is new fails.
+//!
+//! The file is a document of `kiln check --format json`, as it was made when the project began to use Kiln. A problem is
+//! known if the document has one of the same object, program, kernel and code: not of the same line, which moves.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::reports::{Report, worst};
+use kiln_inspect::file;
+use kiln_program::Error;
+
+/// Bytes of a document at most.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// A problem: what stays the same of it while sources change, and the exit code that stands for it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Problem {
+    /// Object, program, kernel and code.
+    what: [String; 4],
+    exit_code: u8,
+}
+
+/// The problems that are known.
+#[derive(Clone, Debug, Default)]
+pub struct Baseline(BTreeSet<Problem>);
+
+impl Baseline {
+    /// Reads a document of `kiln check --format json`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] if it cannot be read or is none.
+    pub fn read(path: &Path) -> Result<Baseline, Error> {
+        let invalid = |why: String| {
+            let advice = "a baseline is what kiln check --format json printed";
+            Error::InvalidInput(format!("{}: {why}; {advice}", path.display()))
+        };
+        let document: Value =
+            serde_json::from_slice(&file::read(path, MAX_BYTES)?).map_err(|error| invalid(error.to_string()))?;
+        let objects = document["objects"].as_array().ok_or_else(|| invalid("it has no objects".to_owned()))?;
+        Ok(Baseline(objects.iter().flat_map(problems).collect()))
+    }
+
+    /// The exit code of an object's report for what is new in it, and the number of problems that are known.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] if the report cannot be written as JSON.
+    pub fn judge(&self, report: &Report) -> Result<(u8, usize), Error> {
+        let value = serde_json::to_value(report).map_err(|error| Error::InvalidInput(error.to_string()))?;
+        let (known, new): (Vec<Problem>, Vec<Problem>) =
+            problems(&value).into_iter().partition(|problem| self.0.contains(problem));
+        Ok((worst(new.iter().map(|problem| problem.exit_code)), known.len()))
+    }
+
+    /// Whether a program's problems are all known, given its object's report.
+    pub fn knows(&self, report: &Value, program: &str) -> bool {
+        let own: Vec<Problem> = problems(report).into_iter().filter(|problem| problem.what[1] == program).collect();
+        !own.is_empty() && own.iter().all(|problem| self.0.contains(problem))
+    }
+}
+
+/// The problems of one object of a document.
+fn problems(object: &Value) -> Vec<Problem> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = text(&object["object"]);
+    let problem = |program: &Value, kernel: &Value, code: &str, exit_code: u8| Problem {
+        what: [name.clone(), text(program), text(kernel), code.to_owned()],
+        exit_code,
+    };
+    let mut found = Vec::new();
+    let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for row in array(&object["programs"]) {
+        let verdicts = match row["verdicts"].as_array() {
+            Some(verdicts) => array(&object["kernels"]).into_iter().zip(verdicts.clone()).collect(),
+            None => vec![(Value::Null, row["verdict"].clone())],
+        };
+        for (kernel, verdict) in verdicts {
+            let said = verdict["verdict"].as_str().unwrap_or_default();
+            let exit_code = match said {
+                "rejected" => 1,
+                "invalid" => 2,
+                "unsupported" => 3,
+                _ => 0,
+            };
+            if exit_code > 0 {
+                found.push(problem(&row["program"], &kernel, verdict["code"].as_str().unwrap_or(said), exit_code));
+            }
+            let other = row["kernel"]["verdict"].as_str().unwrap_or(said);
+            if other != said && [said, other].iter().all(|said| ["accepted", "rejected"].contains(said)) {
+                found.push(problem(&row["program"], &kernel, "disagrees with the kernel", 1));
+            }
+        }
+    }
+    for finding in array(&object["findings"]) {
+        if finding["denied"] == true {
+            found.push(problem(&finding["program"], &Value::Null, &text(&finding["rule"]), 1));
+        }
+    }
+    if let Some(code) = object["error"]["exit_code"].as_u64() {
+        found.push(problem(&Value::Null, &Value::Null, &text(&object["error"]["kind"]), code as u8));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(name: &str, programs: Value) -> Value {
+        json!({ "object": name, "programs": programs })
+    }
+
+    #[test]
+    fn what_is_new_is_not_known() {
+        let rejected =
+            |code: &str, line: u32| json!({ "verdict": "rejected", "code": code, "place": { "line": line } });
+        let program = |name: &str, verdict: Value| json!({ "program": name, "verdict": verdict });
+        let before = object("a.o", json!([program("x", rejected("possibly-null", 3))]));
+        let baseline = Baseline(problems(&before).into_iter().collect());
+        let moved = object("a.o", json!([program("x", rejected("possibly-null", 9))]));
+        assert!(baseline.knows(&moved, "x"));
+        for new in [
+            object("a.o", json!([program("x", rejected("packet-out-of-bounds", 3))])),
+            object("a.o", json!([program("y", rejected("possibly-null", 3))])),
+            object("b.o", json!([program("x", rejected("possibly-null", 3))])),
+        ] {
+            assert!(!baseline.knows(&new, new["programs"][0]["program"].as_str().expect("a name")), "{new}");
+        }
+        let accepted = json!({ "verdict": "accepted" });
+        assert!(problems(&object("a.o", json!([program("x", accepted.clone())]))).is_empty());
+        let matrix = json!({ "object": "a.o", "kernels": ["5.15", "6.1"],
+            "programs": [{ "program": "x", "verdicts": [rejected("too-complex", 1), accepted] }] });
+        let [one] = &problems(&matrix)[..] else { panic!("one problem") };
+        assert_eq!(one.what, ["a.o", "x", "5.15", "too-complex"].map(str::to_owned));
+        let both = json!({ "program": "x", "verdict": { "verdict": "accepted" }, "kernel": { "verdict": "rejected" } });
+        assert_eq!(problems(&object("a.o", json!([both])))[0].exit_code, 1);
+        let failed = json!({ "object": "a.o", "error": { "kind": "invalid-input", "exit_code": 2 } });
+        assert_eq!(problems(&failed)[0].exit_code, 2);
+    }
+}
