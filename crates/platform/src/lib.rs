@@ -40,7 +40,7 @@ pub use context::{
     SOCK_COMMON, SOCKET, TCP_SOCKET,
 };
 pub use helper::{
-    ArgKind, Capability, DynptrUse, Effect, FIRST_OWN_HELPER, FilledBuffer, Fills, Follows, HELPER_COUNT, Helper,
+    ArgKind, Capability, Cost, DynptrUse, Effect, FIRST_OWN_HELPER, FilledBuffer, Fills, Follows, HELPER_COUNT, Helper,
     Memory, Prototype, ReturnKind, Stable, Variant, id as helper_id,
 };
 pub use hook::{

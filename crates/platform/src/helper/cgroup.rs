@@ -5,6 +5,7 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(17, "get_cgroup_classid", 4, 3)
+        .cost(Cost::Constant)
         .variants(&[variant(any_of(&[LWT, TC]), Prototype::new(&[Context], ReturnKind::Integer))])
         .capability(Bpf)
         .effect(ReadsMemory)
@@ -16,6 +17,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(LIRC_MODE2),
     helper(81, "get_local_storage", 4, 19)
+        .cost(Cost::Constant)
         .args(&[ConstMapPtr, Anything])
         .returns(ReturnKind::MapValue)
         .effect(ReadsMemory)
@@ -53,10 +55,12 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(CGROUP_SYSCTL),
     helper(186, "get_retval", 5, 18)
+        .cost(Cost::Constant)
         .effect(ReadsMemory)
         .allowed(any_of(&[CGROUP_SOCK, CGROUP_DEVICE, CGROUP_SOCK_ADDR, CGROUP_SYSCTL, CGROUP_SOCKOPT, LSM]))
         .attach_rules(&[(ProgramType::CgroupSockAddr, ADDRESS_VERDICT), (ProgramType::Lsm, LSM_CGROUP)]),
     helper(187, "set_retval", 5, 18)
+        .cost(Cost::Constant)
         .args(&[Anything])
         .effect(ChangesAllButStack)
         .allowed(any_of(&[CGROUP_SOCK, CGROUP_DEVICE, CGROUP_SOCK_ADDR, CGROUP_SYSCTL, CGROUP_SOCKOPT, LSM]))

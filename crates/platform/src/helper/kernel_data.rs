@@ -4,20 +4,27 @@ use super::row::*;
 
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
-    helper(5, "ktime_get_ns", 4, 1).effect(ResultOnly).allowed(ALL),
-    helper(7, "get_prandom_u32", 4, 1).effect(ResultOnly).moves_on().allowed(ALL),
+    helper(5, "ktime_get_ns", 4, 1).cost(Cost::Constant).effect(ResultOnly).allowed(ALL),
+    helper(7, "get_prandom_u32", 4, 1).cost(Cost::Constant).effect(ResultOnly).moves_on().allowed(ALL),
     helper(8, "get_smp_processor_id", 4, 1)
+        .cost(Cost::Constant)
         .effect(ResultOnly)
         .fastcall()
         .stable(Stable::Always)
         .answers(0x7fff_ffff)
         .allowed(ALL),
     helper(14, "get_current_pid_tgid", 4, 2)
+        .cost(Cost::Constant)
         .effect(ResultOnly)
         .stable(Stable::Always)
         .answers(0x7fff_ffff_7fff_ffff)
         .allowed(ALL),
-    helper(15, "get_current_uid_gid", 4, 2).capability(Bpf).effect(ResultOnly).stable(Stable::Always).allowed(ALL),
+    helper(15, "get_current_uid_gid", 4, 2)
+        .cost(Cost::Constant)
+        .capability(Bpf)
+        .effect(ResultOnly)
+        .stable(Stable::Always)
+        .allowed(ALL),
     helper(16, "get_current_comm", 4, 2)
         .args(&[WRITE_UNINIT, SIZE])
         .capability(PerfMon)
@@ -25,6 +32,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .fills(Fills::Always)
         .allowed(ALL),
     helper(35, "get_current_task", 4, 8)
+        .cost(Cost::Constant)
         .gpl_only()
         .capability(PerfMon)
         .effect(ResultOnly)
@@ -35,8 +43,8 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(Bpf)
         .effect(ReadsMemory)
         .allowed(ALL),
-    helper(42, "get_numa_node_id", 4, 10).effect(ResultOnly).stable(Stable::Always).allowed(ALL),
-    helper(80, "get_current_cgroup_id", 4, 18).capability(Bpf).effect(ResultOnly).allowed(ALL),
+    helper(42, "get_numa_node_id", 4, 10).cost(Cost::Constant).effect(ResultOnly).stable(Stable::Always).allowed(ALL),
+    helper(80, "get_current_cgroup_id", 4, 18).cost(Cost::Constant).capability(Bpf).effect(ResultOnly).allowed(ALL),
     helper(105, "strtol", 5, 2)
         .when_ignored("the number is not set if the text is none")
         .args(&[READ, SIZE, Anything, aligned(8, Memory::WRITE_UNINIT)])
@@ -47,17 +55,18 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[READ, SIZE, Anything, aligned(8, Memory::WRITE_UNINIT)])
         .effect(WritesArguments)
         .allowed(ALL),
-    helper(118, "jiffies64", 5, 6).capability(Bpf).effect(ResultOnly).allowed(ALL),
+    helper(118, "jiffies64", 5, 6).cost(Cost::Constant).capability(Bpf).effect(ResultOnly).allowed(ALL),
     helper(120, "get_ns_current_pid_tgid", 5, 7)
         .args(&[Anything, Anything, WRITE_UNINIT, SIZE])
         .effect(WritesArguments)
         .allowed(ALL),
     helper(123, "get_current_ancestor_cgroup_id", 5, 7)
+        .cost(Cost::Constant)
         .args(&[Anything])
         .capability(Bpf)
         .effect(ResultOnly)
         .allowed(ALL),
-    helper(125, "ktime_get_boot_ns", 5, 8).effect(ResultOnly).allowed(ALL),
+    helper(125, "ktime_get_boot_ns", 5, 8).cost(Cost::Constant).effect(ResultOnly).allowed(ALL),
     helper(149, "snprintf_btf", 5, 10)
         .args(&[READ_WRITE, SIZE, READ, SIZE, Anything])
         .capability(PerfMon)
@@ -65,6 +74,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .follows(Follows::Memory)
         .allowed(ALL),
     helper(153, "per_cpu_ptr", 5, 10)
+        .cost(Cost::Constant)
         .args(&[PercpuBtfId, Anything])
         .returns(ReturnKind::PercpuVariable { nullable: true })
         .capability(Bpf)
@@ -72,6 +82,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .stable(Stable::Always)
         .allowed(ALL),
     helper(154, "this_cpu_ptr", 5, 10)
+        .cost(Cost::Constant)
         .args(&[PercpuBtfId])
         .returns(ReturnKind::PercpuVariable { nullable: false })
         .capability(Bpf)
@@ -79,13 +90,14 @@ pub(super) const HELPERS: &[Helper] = &[
         .stable(Stable::Always)
         .allowed(ALL),
     helper(158, "get_current_task_btf", 5, 11)
+        .cost(Cost::Constant)
         .returns(btf_result_trusted("task_struct"))
         .gpl_only()
         .capability(PerfMon)
         .effect(ResultOnly)
         .stable(Stable::Always)
         .allowed(ALL),
-    helper(160, "ktime_get_coarse_ns", 5, 11).effect(ResultOnly).allowed(any_of(&[
+    helper(160, "ktime_get_coarse_ns", 5, 11).cost(Cost::Constant).effect(ResultOnly).allowed(any_of(&[
         LWT,
         TC,
         SOCKET_FILTER,
@@ -115,5 +127,5 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(Bpf)
         .allowed(ALL),
     helper(182, "strncmp", 5, 17).args(&[READ, SIZE, ConstString]).effect(ReadsMemory).allowed(ALL),
-    helper(208, "ktime_get_tai_ns", 6, 1).effect(ResultOnly).allowed(ALL),
+    helper(208, "ktime_get_tai_ns", 6, 1).cost(Cost::Constant).effect(ResultOnly).allowed(ALL),
 ];

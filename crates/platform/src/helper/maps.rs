@@ -5,6 +5,7 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(1, "map_lookup_elem", 3, 19)
+        .cost(Cost::Constant)
         .args(&[ConstMapPtr, MapKey])
         .returns(ReturnKind::MapValueOrNull)
         .packet_memory()
@@ -12,33 +13,51 @@ pub(super) const HELPERS: &[Helper] = &[
         .stable(Stable::InLastingElements)
         .allowed(ALL),
     helper(2, "map_update_elem", 3, 19)
+        .cost(Cost::Value)
         .when_ignored("a map that is full takes no new entry")
         .args(&[ConstMapPtr, MapKey, MapValue, Anything])
         .packet_memory()
         .effect(ChangesItsMap)
         .allowed(ALL),
-    helper(3, "map_delete_elem", 3, 19).args(&[ConstMapPtr, MapKey]).packet_memory().effect(ChangesItsMap).allowed(ALL),
+    helper(3, "map_delete_elem", 3, 19)
+        .cost(Cost::Value)
+        .args(&[ConstMapPtr, MapKey])
+        .packet_memory()
+        .effect(ChangesItsMap)
+        .allowed(ALL),
     helper(12, "tail_call", 4, 2)
+        .cost(Cost::Constant)
         .args(&[Context, ConstMapPtr, Anything])
         .returns(ReturnKind::Void)
         .effect(ChangesAllButStack)
         .needs_frame()
         .allowed(ALL),
     helper(87, "map_push_elem", 4, 20)
+        .cost(Cost::Value)
         .when_ignored("a queue or stack that is full takes no element")
         .args(&[ConstMapPtr, MapValue, Anything])
         .packet_memory()
         .effect(ChangesItsMap)
         .allowed(ALL),
-    helper(88, "map_pop_elem", 4, 20).args(&[ConstMapPtr, UninitMapValue]).effect(ChangesItsMap).allowed(ALL),
-    helper(89, "map_peek_elem", 4, 20).args(&[ConstMapPtr, UninitMapValue]).effect(WritesArguments).allowed(ALL),
+    helper(88, "map_pop_elem", 4, 20)
+        .cost(Cost::Value)
+        .args(&[ConstMapPtr, UninitMapValue])
+        .effect(ChangesItsMap)
+        .allowed(ALL),
+    helper(89, "map_peek_elem", 4, 20)
+        .cost(Cost::Value)
+        .args(&[ConstMapPtr, UninitMapValue])
+        .effect(WritesArguments)
+        .allowed(ALL),
     helper(93, "spin_lock", 5, 1)
+        .cost(Cost::Constant)
         .args(&[SpinLock])
         .returns(ReturnKind::Void)
         .capability(Bpf)
         .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(94, "spin_unlock", 5, 1)
+        .cost(Cost::Constant)
         .args(&[SpinLock])
         .returns(ReturnKind::Void)
         .capability(Bpf)
@@ -50,22 +69,29 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesOutside)
         .allowed(ALL),
     helper(131, "ringbuf_reserve", 5, 8)
+        .cost(Cost::Constant)
         .args(&[ConstMapPtr, ConstAllocSize, Anything])
         .returns(ReturnKind::RingBufferMemoryOrNull)
         .acquires()
         .effect(ChangesOutside)
         .allowed(ALL),
     helper(132, "ringbuf_submit", 5, 8)
+        .cost(Cost::Constant)
         .args(&[ReleasedRingBufferMemory, Anything])
         .returns(ReturnKind::Void)
         .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(133, "ringbuf_discard", 5, 8)
+        .cost(Cost::Constant)
         .args(&[ReleasedRingBufferMemory, Anything])
         .returns(ReturnKind::Void)
         .effect(ChangesAllButStack)
         .allowed(ALL),
-    helper(134, "ringbuf_query", 5, 8).args(&[ConstMapPtr, Anything]).effect(ReadsMemory).allowed(ALL),
+    helper(134, "ringbuf_query", 5, 8)
+        .cost(Cost::Constant)
+        .args(&[ConstMapPtr, Anything])
+        .effect(ReadsMemory)
+        .allowed(ALL),
     helper(145, "inode_storage_get", 5, 10)
         .args(&[ConstMapPtr, btf_or_null("inode"), MapValueOrNull, Anything])
         .returns(ReturnKind::MapValueOrNull)
@@ -117,6 +143,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(194, "kptr_xchg", 5, 19)
+        .cost(Cost::Constant)
         .args(&[KptrDest, ReleasedBtfIdOrNull])
         .returns(ReturnKind::KptrOrNull)
         .capability(Bpf)
@@ -124,6 +151,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(195, "map_lookup_percpu_elem", 5, 19)
+        .cost(Cost::Constant)
         .args(&[ConstMapPtr, MapKey, Anything])
         .returns(ReturnKind::MapValueOrNull)
         .packet_memory()

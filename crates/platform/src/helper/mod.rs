@@ -8,12 +8,13 @@
 //!       .returns(MapValueOrNull)                  what r0 is afterwards
 //!       .packet_memory()                          flags
 //!       .effect(Effect::ReadsMemory)              what a call can change besides r0
+//!       .cost(Cost::Constant)                     what bounds the time that a call takes
 //!       .stable(InLastingElements)                what else those may rely on who move, join or drop calls
 //!       .allowed(ALL),                            who may call it
 //! ```
 //!
-//! Where a row is silent, the worst is assumed: the call may read and change anything, and its result is never the same
-//! twice.
+//! Where a row is silent, the worst is assumed: the call may read and change anything, its result is never the same
+//! twice, and it may take any time.
 //!
 //! Where the kernel has several prototypes for one number (a socket cookie asks for the context in one program type
 //! and for a socket in another), [`Helper::prototype_for`] chooses.
@@ -43,7 +44,7 @@ mod tracing;
 mod tunnel;
 mod xdp;
 
-pub use properties::{Capability, Effect, FilledBuffer, Fills, Follows, Helper, Stable};
+pub use properties::{Capability, Cost, Effect, FilledBuffer, Fills, Follows, Helper, Stable};
 pub use prototype::{ArgKind, DynptrUse, Memory, Prototype, ReturnKind, Variant};
 
 impl Helper {

@@ -41,11 +41,16 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(TC),
     helper(23, "redirect", 4, 4)
+        .cost(Cost::Constant)
         .when_ignored("its result is the action: a redirect that fails must not be answered with success")
         .args(&[Anything, Anything])
         .effect(ChangesOutside)
         .allowed(any_of(&[TC, XDP, LWT_XMIT])),
-    helper(24, "get_route_realm", 4, 4).args(&[Context]).effect(ReadsMemory).allowed(any_of(&[LWT, TC])),
+    helper(24, "get_route_realm", 4, 4)
+        .cost(Cost::Constant)
+        .args(&[Context])
+        .effect(ReadsMemory)
+        .allowed(any_of(&[LWT, TC])),
     helper(26, "skb_load_bytes", 4, 5)
         .when_ignored("the buffer holds zeros if the packet is too short")
         .args(&[Context, Anything, WRITE_UNINIT, SIZE])
@@ -68,7 +73,11 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[Context, ConstMapPtr, Anything])
         .effect(ReadsMemory)
         .allowed(any_of(&[LWT, TC])),
-    helper(34, "get_hash_recalc", 4, 8).args(&[Context]).effect(ChangesAllButStack).allowed(any_of(&[LWT, TC])),
+    helper(34, "get_hash_recalc", 4, 8)
+        .cost(Cost::Constant)
+        .args(&[Context])
+        .effect(ChangesAllButStack)
+        .allowed(any_of(&[LWT, TC])),
     helper(38, "skb_change_tail", 4, 9)
         .when_ignored("the packet may have its old size")
         .args(&[Context, Anything, Anything])
@@ -81,17 +90,26 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(any_of(&[LWT, TC, SK_SKB])),
     helper(40, "csum_update", 4, 9)
+        .cost(Cost::Constant)
         .args(&[Context, Anything])
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, LWT_XMIT])),
-    helper(41, "set_hash_invalid", 4, 9).args(&[Context]).effect(ChangesAllButStack).allowed(any_of(&[TC, LWT_XMIT])),
+    helper(41, "set_hash_invalid", 4, 9)
+        .cost(Cost::Constant)
+        .args(&[Context])
+        .effect(ChangesAllButStack)
+        .allowed(any_of(&[TC, LWT_XMIT])),
     helper(43, "skb_change_head", 4, 10)
         .when_ignored("the packet may have its old size")
         .args(&[Context, Anything, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, LWT_XMIT, SK_SKB])),
-    helper(48, "set_hash", 4, 13).args(&[Context, Anything]).effect(ChangesAllButStack).allowed(TC),
+    helper(48, "set_hash", 4, 13)
+        .cost(Cost::Constant)
+        .args(&[Context, Anything])
+        .effect(ChangesAllButStack)
+        .allowed(TC),
     helper(50, "skb_adjust_room", 4, 13)
         .when_ignored("the packet may have its old size")
         .args(&[Context, Anything, Anything, Anything])
@@ -114,23 +132,30 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .effect(ChangesOutside)
         .allowed(any_of(&[TC, XDP])),
-    helper(79, "skb_cgroup_id", 4, 18).args(&[Context]).effect(ReadsMemory).allowed(any_of(&[TC, CGROUP_SKB])),
+    helper(79, "skb_cgroup_id", 4, 18)
+        .cost(Cost::Constant)
+        .args(&[Context])
+        .effect(ReadsMemory)
+        .allowed(any_of(&[TC, CGROUP_SKB])),
     helper(83, "skb_ancestor_cgroup_id", 4, 19)
+        .cost(Cost::Constant)
         .args(&[Context, Anything])
         .effect(ReadsMemory)
         .allowed(any_of(&[TC, CGROUP_SKB])),
     helper(97, "skb_ecn_set_ce", 5, 1).args(&[Context]).effect(ChangesAllButStack).allowed(any_of(&[TC, CGROUP_SKB])),
     helper(135, "csum_level", 5, 8)
+        .cost(Cost::Constant)
         .args(&[Context, Anything])
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, LWT_XMIT])),
-    helper(151, "skb_cgroup_classid", 5, 10).args(&[Context]).effect(ReadsMemory).allowed(TC),
+    helper(151, "skb_cgroup_classid", 5, 10).cost(Cost::Constant).args(&[Context]).effect(ReadsMemory).allowed(TC),
     helper(152, "redirect_neigh", 5, 10)
         .when_ignored("its result is the action: a redirect that fails must not be answered with success")
         .args(&[Anything, READ_OR_NULL, SIZE_OR_ZERO, Anything])
         .effect(ChangesAllButStack)
         .allowed(TC),
     helper(155, "redirect_peer", 5, 10)
+        .cost(Cost::Constant)
         .when_ignored("its result is the action: a redirect that fails must not be answered with success")
         .args(&[Anything, Anything])
         .effect(ChangesAllButStack)
@@ -140,5 +165,9 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .effect(WritesArguments)
         .allowed(any_of(&[TC, XDP])),
-    helper(192, "skb_set_tstamp", 5, 18).args(&[Context, Anything, Anything]).effect(ChangesAllButStack).allowed(TC),
+    helper(192, "skb_set_tstamp", 5, 18)
+        .cost(Cost::Constant)
+        .args(&[Context, Anything, Anything])
+        .effect(ChangesAllButStack)
+        .allowed(TC),
 ];

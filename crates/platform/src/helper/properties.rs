@@ -25,6 +25,8 @@ pub struct Helper {
     pub capability: Capability,
     /// What a call can change besides `r0`.
     pub effect: Effect,
+    /// What bounds the time that a call takes.
+    pub cost: Cost,
     /// What it reads at addresses that are not memory arguments of its prototype.
     pub follows: Follows,
     /// Whether it writes all of the buffer that it is given.
@@ -95,6 +97,17 @@ impl Effect {
     pub const fn is_lasting(self) -> bool {
         matches!(self, Effect::ChangesOutside | Effect::ChangesItsMap | Effect::ChangesAllButStack | Effect::Any)
     }
+}
+
+/// What bounds the time that a call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cost {
+    /// A call takes less than a microsecond, whatever its arguments.
+    Constant,
+    /// A call copies or frees a value of its map, and takes less than a microsecond besides.
+    Value,
+    /// Nothing that the row states.
+    Unknown,
 }
 
 /// What a helper reads at addresses that are not memory arguments of its prototype.

@@ -3,7 +3,7 @@
 
 pub(super) use super::properties::Capability::{self, *};
 pub(super) use super::properties::Effect::{self, *};
-pub(super) use super::properties::{Fills, Follows, Helper, Stable};
+pub(super) use super::properties::{Cost, Fills, Follows, Helper, Stable};
 pub(super) use super::prototype::ArgKind::{self, *};
 pub(super) use super::prototype::{DynptrUse, Memory, Prototype, ReturnKind, Variant};
 pub(super) use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
@@ -20,6 +20,7 @@ pub(super) const fn helper(id: u32, name: &'static str, major: u8, minor: u8) ->
         attach_rules: &[],
         capability: Capability::None,
         effect: Effect::Any,
+        cost: Cost::Unknown,
         follows: Follows::Nothing,
         fills: Fills::Unknown,
         stable: Stable::Never,
@@ -52,6 +53,11 @@ impl Helper {
 
     pub(super) const fn returns(mut self, returns: ReturnKind) -> Self {
         self.prototype.returns = returns;
+        self
+    }
+
+    pub(super) const fn cost(mut self, cost: Cost) -> Self {
+        self.cost = cost;
         self
     }
 

@@ -27,6 +27,7 @@ const OPTION_SETTERS: ProgramTypes = any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR, CGROUP
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(46, "get_socket_cookie", 4, 12)
+        .cost(Cost::Constant)
         .args(&[Context])
         .variants(&[variant(
             any_of(&[BTF_TRACERS, SK_REUSEPORT]),
@@ -44,7 +45,7 @@ pub(super) const HELPERS: &[Helper] = &[
             CGROUP_SOCK_ADDR,
             SK_REUSEPORT,
         ])),
-    helper(47, "get_socket_uid", 4, 12).args(&[Context]).effect(ReadsMemory).allowed(any_of(&[
+    helper(47, "get_socket_uid", 4, 12).cost(Cost::Constant).args(&[Context]).effect(ReadsMemory).allowed(any_of(&[
         TC,
         SOCKET_FILTER,
         CGROUP_SKB,
@@ -161,18 +162,21 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(SK_MSG),
     helper(95, "sk_fullsock", 5, 1)
+        .cost(Cost::Constant)
         .args(&[SockCommon])
         .returns(ReturnKind::SocketOrNull)
         .effect(ReadsMemory)
         .casts_argument()
         .allowed(any_of(&[TC, CGROUP_SKB])),
     helper(96, "tcp_sock", 5, 1)
+        .cost(Cost::Constant)
         .args(&[SockCommon])
         .returns(ReturnKind::TcpSockOrNull)
         .effect(ReadsMemory)
         .casts_argument()
         .allowed(any_of(&[TC, CGROUP_SKB, SOCK_OPS, CGROUP_SOCKOPT])),
     helper(98, "get_listener_sock", 5, 1)
+        .cost(Cost::Constant)
         .args(&[SockCommon])
         .returns(ReturnKind::SocketOrNull)
         .effect(ReadsMemory)
@@ -246,25 +250,34 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP])),
     helper(116, "tcp_send_ack", 5, 6).args(&[btf("tcp_sock"), Anything]).effect(ChangesAllButStack).allowed(STRUCT_OPS),
-    helper(122, "get_netns_cookie", 5, 7).args(&[ContextOrNull]).effect(ChangesAllButStack).allowed(any_of(&[
-        TC,
-        SOCKET_FILTER,
-        CGROUP_SKB,
-        CGROUP_SOCK,
-        SOCK_OPS,
-        SK_MSG,
-        CGROUP_SOCK_ADDR,
-        CGROUP_SOCKOPT,
-    ])),
+    helper(122, "get_netns_cookie", 5, 7)
+        .cost(Cost::Constant)
+        .args(&[ContextOrNull])
+        .effect(ChangesAllButStack)
+        .allowed(any_of(&[
+            TC,
+            SOCKET_FILTER,
+            CGROUP_SKB,
+            CGROUP_SOCK,
+            SOCK_OPS,
+            SK_MSG,
+            CGROUP_SOCK_ADDR,
+            CGROUP_SOCKOPT,
+        ])),
     helper(124, "sk_assign", 5, 7)
         .when_ignored("the packet may go to another socket")
         .args(&[Context, BTF_SOCK, Anything])
         .variants(&[variant(SK_LOOKUP, Prototype::new(&[Context, SocketOrNull, Anything], ReturnKind::Integer))])
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, SK_LOOKUP])),
-    helper(128, "sk_cgroup_id", 5, 8).args(&[BTF_SOCK]).effect(ReadsMemory).allowed(CGROUP_SKB),
-    helper(129, "sk_ancestor_cgroup_id", 5, 8).args(&[BTF_SOCK, Anything]).effect(ReadsMemory).allowed(CGROUP_SKB),
+    helper(128, "sk_cgroup_id", 5, 8).cost(Cost::Constant).args(&[BTF_SOCK]).effect(ReadsMemory).allowed(CGROUP_SKB),
+    helper(129, "sk_ancestor_cgroup_id", 5, 8)
+        .cost(Cost::Constant)
+        .args(&[BTF_SOCK, Anything])
+        .effect(ReadsMemory)
+        .allowed(CGROUP_SKB),
     helper(136, "skc_to_tcp6_sock", 5, 9)
+        .cost(Cost::Constant)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("tcp6_sock"))
         .capability(PerfMon)
@@ -272,6 +285,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .casts_argument()
         .allowed(CASTERS),
     helper(137, "skc_to_tcp_sock", 5, 9)
+        .cost(Cost::Constant)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("tcp_sock"))
         .capability(PerfMon)
@@ -279,6 +293,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .casts_argument()
         .allowed(CASTERS),
     helper(138, "skc_to_tcp_timewait_sock", 5, 9)
+        .cost(Cost::Constant)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("tcp_timewait_sock"))
         .capability(PerfMon)
@@ -286,6 +301,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .casts_argument()
         .allowed(CASTERS),
     helper(139, "skc_to_tcp_request_sock", 5, 9)
+        .cost(Cost::Constant)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("tcp_request_sock"))
         .capability(PerfMon)
@@ -293,6 +309,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .casts_argument()
         .allowed(CASTERS),
     helper(140, "skc_to_udp6_sock", 5, 9)
+        .cost(Cost::Constant)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("udp6_sock"))
         .capability(PerfMon)
@@ -315,12 +332,14 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(SOCK_OPS),
     helper(178, "skc_to_unix_sock", 5, 16)
+        .cost(Cost::Constant)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("unix_sock"))
         .capability(PerfMon)
         .effect(ReadsMemory)
         .allowed(CASTERS),
     helper(196, "skc_to_mptcp_sock", 5, 19)
+        .cost(Cost::Constant)
         .args(&[SockCommon])
         .returns(btf_result_or_null("mptcp_sock"))
         .capability(PerfMon)

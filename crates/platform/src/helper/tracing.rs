@@ -206,17 +206,20 @@ pub(super) const HELPERS: &[Helper] = &[
         .allowed(SYSCALL),
     helper(168, "sys_close", 5, 14).args(&[Anything]).might_sleep().effect(ChangesAllButStack).allowed(SYSCALL),
     helper(173, "get_func_ip", 5, 15)
+        .cost(Cost::Constant)
         .args(&[Context])
         .gpl_only() // Not asked of kprobe.multi and uprobe.multi programs.
         .effect(ResultOnly)
         .allowed(any_of(&[KPROBE, TRACING]))
         .attach_rules(&[(ProgramType::Tracing, TRAMPOLINE)]),
     helper(174, "get_attach_cookie", 5, 15)
+        .cost(Cost::Constant)
         .args(&[Context])
         .effect(ResultOnly)
         .allowed(any_of(&[RAW_TRACEPOINTS, KPROBE, TRACEPOINT, PERF_EVENT, TRACING, LSM]))
         .attach_rules(&[(ProgramType::Tracing, TRACING_WITH_COOKIE)]),
     helper(175, "task_pt_regs", 5, 15)
+        .cost(Cost::Constant)
         .args(&[btf("task_struct")])
         .returns(btf_result("pt_regs"))
         .gpl_only()
@@ -244,16 +247,19 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(PerfMon)
         .allowed(ALL),
     helper(183, "get_func_arg", 5, 17)
+        .cost(Cost::Constant)
         .args(&[Context, Anything, aligned(8, Memory::WRITE_UNINIT)])
         .effect(WritesArguments)
         .allowed(any_of(&[TRACING, LSM]))
         .attach_rules(&[(ProgramType::Tracing, TRAMPOLINE)]),
     helper(184, "get_func_ret", 5, 17)
+        .cost(Cost::Constant)
         .args(&[Context, aligned(8, Memory::WRITE_UNINIT)])
         .effect(WritesArguments)
         .allowed(any_of(&[TRACING, LSM]))
         .attach_rules(&[(ProgramType::Tracing, TRAMPOLINE)]),
     helper(185, "get_func_arg_cnt", 5, 17)
+        .cost(Cost::Constant)
         .args(&[Context])
         .effect(ResultOnly)
         .allowed(any_of(&[TRACING, LSM]))

@@ -5,17 +5,20 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(44, "xdp_adjust_head", 4, 10)
+        .cost(Cost::Constant)
         .when_ignored("the packet may have its old size")
         .args(&[Context, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(XDP),
     helper(51, "redirect_map", 4, 14)
+        .cost(Cost::Constant)
         .when_ignored("its result is the action: a redirect that fails must not be answered with success")
         .args(&[ConstMapPtr, Anything, Anything])
         .effect(ChangesOutside)
         .allowed(XDP),
     helper(54, "xdp_adjust_meta", 4, 15)
+        .cost(Cost::Constant)
         .when_ignored("there may be no room for metadata")
         .args(&[Context, Anything])
         .changes_packet_data()
@@ -28,6 +31,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(XDP),
     helper(188, "xdp_get_buff_len", 5, 18)
+        .cost(Cost::Constant)
         .args(&[btf("xdp_buff")])
         .variants(&[variant(XDP, Prototype::new(&[Context], ReturnKind::Integer))])
         .effect(ReadsMemory)
