@@ -30,6 +30,7 @@
 mod lookup;
 mod parse;
 mod sections;
+mod widened;
 
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,7 @@ impl Btf {
     }
 
     /// Bytes of the type's record after the part that all have.
-    fn added_bytes(&self, id: TypeId) -> usize {
+    pub(super) fn added_bytes(&self, id: TypeId) -> usize {
         match self.kind(id) {
             Kind::Int { .. } | Kind::Variable { .. } | Kind::DeclTag { .. } => 4,
             Kind::Array { .. } => 12,
