@@ -36,8 +36,10 @@ impl LoadFailure {
         const E2BIG: i32 = 7;
         const ENOMEM: i32 = 12;
         const EFAULT: i32 = 14;
+        // A log that is too long for its buffer changes the error to ENOSPC.
+        const COMPLEX: [&str; 3] = ["infinite loop detected", "jumps is too complex", "BPF program is too large"];
         matches!(self.error, Error::Os { errno: E2BIG | ENOMEM | EFAULT, .. })
-            || self.logs.iter().any(|log| log.log.contains("infinite loop detected"))
+            || self.logs.iter().any(|log| COMPLEX.iter().any(|said| log.log.contains(said)))
     }
 
     /// The line of the verifier's logs that gives the reason: the last that is not statistics.

@@ -88,7 +88,9 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
     };
     let not_asked = why_not_asked(input, options);
     let asks = options.target == Target::Linux && not_asked.is_none();
-    let rewrite = kiln_sandbox::sandbox_for(&input.object, &settings, |object| asks && is_too_large(object));
+    let elf = input.elf.as_ref().filter(|_| asks);
+    let is_too_large = |object: &Object| elf.is_some_and(|elf| is_too_large(elf, object));
+    let rewrite = kiln_sandbox::sandbox_for(&input.object, &settings, is_too_large);
     let rewrite = rewrite.map_err(error)?;
     let bytes = match &input.elf {
         Some(elf) => elf.write(&rewrite.object).map_err(|error| Error::InvalidInput(error.to_string()))?,
@@ -128,9 +130,11 @@ fn refused(bytes: &[u8], object: &Object, program: &kiln_program::Program, reaso
     ))
 }
 
-/// Whether the running kernel's verifier gives up on one of the programs.
-fn is_too_large(object: &Object) -> bool {
-    let failed = |program| kiln_linux::load_image(object, program).err();
+/// Whether the running kernel's verifier gives up on one of the programs. It is asked as loaders ask it: what data sections
+/// hold can change the verdict.
+fn is_too_large(elf: &kiln_elf::ElfObject, object: &Object) -> bool {
+    let Ok(bytes) = elf.write(object) else { return false };
+    let failed = |program| kernel::load(&bytes, object, program).err();
     object.programs.iter().filter_map(failed).any(|failure| failure.is_too_complex())
 }
 
