@@ -38,12 +38,18 @@
 
 /* Cancellation points that are counted one by one; the last counter is for all others. */
 #define KILN_POINTS 126
+/* CPUs whose tail calls do not share entries with another CPU's. */
+#define KILN_HANDOVERS 64
 
 /* What programs share with user space about cancellation; `kiln sandbox` adds the code that uses it. */
 struct kiln_cancellation {
 	__u64 terminate; /* set by user space: cancels runs that loop under a kernel lock */
 	__u64 runs; /* how many runs were cancelled, if there is a limit to them (--detach-after) */
 	__u64 points[KILN_POINTS]; /* how many were at each point */
+	/* Of each CPU: the deadlines that tail calls give to the next program. User space leaves them alone. */
+	struct {
+		__u64 context, deadline, time, unused;
+	} handovers[KILN_HANDOVERS][4];
 };
 
 #ifdef __bpf__

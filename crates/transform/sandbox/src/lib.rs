@@ -41,6 +41,7 @@ pub mod loops;
 mod options;
 mod probe;
 mod rebuild;
+mod slow;
 mod split;
 
 use std::collections::BTreeSet;
@@ -158,7 +159,10 @@ pub fn sandbox_for(
 pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrite, Error> {
     let heap = heap(object, options.target)?;
     let mut new = object.clone();
-    let cancellation = cancel::Plan::new(object, probe, options.target)?;
+    let cancellation = cancel::Plan::new(object, probe, options)?;
+    if let Some(types) = cancellation.widened_types(object) {
+        new.btf = Some(types);
+    }
     let mut points_before = 0;
     let mut evidence = Vec::new();
     let reached: BTreeSet<FunctionId> =

@@ -24,8 +24,8 @@ pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
 /// all fit into this ends in about 100 us.
 const UNROLLED_INSNS: u64 = 50_000;
 /// The same for all loops of the object; tried in this order until the result verifies. The kernel's limit for a program is
-/// 1,000,000.
-const UNROLLED_IN_ALL: [u64; 3] = [500_000, UNROLLED_INSNS, 0];
+/// 1,000,000. In the last try all loops have points.
+const UNROLLED_IN_ALL: [Option<u64>; 4] = [Some(500_000), Some(UNROLLED_INSNS), Some(0), None];
 /// How many instructions the tries of all loops without a cancellation point may process.
 const TRIED_INSNS: u64 = 20_000_000;
 /// How often the result may be rewritten because a loop in it does not converge.
@@ -66,21 +66,13 @@ impl Probe {
         self.stand_ins.get(&header).copied().unwrap_or(header)
     }
 
-    /// Whether an iteration of a loop, or a run of a function that a helper runs, contains loops without a cancellation point.
-    pub(crate) fn iterates_inside(&self, object: &Object, id: FunctionId, header: InsnId) -> bool {
-        let bounded = |id: &FunctionId| self.bounded.get(id);
-        let own = |at: &InsnId| *at != header && bounded(&id).is_some_and(|own| own.contains(at));
-        let (inside, called) = loops::inside(object, id, header);
-        inside.iter().any(own) || called.iter().any(|id| bounded(id).is_some_and(|own| !own.is_empty()))
-    }
-
     /// Explores every program of an object, and finds the loops that need no cancellation point.
     ///
     /// # Errors
     /// [`Error::Rejected`] for what is wrong besides heap accesses and loops.
     pub fn new(object: &Object, options: &Options) -> Result<Probe, Error> {
         let mut probe = Probe::of_all_loops(object, options)?;
-        probe.leave_bounded_loops(object, options, UNROLLED_IN_ALL[0])?;
+        probe.leave_bounded_loops(object, options, UNROLLED_IN_ALL[0].unwrap_or(0))?;
         Ok(probe)
     }
 
@@ -193,7 +185,9 @@ pub(crate) fn until_it_verifies(
     let mut refused = None;
     for in_all in UNROLLED_IN_ALL {
         let mut probe = Probe::of_all_loops(object, options)?;
-        probe.leave_bounded_loops(object, options, in_all)?;
+        if let Some(in_all) = in_all {
+            probe.leave_bounded_loops(object, options, in_all)?;
+        }
         for _ in 0..REWRITES {
             let rewrite = apply(&probe)?;
             let failed = match verify_result(object, &rewrite.object, options) {

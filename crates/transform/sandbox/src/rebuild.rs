@@ -91,6 +91,11 @@ impl<'a> Edit<'a> {
         }
     }
 
+    /// The registers that every path has written before an instruction.
+    pub(crate) fn written_before(&self, at: InsnId) -> RegSet {
+        self.written.get(&at).copied().unwrap_or(RegSet::EMPTY)
+    }
+
     /// Registers that hold a number on every path before an instruction.
     pub(crate) fn numbers_before(&self, at: InsnId) -> RegSet {
         let numbers = self.numbers.get_or_init(|| numbers_before(self.function, self.facts));

@@ -28,6 +28,8 @@ pub(super) enum Block {
     Own,
     /// In its caller's, whose address comes in this register.
     From(Reg),
+    /// In its own frame; the deadline comes in this register, one more argument of a global function.
+    Given(Reg),
     /// In its caller's, or in that of what calls the helper that runs it: the register has the address of two words in the frame,
     /// the argument itself and the block's address.
     Through(Reg),

@@ -20,9 +20,21 @@ pub const POINTS: u32 = 16;
 /// Points that are counted one by one, `KILN_POINTS`; the last counter is for all others.
 pub const MOST_POINTS: usize = 126;
 
+/// Where the entries follow through which tail calls hand the deadline over: four of 32 bytes for each of `KILN_HANDOVERS` CPUs.
+pub const HANDOVERS: u32 = POINTS + 8 * MOST_POINTS as u32;
+const HANDOVER_BYTES: u32 = 64 * 4 * 32;
+
 /// The section, in objects that have one of that size.
 pub fn section(object: &Object) -> Option<MapId> {
-    let bytes = POINTS + 8 * MOST_POINTS as u32;
+    section_of(object, HANDOVERS)
+}
+
+/// The section, in objects that have one with entries for tail calls.
+pub(crate) fn section_with_handovers(object: &Object) -> Option<MapId> {
+    section_of(object, HANDOVERS + HANDOVER_BYTES)
+}
+
+fn section_of(object: &Object, bytes: u32) -> Option<MapId> {
     let found =
         object.maps.iter().position(|map| map.name == SECTION && map.is_section() && map.value_size >= bytes)?;
     Some(MapId(found as u32))

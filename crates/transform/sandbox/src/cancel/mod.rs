@@ -13,19 +13,30 @@
 //! iteration. `may_goto` is needed by the verifier too, and it bounds loops under a kernel lock, where nothing may be called: there
 //! only the terminate word is read, which user space sets ([`counted`]).
 //!
+//! Global functions are verified on their own, so they get no address of another frame. They get the deadline itself, as one
+//! more argument, and have a block of their own; their caller looks at the clock afterwards. A function with five arguments
+//! already begins a quantum of its own. Programs that call such functions read the clock where they begin.
+//!
+//! A tail call gives the deadline to the next program (`tail`).
+//!
+//! Before calls of helpers that may take long, the clock is read too ([`crate::slow`]).
+//!
 //! Reading order: `tick` (what a point does), `pad` and `release` (landing pads), `hide`, [`counted`].
 
 mod canceller;
 pub mod counted;
 mod hide;
+mod long;
 mod pad;
 mod release;
+mod tail;
 mod tick;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_platform::ProgramType;
+use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{FunctionId, InsnId, Linkage, MapId, Node, Object, Reference};
 use kiln_verifier::{Facts, Section, Value};
 
@@ -38,6 +49,7 @@ use crate::loops;
 use crate::options::{Options, Target};
 use crate::probe::Probe;
 use crate::rebuild::Edit;
+use crate::slow::{self, Slow};
 
 /// Which functions can be cancelled, and where they have the block.
 pub(crate) struct Plan {
@@ -46,6 +58,12 @@ pub(crate) struct Plan {
     passed: Callbacks,
     /// The word and counters that are shared with user space.
     shared: Option<MapId>,
+    /// What takes time besides loops; nothing where the VM looks at its clock.
+    slow: Slow,
+    /// The section with slots for tail calls, in objects that make some.
+    handovers: Option<MapId>,
+    /// Functions whose block is their own and whose deadline is set where they begin.
+    early: BTreeSet<FunctionId>,
     /// Whether a point reads the clock.
     has_deadline: bool,
 }
@@ -53,10 +71,22 @@ pub(crate) struct Plan {
 impl Plan {
     /// # Errors
     /// [`Error::Unsupported`] if it cannot be told which function a helper runs.
-    pub(crate) fn new(object: &Object, probe: &Probe, target: Target) -> Result<Plan, Error> {
+    pub(crate) fn new(object: &Object, probe: &Probe, options: &Options) -> Result<Plan, Error> {
+        let target = options.target;
         let passed = Callbacks::of(object)?;
+        let slow = match target {
+            Target::Linux => Slow::of(object, &passed, &probe.facts, options.elide),
+            Target::Vm => Slow::default(),
+        };
         let mut cancelled: BTreeSet<FunctionId> =
             probe.points.iter().filter(|(_, points)| !points.is_empty()).map(|(id, _)| *id).collect();
+        cancelled.extend(slow.calls.keys().chain(&slow.globals));
+        let handovers = counted::section_with_handovers(object)
+            .filter(|_| target == Target::Linux && tail::callers(object).next().is_some());
+        if handovers.is_some() {
+            cancelled.extend(tail::callers(object));
+            cancelled.extend(object.programs.iter().map(|program| program.entry));
+        }
         let all = || (0..object.functions.len()).map(|at| FunctionId(at as u32));
         let run = |node: &Node| passed.sites.get(&node.id).into_iter().flat_map(|site| site.functions.iter().copied());
         let callees = |id: FunctionId| {
@@ -83,20 +113,39 @@ impl Plan {
                 _ => None,
             })
             .collect();
+        let types = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
         let block = |id: FunctionId| {
             let function = object.function(id);
             let is_entry = object.programs.iter().any(|program| program.entry == id);
             if let Some(reg) = passed.passed_in.get(&id) {
                 return Block::Through(*reg);
             }
-            if is_entry || callbacks.contains(&id) || function.linkage != Linkage::Static {
+            if is_entry || callbacks.contains(&id) {
                 return Block::Own;
             }
-            handed_over(object, id, probe)
+            if function.linkage != Linkage::Static {
+                let one_more = slow.globals.contains(&id).then(|| one_more_argument(object, types.as_ref(), id));
+                return one_more.flatten().map_or(Block::Own, Block::Given);
+            }
+            from_caller(object, id, probe)
         };
-        let blocks = cancelled.iter().map(|id| (*id, block(*id))).collect();
-        let has_deadline = probe.points.values().flatten().any(|header| reads_clock(probe, *header, target));
-        Ok(Plan { blocks, callbacks, passed, shared: counted::section(object), has_deadline })
+        let blocks: BTreeMap<_, _> = cancelled.iter().map(|id| (*id, block(*id))).collect();
+        let is_given = |id: &FunctionId| matches!(blocks.get(id), Some(Block::Given(_)));
+        let own = blocks.iter().filter(|(_, block)| **block == Block::Own).map(|(id, _)| *id);
+        let early: BTreeSet<_> = own.filter(|id| object.reachable_functions(*id).iter().any(is_given)).collect();
+        let at_points = probe.points.values().flatten().any(|header| reads_clock(probe, *header, target));
+        let has_deadline = at_points || !slow.calls.is_empty() || !slow.globals.is_empty() || handovers.is_some();
+        let shared = counted::section(object);
+        Ok(Plan { blocks, callbacks, passed, shared, slow, handovers, early, has_deadline })
+    }
+
+    /// The object's types, in which global functions take the deadline too.
+    pub(crate) fn widened_types(&self, object: &Object) -> Option<Vec<u8>> {
+        let bytes = object.btf.as_deref()?;
+        let given = self.blocks.iter().filter(|(_, block)| matches!(block, Block::Given(_)));
+        let functions: Vec<_> = given.map(|(id, _)| TypeId(object.function(*id).btf_id)).collect();
+        let types = Btf::parse(bytes).ok().filter(|_| !functions.is_empty())?;
+        Some(types.with_parameter(bytes, &functions, "kiln_deadline"))
     }
 }
 
@@ -108,16 +157,25 @@ fn reads_clock(probe: &Probe, header: InsnId, target: Target) -> bool {
     target == Target::Linux && !under_lock && probe.facts.at(at).is_some()
 }
 
+/// The register of one more argument of a global function; `None` if it has five.
+fn one_more_argument(object: &Object, types: Option<&Btf>, id: FunctionId) -> Option<Reg> {
+    let types = types?;
+    let Kind::Function { prototype, .. } = types.kind(TypeId(object.function(id).btf_id)) else { return None };
+    let count = types.parameters(*prototype).len();
+    RegSet::arguments(5).iter().nth(count)
+}
+
 /// How a function gets its caller's block: in the last argument register that it does not read, or with the last argument.
-fn handed_over(object: &Object, id: FunctionId, probe: &Probe) -> Block {
+fn from_caller(object: &Object, id: FunctionId, probe: &Probe) -> Block {
     const LAST: Reg = Reg::R5;
     let reached = object.function(id).nodes.first().and_then(|first| Some((first, probe.facts.at(first.id)?)));
     let Some((first, known)) = reached else { return Block::Own };
-    let mut live = match first.insn {
-        Insn::Call(_) => RegSet::ALL,
-        insn => known.live_after.difference(insn.written().into_iter().collect()),
+    // A call reads arguments that every caller gives, and no others.
+    let given = || Reg::all().filter(|reg| known.registers[reg.index()] != Value::Uninit).collect();
+    let live: RegSet = match first.insn {
+        Insn::Call(_) => given(),
+        insn => known.live_after.difference(insn.written().into_iter().collect()).union(insn.read()),
     };
-    live = live.union(first.insn.read());
     match RegSet::arguments(5).difference(live).iter().next_back() {
         Some(unused) => Block::From(unused),
         None if is_given(object, id, LAST, &probe.facts) => Block::Through(LAST),
@@ -142,13 +200,21 @@ pub(crate) fn insert(
     let Some(block) = plan.blocks.get(&edit.id).copied() else { return Ok(Vec::new()) };
     let mut at = edit.slot()?;
     let first = edit.function.nodes.first().and_then(|node| node.line);
+    let is_entry = edit.object.programs.iter().any(|program| program.entry == edit.id);
+    let mut handed_over = None;
     let enter = match block {
-        Block::Own => {
+        Block::Own | Block::Given(_) => {
             for _ in 1..BLOCK_SLOTS {
                 at = edit.slot()?;
             }
             let mut enter = vec![store(Reg::R10, at + CANCELLED, 0)];
-            if plan.has_deadline {
+            if let Block::Given(reg) = block {
+                enter.push(store(Reg::R10, at + DEADLINE, reg));
+            } else if let Some(map) = plan.handovers.filter(|_| is_entry) {
+                handed_over = Some(map);
+            } else if plan.early.contains(&edit.id) {
+                enter.extend(long::begin(edit, at, options)?);
+            } else if plan.has_deadline {
                 // It is 0, which the verifier does not know: it would explore all code twice, without a deadline and with one.
                 let zero = Insn::Alu { op: AluOp::Xor, width: Width::W64, dst: Reg::R0, src: Source::Reg(Reg::R0) };
                 enter.extend([load(Reg::R0, Reg::R10, at), zero, store(Reg::R10, at + DEADLINE, Reg::R0)]);
@@ -160,17 +226,26 @@ pub(crate) fn insert(
             [load(Reg::R0, reg, PASSED_BLOCK), store(Reg::R10, at, Reg::R0), load(reg, reg, PASSED)].to_vec()
         }
     };
-    let enter = edit.nodes(enter, first);
+    let mut enter = edit.nodes(enter, first);
+    if let Some(map) = handed_over {
+        enter.extend(tail::begin(edit, map, at, options)?);
+    }
     edit.enter_with(enter);
     let cancelled_return = cancelled_return(edit, plan, options)?;
     detach(edit, plan, options, cancelled_return);
     let (locks, shared) = (BTreeMap::new(), plan.shared);
     let counts_runs = options.detach_after.is_some();
     let pads = Vec::new();
-    let own = block == Block::Own;
+    let own = matches!(block, Block::Own | Block::Given(_));
     let mut canceller = Canceller { edit, own, at, pads, locks, shared, counts_runs, cancelled_return };
     canceller.keep_locks(plan, probe)?;
-    canceller.calls(plan)?;
+    canceller.calls(plan, options)?;
+    if let Some(calls) = plan.slow.calls.get(&canceller.edit.id) {
+        canceller.slow_calls(calls, options)?;
+    }
+    if let Some(map) = plan.handovers {
+        canceller.tail_calls(map, options)?;
+    }
     let function = canceller.edit.function;
     let headers = probe.points.get(&canceller.edit.id);
     let mut points = Vec::new();
@@ -180,18 +255,16 @@ pub(crate) fn insert(
     Ok(points)
 }
 
-/// In how many iterations of a loop the clock is read once.
-fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, probe: &Probe) -> i32 {
-    const ITERATIONS: i32 = 1024;
-    /// Loops inside that have no point may take 100 us each.
-    const LONG_ITERATIONS: i32 = 16;
+/// In how many iterations of a loop the clock is read once: in an eighth of the quantum, if each takes as long as it may.
+fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, probe: &Probe, quantum_ns: u64) -> i32 {
+    const ITERATIONS: u64 = 1024;
     let (_, called) = loops::inside(object, id, header);
-    match called.iter().any(|callee| plan.blocks.get(callee) == Some(&Block::Own)) {
+    if called.iter().any(|callee| plan.blocks.get(callee) == Some(&Block::Own)) {
         // It has a deadline of its own.
-        true => 1,
-        false if probe.iterates_inside(object, id, header) => LONG_ITERATIONS,
-        false => ITERATIONS,
+        return 1;
     }
+    let most = (quantum_ns / 8 / slow::turn_ns(object, id, header, &probe.bounded, &probe.facts)).clamp(1, ITERATIONS);
+    1 << most.ilog2()
 }
 
 /// The return value of a cancelled function; for an entry, the hook's value for "continue as if there were no program". It is one
@@ -244,13 +317,24 @@ pub(crate) fn default_return(program_type: ProgramType) -> i32 {
 
 impl Canceller<'_, '_> {
     /// Passes the block to callees that need it, and checks afterwards whether they were cancelled.
-    fn calls(&mut self, plan: &Plan) -> Result<(), Error> {
+    fn calls(&mut self, plan: &Plan, options: &Options) -> Result<(), Error> {
         let mut passed = None;
         for node in &self.edit.function.nodes {
             let site = plan.passed.sites.get(&node.id);
             let callee = node.callee().or_else(|| site?.functions.first().copied());
             let pass = match callee.and_then(|callee| plan.blocks.get(&callee)) {
-                None | Some(Block::Own) => continue,
+                None => continue,
+                Some(Block::Own) => {
+                    self.look_after(node, plan.has_deadline, options)?;
+                    continue;
+                }
+                Some(Block::Given(reg)) => {
+                    let given = self.deadline(*reg);
+                    let given = self.edit.nodes(given, node.line);
+                    self.edit.guard(node.id, given);
+                    self.look_after(node, plan.has_deadline, options)?;
+                    continue;
+                }
                 Some(Block::From(reg)) => self.block_address(*reg),
                 Some(Block::Through(reg)) => {
                     let argument = site.map_or(*reg, |site| site.argument);
@@ -278,6 +362,9 @@ impl Canceller<'_, '_> {
             let mut after = self.edit.nodes(look, node.line);
             after.push(self.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), pad, node.line));
             self.edit.follow(node.id, after);
+            if plan.handovers.is_some() && node.callee().is_some_and(|callee| self.may_go_on(callee)) {
+                self.look_after(node, plan.has_deadline, options)?;
+            }
         }
         Ok(())
     }
@@ -335,7 +422,8 @@ impl Canceller<'_, '_> {
             Some(map) => nodes.extend(self.poll(header, live.union(released), pad, map)?),
             None if !reads_clock(probe, header.id, options.target) => {}
             None => {
-                let iterations = iterations(self.edit.object, self.edit.id, header.id, plan, probe);
+                let (object, id, quantum) = (self.edit.object, self.edit.id, options.quantum_ns);
+                let iterations = iterations(object, id, header.id, plan, probe, quantum);
                 let resume = hidden.first().map_or_else(|| self.edit.resume(header.id), |node| node.id);
                 nodes.extend(self.tick(header, [live, released], [pad, resume], iterations, options)?);
             }

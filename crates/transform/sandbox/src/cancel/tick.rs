@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::frame::{free_register, load, store};
 use crate::options::Options;
 
-const KTIME_GET_NS: u32 = 5;
+pub(super) const KTIME_GET_NS: u32 = 5;
 
 impl Canceller<'_, '_> {
     /// Counts an iteration, and once in so many, a power of two, jumps to the landing pad if the deadline has passed. What follows these
@@ -86,7 +86,13 @@ impl Canceller<'_, '_> {
 
     /// Reads the clock. The first time it sets the deadline. It jumps to `expired` if the deadline has passed, else to
     /// `on`, which follows.
-    fn look_at_clock(&mut self, expired: InsnId, on: InsnId, options: &Options, line: Option<LineId>) -> Vec<Node> {
+    pub(super) fn look_at_clock(
+        &mut self,
+        expired: InsnId,
+        on: InsnId,
+        options: &Options,
+        line: Option<LineId>,
+    ) -> Vec<Node> {
         let (fetch, home, offset) = match self.own {
             true => (None, Reg::R10, self.at),
             false => (Some(load(Reg::R2, Reg::R10, self.at)), Reg::R2, 0),
@@ -112,7 +118,7 @@ impl Canceller<'_, '_> {
     }
 
     /// Where an expired deadline leads: registers as the landing pad expects them.
-    fn expired(
+    pub(super) fn expired(
         &mut self,
         saved: &[(Reg, Kept)],
         borrowed: &[(Reg, Kept)],

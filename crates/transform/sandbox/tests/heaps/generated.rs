@@ -5,7 +5,7 @@
 //! loop: along pointers, or by counters on the stack. Programs without calls use all registers, so that guards and cancellation points
 //! must borrow some. [`wide`] has the statements of the second kind of programs.
 
-mod program;
+pub mod program;
 mod wide;
 
 use std::collections::BTreeSet;

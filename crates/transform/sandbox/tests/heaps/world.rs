@@ -93,6 +93,14 @@ pub fn compiled(source: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     Some(std::fs::read(&output).expect("clang wrote it"))
 }
 
+/// The object file that clang makes of a source text. Prints a skip and returns `None` if there is no clang 19.
+pub fn compiled_text(text: &str) -> Option<Vec<u8>> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("source.bpf.c");
+    std::fs::write(&path, text).expect("is written");
+    compiled(path.to_str().expect("a path"), &["-mcpu=v4", "-Wno-unused"])
+}
+
 /// Compiles a source as native code into a folder, with more arguments for clang; gives the program.
 pub fn compile_native(source: &str, folder: &Path, arguments: &[&str]) -> PathBuf {
     let program = folder.join("native");

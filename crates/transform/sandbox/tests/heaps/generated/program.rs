@@ -9,6 +9,10 @@ pub const WIDE: u64 = 1_000_000;
 pub struct Random(u64);
 
 impl Random {
+    pub fn of(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -231,7 +235,7 @@ impl Generator {
 
 /// A program by its seed.
 pub fn program(seed: u64) -> String {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::of(seed);
     let calls = random.below(2) == 0;
     let (pointers, numbers) = if calls { (vec![6, 7], vec![8, 9]) } else { (vec![1, 4, 6, 7, 8], vec![0, 3, 5, 9]) };
     let wide = seed >= WIDE;

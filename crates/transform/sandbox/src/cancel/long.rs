@@ -1,0 +1,109 @@
+//! What may take long besides turns of a loop: the clock is read before slow helpers and after global functions.
+
+use std::collections::BTreeSet;
+
+use kiln_isa::{AluOp, CallTarget, Imm64, Insn, Reg, RegSet, Source, Width};
+use kiln_platform::Helper;
+use kiln_program::{InsnId, Node};
+use kiln_verifier::Value;
+
+use super::canceller::{Canceller, DEADLINE, Kept};
+use super::counted::MOST_POINTS;
+use super::tick::KTIME_GET_NS;
+use crate::error::Error;
+use crate::frame::{load, store};
+use crate::options::{Options, Target};
+use crate::rebuild::Edit;
+
+/// Sets the deadline of a block at `at`, where a function begins.
+pub(super) fn begin(edit: &mut Edit<'_>, at: i16, options: &Options) -> Result<Vec<Insn>, Error> {
+    edit.frame.begin_place();
+    let known = edit.function.nodes.first().and_then(|first| edit.facts.at(first.id));
+    let is_passed = |reg: &Reg| known.is_some_and(|known| known.registers[reg.index()] != Value::Uninit);
+    let mut saved = Vec::new();
+    for reg in RegSet::arguments(5).iter().filter(is_passed) {
+        saved.push((reg, Kept::At(edit.shared_slot(InsnId(0))?)));
+    }
+    let mut begin: Vec<Insn> = saved.iter().map(|(reg, kept)| kept.save(*reg)).collect();
+    begin.extend([
+        Insn::Call(CallTarget::Helper(KTIME_GET_NS)),
+        Insn::LoadImm64 { dst: Reg::R1, imm: Imm64::Value(options.quantum_ns) },
+        Insn::Alu { op: AluOp::Add, width: Width::W64, dst: Reg::R0, src: Source::Reg(Reg::R1) },
+        store(Reg::R10, at + DEADLINE, Reg::R0),
+    ]);
+    begin.extend(saved.iter().map(|(reg, kept)| kept.restore(*reg)));
+    Ok(begin)
+}
+
+impl Canceller<'_, '_> {
+    /// Puts the deadline into a register.
+    pub(super) fn deadline(&self, reg: Reg) -> Vec<Insn> {
+        match self.own {
+            true => vec![load(reg, Reg::R10, self.at + DEADLINE)],
+            false => vec![load(reg, Reg::R10, self.at), load(reg, reg, DEADLINE)],
+        }
+    }
+
+    /// Reads the clock after a call of a function that has no part of this block.
+    pub(super) fn look_after(&mut self, call: &Node, has_deadline: bool, options: &Options) -> Result<(), Error> {
+        let Some(known) = self.edit.facts.at(call.id) else { return Ok(()) };
+        let mut held = self.edit.facts.held(call.id).cloned().unwrap_or_default();
+        let is_later = call.callee().is_none();
+        if options.target == Target::Vm || !has_deadline || held.locks > 0 || is_later {
+            return Ok(());
+        }
+        let has_result = known.live_after.contains(Reg::R0);
+        for places in &mut held.places {
+            places.registers = places.registers.difference(RegSet::CALLER_SAVED);
+        }
+        let pad = self.pad(call, &held)?;
+        self.edit.frame.begin_place();
+        let kept = Kept::At(self.edit.shared_slot(call.id)?);
+        let end =
+            self.edit.nodes([if has_result { kept.restore(Reg::R0) } else { Insn::mov_imm(Reg::R0, 0) }], call.line);
+        let mut after = self.edit.nodes(has_result.then(|| kept.save(Reg::R0)), call.line);
+        after.extend(self.look_at_clock(pad, end[0].id, options, call.line));
+        after.extend(end);
+        self.edit.follow(call.id, after);
+        Ok(())
+    }
+
+    /// Reads the clock before calls of helpers that may take long. Where a landing pad cannot release what is held, or the frame has
+    /// no room, it is not read.
+    pub(super) fn slow_calls(&mut self, calls: &BTreeSet<InsnId>, options: &Options) -> Result<(), Error> {
+        let function = self.edit.function;
+        for node in function.nodes.iter().filter(|node| calls.contains(&node.id)) {
+            match self.slow_call(node, options) {
+                Ok(()) | Err(Error::Unsupported { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn slow_call(&mut self, node: &Node, options: &Options) -> Result<(), Error> {
+        let held = self.edit.facts.held(node.id).cloned().unwrap_or_default();
+        let released = self.registers_released(&held);
+        self.edit.frame.begin_place();
+        let count = node.helper().and_then(Helper::by_id).map_or(5, Helper::most_arguments);
+        let written = self.edit.written_before(node.id);
+        let needed = RegSet::arguments(count).intersection(written).union(released);
+        let mut saved = Vec::new();
+        for reg in needed.intersection(RegSet::CALLER_SAVED).iter() {
+            saved.push((reg, Kept::At(self.edit.shared_slot(node.id)?)));
+        }
+        // Last, because the kernel refuses a pad that nothing leads to. It may use the slots again: it ends the function.
+        let pad = self.pad(node, &held)?;
+        let pad = self.counted(node, MOST_POINTS - 1, &held, pad).unwrap_or(pad);
+        let expired = self.expired(&saved, &[], pad, node.line);
+        let restore: Vec<_> = saved.iter().map(|(reg, kept)| kept.restore(*reg)).collect();
+        let end = self.edit.nodes(restore, node.line);
+        let on = end.first().map_or(node.id, |node| node.id);
+        let save: Vec<_> = saved.iter().map(|(reg, kept)| kept.save(*reg)).collect();
+        let mut nodes = self.edit.nodes(save, node.line);
+        nodes.extend(self.look_at_clock(expired, on, options, node.line));
+        nodes.extend(end);
+        self.edit.guard(node.id, nodes);
+        Ok(())
+    }
+}
