@@ -3,9 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use kiln_heap::Memory;
 use kiln_heap::supply::{self, NoMemory};
+use kiln_heap::{Memory, lock};
+use kiln_kv::store::layout::{MAGIC, bucket, state};
 use kiln_kv::store::{Condition, Outcome, Settings, Store};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 
@@ -197,4 +199,98 @@ fn both_sides_find_what_the_other_stores() {
     assert_eq!((store.items(), store.bytes()), (0, 0));
     let accounts = supply::accounts(&heap).expect("an allocator");
     assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "{accounts:?}");
+}
+
+/// The value of a reply to `get`, if it has one.
+fn value(reply: &[u8]) -> Option<&[u8]> {
+    let rest = reply.strip_prefix(b"VALUE ")?.strip_suffix(b"\r\nEND\r\n")?;
+    let head = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    Some(&rest[head + 2..])
+}
+
+#[test]
+fn both_sides_at_once_mix_nothing_and_lose_nothing() {
+    const ROUNDS: usize = 40_000;
+    const KEYS: usize = 2;
+    let Some((loaded, variables)) = loaded() else { return };
+    let heap = Shared(loaded.heap("kiln_heap_map").expect("a heap"));
+    let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
+    let program = loaded.program("kv_memcached").expect("loaded");
+    // A value is one byte, repeated: a mixture of two would show.
+    let is_whole = |value: &[u8]| value.iter().all(|byte| *byte == value[0]);
+    let sizes = [700, 1300, 1000, 1290];
+    let served = std::thread::scope(|scope| {
+        let in_xdp = |seed: usize| {
+            let (program, sizes) = (&program, &sizes);
+            move || {
+                let mut served = 0;
+                for round in 0..ROUNDS {
+                    let key = format!("key{}", round * seed % KEYS);
+                    let fill = vec![b'a' + (round % 26) as u8; sizes[round / 3 % 4]];
+                    let text = if round % 2 == 0 { set(&key, &fill) } else { format!("get {key}\r\n").into_bytes() };
+                    let input = TestInput { packet: request(&text), ..TestInput::default() };
+                    let output = program.test_run(&input).expect("runs");
+                    if output.value == XDP_TX {
+                        served += 1;
+                        let reply = &output.packet[HEADERS..];
+                        let told = value(reply);
+                        assert!(told.is_none_or(is_whole), "{:?}", String::from_utf8_lossy(reply));
+                        assert!(told.is_some() || reply == b"END\r\n" || reply == b"STORED\r\n");
+                    } else {
+                        assert_eq!(output.value, XDP_PASS, "round {round}");
+                    }
+                }
+                served
+            }
+        };
+        let programs = [scope.spawn(in_xdp(3)), scope.spawn(in_xdp(7))];
+        for round in 0..ROUNDS {
+            let key = format!("key{}", round % KEYS);
+            match round % 4 {
+                0 => {
+                    let fill = vec![b'A' + (round % 26) as u8; sizes[round / 4 % 4]];
+                    assert_eq!(store.put(key.as_bytes(), 1, 0, &fill, Condition::Any), Outcome::Stored);
+                }
+                1 if round % 40 == 1 => drop(store.delete(key.as_bytes())),
+                _ => assert!(store.get(key.as_bytes(), None).is_none_or(|found| is_whole(found.value()))),
+            }
+        }
+        programs.map(|program| program.join().expect("it ends")).iter().sum::<usize>()
+    });
+    println!("{served} of {} requests were served by the program", 2 * ROUNDS);
+    assert!(served > ROUNDS, "{served}");
+    assert!(store.items() <= KEYS as u64, "{}", store.items());
+    let bytes: usize =
+        (0..KEYS).filter_map(|at| store.get(format!("key{at}").as_bytes(), None)).map(|it| 48 + it.text.len()).sum();
+    assert_eq!(store.bytes(), bytes as u64);
+    store.clear();
+    assert_eq!((store.items(), store.bytes()), (0, 0));
+    let accounts = supply::accounts(&heap).expect("an allocator");
+    assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "{accounts:?}");
+}
+
+#[test]
+fn a_lock_of_the_dead_stops_nobody() {
+    let Some((loaded, variables)) = loaded() else { return };
+    let heap = Shared(loaded.heap("kiln_heap_map").expect("a heap"));
+    let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
+    assert_eq!(answer(&loaded, &set("k", b"old")), b"STORED\r\n");
+    // All locks are held by a process that has ended.
+    let mut child = Command::new("true").spawn().expect("it starts");
+    child.wait().expect("it ends");
+    let state = supply::variable(&heap, MAGIC).expect("a state");
+    let first = heap.load(state + state::BUCKETS).expect("buckets");
+    let first = heap.offset(first).expect("in the heap");
+    for number in 0..SETTINGS.buckets {
+        let at = first + number * bucket::ALL + bucket::LOCK;
+        lock::take(&heap, at, child.id(), Duration::ZERO).expect("it is free");
+    }
+    let begun = Instant::now();
+    for text in [&b"get k\r\n"[..], &set("k", b"new")] {
+        let packet = request(text);
+        assert_eq!(run(&loaded, &packet), (XDP_PASS, packet.clone()), "the program leaves it to user space");
+    }
+    assert_eq!(store.get(b"k", None).expect("is there").value(), b"old");
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(answer(&loaded, &set("k", b"new")), b"STORED\r\n", "user space has freed the lock");
 }
