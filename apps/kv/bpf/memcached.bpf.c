@@ -75,24 +75,52 @@ KILN_FUNCTION int kv_get(struct xdp_md *ctx, __u64 end)
 	return XDP_TX;
 }
 
-/* An item as the request says; NULL if there is no memory for it. */
-KILN_FUNCTION struct kv_item *kv_fill(struct xdp_md *ctx, const struct kv_set_request *request)
+/* Makes an item with room for it what the request says. */
+static __always_inline void kv_write(struct xdp_md *ctx, const struct kv_set_request *request, struct kv_item *item)
 {
-	__u64 text_bytes = request->prefix_bytes + request->rest_bytes, now = kv_store()->now;
-	struct kv_item *item;
+	__u64 seconds = request->seconds;
 
-	if (kv_store()->bytes + sizeof(*item) + text_bytes > kv_store()->most_bytes)
-		return 0;
-	item = kiln_malloc(sizeof(*item) + text_bytes);
-	if (!item)
-		return 0;
-	item->expires = request->seconds && request->seconds <= KV_RELATIVE_MOST ? now + request->seconds : request->seconds;
+	item->expires = seconds && seconds <= KV_RELATIVE_MOST ? kv_store()->now + seconds : seconds;
 	item->key_bytes = request->key_bytes;
-	item->text_bytes = text_bytes;
+	item->text_bytes = request->prefix_bytes + request->rest_bytes;
 	item->value_bytes = request->value_bytes;
 	item->used = 1;
 	kiln_packet_take(ctx, KV_KEY, item->text, request->prefix_bytes);
 	kiln_packet_take(ctx, request->rest_at, item->text + request->prefix_bytes, request->rest_bytes);
+}
+
+/* Writes a value over the key's old one, if that has the same size: whether it did. It allocates nothing. */
+KILN_FUNCTION int kv_overwrite(struct xdp_md *ctx, const struct kv_set_request *request, __u64 hash)
+{
+	struct kv_bucket *bucket = kv_bucket(hash);
+	struct kv_item *item;
+	__u64 *link;
+	int done = 0;
+
+	if (!kv_try_lock(bucket))
+		return 0;
+	link = kv_find(ctx, bucket, hash, KV_KEY, request->key_bytes);
+	item = link ? kv_item(*link) : 0;
+	if (item && item->text_bytes == request->prefix_bytes + request->rest_bytes) {
+		item->cas = ++bucket->version;
+		kv_write(ctx, request, item);
+		done = 1;
+	}
+	kiln_spin_unlock(&bucket->lock);
+	return done;
+}
+
+/* An item as the request says; NULL if there is no memory for it. */
+KILN_FUNCTION struct kv_item *kv_fill(struct xdp_md *ctx, const struct kv_set_request *request)
+{
+	__u64 bytes = sizeof(struct kv_item) + request->prefix_bytes + request->rest_bytes;
+	struct kv_item *item;
+
+	if (kv_store()->bytes + bytes > kv_store()->most_bytes)
+		return 0;
+	item = kiln_malloc(bytes);
+	if (item)
+		kv_write(ctx, request, item);
 	return item;
 }
 
@@ -123,15 +151,20 @@ KILN_FUNCTION int kv_set(struct xdp_md *ctx, __u64 end)
 	struct kv_state *store = kv_store();
 	struct kv_set_request request = {};
 	struct kv_item *item, *spare;
-	__u64 old = 0, bytes;
+	__u64 old = 0, bytes, hash;
 	int linked;
 
 	if (kv_read_set(ctx, end, &request))
 		return kv_pass();
+	hash = kiln_packet_hash(ctx, KV_KEY, request.key_bytes, store->seed);
+	if (kv_overwrite(ctx, &request, hash)) {
+		kv_count()->sets++;
+		return kv_stored(ctx);
+	}
 	item = kv_fill(ctx, &request);
 	if (!item)
 		return kv_pass();
-	item->hash = kiln_packet_hash(ctx, KV_KEY, request.key_bytes, store->seed);
+	item->hash = hash;
 	bytes = sizeof(*item) + item->text_bytes;
 	linked = kv_link(ctx, item, &old);
 	spare = kv_item(old);

@@ -7,7 +7,7 @@
  *
  * An item's text is what a reply to `get` says of it, so a reply is one copy. Whoever holds the lock of a bucket may read and
  * change its chain, its items and `version`. Items are filled before they are linked and freed after they are unlinked, so there
- * is no allocation under a lock. A program tries a lock only KV_TRIES times, walks KV_STEPS items, and copies at most a
+ * is no allocation under a lock. A program, which nobody can kill, may also write an item of the same size again in its place. A program tries a lock only KV_TRIES times, walks KV_STEPS items, and copies at most a
  * packet: nothing under a lock can be cancelled. What it does not get done, user space does.
  */
 #ifndef KV_STORE_H
