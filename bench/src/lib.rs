@@ -3,7 +3,7 @@
 //! | measured | where |
 //! |---|---|
 //! | programs before and after optimizing: slots, time, processed instructions, equality | [`gains`], `examples/optimizer_bench.rs` |
-//! | how equivalence queries are settled, with one technique switched off at a time | `examples/equiv_bench.rs` |
+//! | how equivalence queries are settled | `examples/equiv_bench.rs` |
 //! | certificates of the corpora, replayed | `examples/evidence_bench.rs` |
 //! | our verifier and the kernel's | `examples/verifier_bench.rs`, `examples/processed_counts.rs` |
 //! | native operations and the native tier, beside the kernel's JIT | [`repeated`], `examples/native_bench.rs` |
@@ -15,8 +15,7 @@
 //! | congestion control policies and the kernel's algorithms | `examples/congestion_bench` |
 //! | dispatch policies and the kernel's hash | `examples/dispatch_bench` |
 //!
-//! `programs/` and `heaps/` have the measured programs. The features `ablation` of `kiln-equiv` and `kiln-superopt` are
-//! for this package alone: no product can switch a proof or a technique off.
+//! `programs/` and `heaps/` have the measured programs.
 #![forbid(unsafe_code)]
 
 pub mod gains;

@@ -46,11 +46,5 @@ pub const MAX_SYSCALL_CONTEXT_BYTES: u32 = 0xffff;
 pub const XDP_PACKET_HEADROOM: u32 = 256;
 /// Bytes of a `bpf_dynptr` on the stack.
 pub const DYNPTR_BYTES: u32 = 16;
-/// Bytes of a `bpf_timer` inside a map value.
-pub const TIMER_BYTES: u32 = 16;
-/// Bytes of a `bpf_spin_lock` inside a map value.
-pub const SPIN_LOCK_BYTES: u32 = 4;
 /// Bytes of stack a map key may take.
 pub const MAX_KEY_BYTES: u32 = MAX_STACK_BYTES;
-/// Arguments of `bpf_trace_printk` after the format, its size excluded.
-pub const MAX_PRINTK_ARGUMENTS: usize = 3;

@@ -44,8 +44,6 @@ pub use concrete::{Input, Tester};
 pub use rule::text::{RuleError, parse_rules};
 pub use rule::{Rule, RuleVerdict, prove_rule};
 pub use term::{evaluate, normalize, smt, solver};
-#[cfg(feature = "ablation")]
-pub use window::ablation;
 pub use window::answers::{Answers, Settled};
 pub use window::calls::only_answers;
 pub use window::check::{check, check_with, literal_query};

@@ -104,10 +104,6 @@ pub type Entry = extern "C" fn(context: u64, runtime: *mut Runtime) -> u64;
 /// How compiled code calls helpers and kfuncs, and how a helper calls a callback.
 pub type HelperEntry = extern "C" fn(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64;
 
-/// What decides whether a run goes on whose budget is spent. It sets [`Runtime::budget`], or leaves it negative to stop the run.
-/// `at_may_goto` is 1 if a `may_goto` asks, else 0. Returns 1 if that `may_goto` is to branch, else 0.
-pub type RefillEntry = extern "C" fn(runtime: *mut Runtime, at_may_goto: u64) -> u64;
-
 pub use operation::check_operation;
 
 /// The compiler for the machine that this is compiled for.
@@ -172,7 +168,9 @@ pub trait Symbols {
         let _ = insn;
         false
     }
-    /// The routine to ask when the budget is spent, a [`RefillEntry`]. The JIT for 64-bit Arm does not use it.
+    /// The routine to ask when the budget is spent, an `extern "C" fn(runtime: *mut Runtime, at_may_goto: u64) -> u64`. It
+    /// sets [`Runtime::budget`], or leaves it negative to stop the run. `at_may_goto` is 1 if a `may_goto` asks, else 0.
+    /// It returns 1 if that `may_goto` is to branch, else 0. The JIT for 64-bit Arm does not use it.
     fn refill_address(&self) -> Option<u64> {
         None
     }

@@ -154,7 +154,7 @@ impl Spending {
     }
 }
 
-/// What a spent slice costs compiled code: a [`kiln_jit::RefillEntry`].
+/// What a spent slice costs compiled code: the routine that compiled code asks.
 pub(crate) extern "C" fn refill(runtime: *mut Runtime, at_may_goto: u64) -> u64 {
     // SAFETY: compiled code passes on the pointer it was entered with: to the `runtime` field, the first of a `State` (repr(C))
     // that outlives the run. While compiled code runs, nobody else refers to the state; the reference made here ends before

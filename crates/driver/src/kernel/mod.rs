@@ -106,20 +106,12 @@ fn load_logged(
     Ok(KernelProgram { object, prog })
 }
 
-/// Loads one program of an input: an object file through libbpf.
+/// Loads one program of an input, an object file, through libbpf. With `feed`, the contents of data sections are those
+/// of `object`, and programs and maps of these names are loaded, too.
 ///
 /// # Errors
 /// [`Error::Rejected`] with the verifier's reason; [`Error::Os`] where the kernel refuses before its verifier looks at the program,
 /// [`Error::Unsupported`] for text, which has no file to load.
-pub fn load_input(input: &Input, program: &Program) -> Result<KernelProgram, Error> {
-    load_fed(input, &input.object, program, None)
-}
-
-/// Loads one program of an input. With `feed`, the contents of data sections are those of `object`, and programs and
-/// maps of these names are loaded, too.
-///
-/// # Errors
-/// As [`load_input`].
 pub(crate) fn load_fed(
     input: &Input,
     object: &Object,

@@ -1,6 +1,5 @@
 //! The properties in a helper's row, and what follows from them.
 
-use super::id;
 use super::prototype::{ArgKind, Prototype, Variant};
 use crate::{AttachType, AttachTypes, KernelVersion, PacketAccess, ProgramType, ProgramTypes};
 
@@ -47,8 +46,7 @@ pub struct Helper {
     pub calls_later: bool,
     /// It affects other processes: a test must not call it with invented arguments.
     pub reaches_out: bool,
-    /// The call may move or resize the packet: every packet pointer is stale afterwards. See also
-    /// [`Helper::changes_packet_for_callers`].
+    /// The call may move or resize the packet: every packet pointer is stale afterwards.
     pub changes_packet_data: bool,
     /// The value in `r0` is a reference that must be released (for map lookups: only from socket maps).
     pub acquires: bool,
@@ -200,13 +198,6 @@ impl Helper {
     pub fn allowed_at(&self, program_type: ProgramType, attach: AttachType) -> bool {
         let named = self.attach_rules.iter().find(|(ruled, _)| *ruled == program_type);
         self.allowed_in(program_type) && named.is_none_or(|(_, attach_types)| attach_types.contains(attach))
-    }
-
-    /// Whether packet pointers are stale in the callers of a function that calls this. A failed tail call changes
-    /// nothing, and a successful one never returns to its function. But it returns to that function's callers, after
-    /// whatever the other program did.
-    pub fn changes_packet_for_callers(&self) -> bool {
-        self.changes_packet_data || self.id == id::TAIL_CALL
     }
 
     /// Whether a packet pointer may be passed as the argument of this index (counted from 0), a memory argument.

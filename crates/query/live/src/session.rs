@@ -45,14 +45,6 @@ impl Session {
         Session::of(sql, running_kernel_types().ok_or_else(lacks)?, own)
     }
 
-    /// Reads a query for the kernel with these types.
-    ///
-    /// # Errors
-    /// [`Error::InvalidQuery`] with the place in the query marked.
-    pub fn with_types(sql: &str, types: Arc<Btf>) -> Result<Session, Error> {
-        Session::of(sql, types, Vec::new())
-    }
-
     fn of(sql: &str, types: Arc<Btf>, mut lookups: Vec<Lookup>) -> Result<Session, Error> {
         lookups.extend(crate::lookups::all());
         let parsed = kiln_sql::parse_with(sql, Some(&types), &lookups).map_err(|error| {

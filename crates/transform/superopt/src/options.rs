@@ -49,9 +49,6 @@ pub struct Options {
     /// The journal of how questions were answered; `None`: a journal of this run. Each part of an object has its own
     /// answers.
     pub answers: Option<Arc<Answers>>,
-    /// Whether every question is about a whole run of instructions, to measure what short windows are worth.
-    #[cfg(feature = "ablation")]
-    pub whole_windows: bool,
     /// The types of the kernel that programs are verified against, for those that use kernel structures.
     pub kernel_types: Option<Arc<Btf>>,
     /// The oldest kernel that the result must load on. The verifier checks programs for it before and after.
@@ -100,8 +97,6 @@ impl Default for Options {
             isa: 3,
             keep_queries: false,
             answers: None,
-            #[cfg(feature = "ablation")]
-            whole_windows: false,
             kernel_types: None,
             profile: Profile::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

@@ -290,18 +290,6 @@ impl Tester {
         self.first_difference(candidate).is_none()
     }
 
-    /// As [`Tester::matches`], of a decoded candidate.
-    pub fn code_matches(&mut self, code: &Code) -> bool {
-        let compared = &self.compared;
-        match self.cases.iter_mut().position(|case| !case.matches(code, compared)) {
-            Some(at) => {
-                self.raise(at);
-                false
-            }
-            None => true,
-        }
-    }
-
     /// The sum over all inputs of what `weigh` makes of a candidate's distance from the original. `None` when the
     /// candidate does what it may not, or as soon as the sum is more than `limit`; `weigh` gives no negative numbers.
     pub fn error(

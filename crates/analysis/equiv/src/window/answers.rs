@@ -62,14 +62,12 @@ impl Settled {
 }
 
 /// A question that was asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// What settled it.
     pub settled: Settled,
     /// Nanoseconds that it took.
     pub nanoseconds: u64,
-    /// The question, where the journal keeps them.
-    pub window: Option<Box<WindowRecord>>,
 }
 
 /// A question that is stored: its number in the order of storing, and its answer.
@@ -89,9 +87,6 @@ pub struct Answers {
     /// A store that is asked too.
     under: Option<Arc<Answers>>,
     journal: Arc<Mutex<Vec<Asked>>>,
-    /// The journal keeps one question in this many; 0: none.
-    keeps_every: usize,
-    forgets: bool,
 }
 
 /// Maximum number of stored answers.
@@ -102,20 +97,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Answers {
-    /// An empty store whose journal also keeps one question in `every`, so that a benchmark can ask it again.
-    pub fn keeping_every(keeps_every: usize) -> Answers {
-        Answers { keeps_every, ..Answers::default() }
-    }
-
-    /// A journal without a store: every question is settled again.
-    pub fn forgetting() -> Answers {
-        Answers { forgets: true, ..Answers::default() }
-    }
-
     /// An empty store that writes to the same journal.
     pub fn beside(&self) -> Answers {
-        let (journal, keeps_every, forgets) = (self.journal.clone(), self.keeps_every, self.forgets);
-        Answers { journal, keeps_every, forgets, ..Answers::default() }
+        Answers { journal: self.journal.clone(), ..Answers::default() }
     }
 
     /// An empty store over another one: what that one has, or comes to have, is not kept again.
@@ -153,9 +137,8 @@ impl Answers {
         let begin = Instant::now();
         let question = Question::of(window, limits);
         let key = question.key();
-        let known = (!self.forgets)
-            .then(|| self.stored(key, &question).or_else(|| self.under.as_ref()?.stored(key, &question)));
-        let known = known.flatten().map(|verdict| match verdict {
+        let known = self.stored(key, &question).or_else(|| self.under.as_ref()?.stored(key, &question));
+        let known = known.map(|verdict| match verdict {
             Verdict::Equal(proof) => {
                 let record = limits.keep_query.then(|| Box::new(WindowRecord::of(window)));
                 Verdict::Equal(crate::Proof { record, micros: begin.elapsed().as_micros() as u64, ..proof })
@@ -171,16 +154,13 @@ impl Answers {
             }
         };
         let nanoseconds = begin.elapsed().as_nanos() as u64;
-        let mut journal = locked(&self.journal);
-        let kept = settled != Settled::Before && journal.len().checked_rem(self.keeps_every) == Some(0);
-        let window = kept.then(|| Box::new(WindowRecord::of(window)));
-        journal.push(Asked { settled, nanoseconds, window });
+        locked(&self.journal).push(Asked { settled, nanoseconds });
         verdict
     }
 
     fn keep(&self, key: u64, question: Question, verdict: &Verdict) {
         let mut stored = locked(&self.stored);
-        if stored.known.len() < KEPT && !self.forgets {
+        if stored.known.len() < KEPT {
             let number = stored.count;
             stored.count += 1;
             stored.known.entry(key).or_default().push((number, question, verdict.clone()));
@@ -189,7 +169,7 @@ impl Answers {
 
     /// Records that a question was not asked, because the caller remembered the answer.
     pub fn remembered(&self) {
-        locked(&self.journal).push(Asked { settled: Settled::Before, nanoseconds: 0, window: None });
+        locked(&self.journal).push(Asked { settled: Settled::Before, nanoseconds: 0 });
     }
 
     /// Returns the journal and empties it.

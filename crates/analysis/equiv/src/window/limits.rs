@@ -15,30 +15,10 @@ pub struct Limits {
     pub keep_query: bool,
     /// Where answers are kept and questions are written down.
     pub answers: Option<Arc<Answers>>,
-    /// Whether windows are made as long as they may be, to measure what short windows are worth.
-    #[cfg(feature = "ablation")]
-    pub whole: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            tests: 24,
-            solver_steps: 125_000,
-            keep_query: false,
-            answers: None,
-            #[cfg(feature = "ablation")]
-            whole: false,
-        }
-    }
-}
-
-impl Limits {
-    /// Whether whole runs of instructions are asked about, which only measurements want.
-    pub const fn asks_whole(&self) -> bool {
-        #[cfg(feature = "ablation")]
-        return self.whole;
-        #[cfg(not(feature = "ablation"))]
-        false
+        Limits { tests: 24, solver_steps: 125_000, keep_query: false, answers: None }
     }
 }

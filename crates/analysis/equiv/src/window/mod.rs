@@ -3,8 +3,6 @@
 //! [`question`], [`limits`] and [`verdict`] are what is asked and answered; [`machine`] runs a window and `way` a path over terms,
 //! with `state`, [`memory`], `class`, `calls` and [`shared`]; [`check`](mod@check) compares what is live afterwards; [`answers`] and [`record`] keep both.
 
-#[cfg(feature = "ablation")]
-pub mod ablation;
 pub mod answers;
 pub(crate) mod calls;
 pub mod check;

@@ -327,22 +327,6 @@ impl Scalar {
         if empty || other || other_low { self.unbounded() } else { self }
     }
 
-    /// The lower 32 bits, the upper ones zero.
-    #[must_use]
-    pub fn low_half(&self) -> Scalar {
-        if self.umax <= u64::from(u32::MAX) {
-            return *self;
-        }
-        Scalar {
-            tnum: self.tnum.truncate(32),
-            umin: u64::from(self.u32_min),
-            umax: u64::from(self.u32_max),
-            smin: i64::from(self.u32_min),
-            smax: i64::from(self.u32_max),
-            ..*self
-        }
-    }
-
     pub(super) fn wide(&self) -> Bounds {
         Bounds { umin: self.umin, umax: self.umax, smin: self.smin, smax: self.smax }
     }

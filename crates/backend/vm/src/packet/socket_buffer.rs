@@ -5,7 +5,7 @@
 
 use kiln_platform::ProgramType;
 
-use super::{ETHERNET_BYTES, InputError, Kind, Packet, SOCKET_OFFSET};
+use super::{ETHERNET_BYTES, InputError, Packet, SOCKET_OFFSET};
 use crate::errno::Errno;
 use crate::memory::Memory;
 
@@ -436,11 +436,4 @@ fn check_context(context: &[u8]) -> Result<[u8; field::END], InputError> {
         return Err(InputError::Context("it sets fields of struct __sk_buff that a test run does not take"));
     }
     Ok(fields)
-}
-
-impl Kind {
-    /// Whether classic packet loads work.
-    pub fn allows_classic_loads(self) -> bool {
-        self == Kind::SocketBuffer
-    }
 }

@@ -131,8 +131,6 @@ impl<'a> Run<'a> {
                 solver_steps: options.solver_steps,
                 keep_query: options.keep_queries,
                 answers: Some(Arc::new(shared.answers.beside())),
-                #[cfg(feature = "ablation")]
-                whole: options.whole_windows,
                 ..Limits::default()
             },
             evidence: Vec::new(),

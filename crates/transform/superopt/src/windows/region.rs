@@ -228,15 +228,12 @@ impl<'a> Region<'a> {
         judge: Judge,
         cut: fn(&Node) -> bool,
     ) -> Option<Vec<(Piece, Proof)>> {
-        let pieces = match self.limits.asks_whole() {
-            true => vec![Piece { before: 0..self.nodes.len(), after: 0..after.len() }],
-            false => pieces(&self.nodes, after, cut)?,
-        };
+        let pieces = pieces(&self.nodes, after, cut)?;
         let demand = self.afterwards().each(after);
         let mut steps = Vec::new();
         for piece in &pieces {
             let fine = match judge {
-                _ if judge == Judge::Rule || self.limits.asks_whole() => vec![piece.clone()],
+                _ if judge == Judge::Rule => vec![piece.clone()],
                 _ => split(&self.nodes, after, piece),
             };
             let proved = fine.iter().map(|piece| Some((piece.clone(), self.prove(after, &demand, piece, judge)?)));
