@@ -44,8 +44,8 @@ test-recipes: setup-tests ## Follow every recipe in a copy: apply its diff, buil
 test-editor: setup ## Test the settings of editors: Neovim and the extension of Visual Studio Code (about a minute)
 	@scripts/test-editors
 
-lint: setup ## Run clippy with the lints of Cargo.toml (rustup component add clippy)
-	@cargo clippy --quiet --workspace -- -D warnings
+lint: setup-tests ## Run clippy over everything, with the lints of Cargo.toml as errors
+	@cargo clippy --quiet --workspace --all-targets -- -D warnings
 
 spelling: ## Run typos with _typos.toml (pip install typos, or cargo install typos-cli)
 	@typos

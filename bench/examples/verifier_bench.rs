@@ -100,7 +100,7 @@ fn for_each_program(
         let file = short(entry);
         let wanted = |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|part| name.contains(part));
         let in_object = |part: &String| part.split(':').next().is_some_and(|part| file.contains(part));
-        if !arguments.names.is_empty() && !arguments.names.iter().any(|part| in_object(part)) {
+        if !arguments.names.is_empty() && !arguments.names.iter().any(in_object) {
             continue;
         }
         let Ok(mut input) = entry.read() else { continue };

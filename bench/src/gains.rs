@@ -197,7 +197,6 @@ fn optimize_one(entry: &CorpusObject, options: &Options) -> Result<Pair, Error> 
     search.budget = budget;
     search.goal = options.goal;
     search.ask_kernel = true;
-    let mut search = search;
     search.certify = options.evidence;
     let begun = Instant::now();
     let outcome = optimize::optimize(&before, &search, &mut ())?;

@@ -63,8 +63,7 @@ impl Panel<'_> {
         );
         for (index, line) in self.lines.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            let places: Vec<String> =
-                line.points.iter().map(|at| place(at)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+            let places: Vec<String> = line.points.iter().map(&place).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
             let _ = writeln!(
                 text,
                 "<polyline points=\"{}\" stroke=\"{colour}\" fill=\"none\" stroke-width=\"1.5\"/>\n<text x=\"{}\" \

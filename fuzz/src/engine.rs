@@ -138,7 +138,9 @@ fn remember_panics() {
             return before(info);
         }
         let place = info.location().map_or(String::new(), |place| format!("{}:{}", place.file(), place.line()));
-        let text = info.payload_as_str().unwrap_or("a panic without words");
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("a panic without words");
         PANIC.set(format!("panic at {place}: {}", text.lines().next().unwrap_or_default()));
     }));
 }

@@ -156,7 +156,7 @@ impl<'a> Event<'_, 'a> {
             (CallTarget::Subprogram(_), Reference::Function(id)) => match object.functions.get(id.index()) {
                 Some(callee) if callee.linkage != Linkage::Static => declared(callee.btf_id),
                 _ => self.callees.iter().fold(RegSet::EMPTY, |read, callee| {
-                    read.union(callee.map_or(RegSet::arguments(5), |callee| crate::live::at_entry(callee)))
+                    read.union(callee.map_or(RegSet::arguments(5), crate::live::at_entry))
                 }),
             },
             (CallTarget::Kfunc { .. }, Reference::Extern(id)) => {

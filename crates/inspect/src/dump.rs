@@ -325,7 +325,7 @@ impl View<'_> {
             let helper = nodes.find(|node| node.id == *acquired).and_then(|node| node.helper()).and_then(Helper::by_id);
             helper.map_or_else(|| "a reference".to_owned(), |helper| format!("bpf_{}", helper.name))
         });
-        let locks = (held.locks > 0).then(|| count(held.locks as usize, "lock"));
+        let locks = (held.locks > 0).then(|| count(held.locks, "lock"));
         use kiln_verifier::Section;
         let sections = held.begun.iter().filter_map(|begun| match begun.what {
             Section::Lock => None,

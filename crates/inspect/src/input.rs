@@ -120,7 +120,7 @@ pub fn default_release() -> KernelVersion {
 /// [`default_release`] in words, which say so if the running kernel is newer than the tables.
 pub fn default_release_in_words() -> String {
     let (release, newer) = rules_of(running_release());
-    newer.map_or_else(|| release.to_string(), |newer| newer_than_tables(newer))
+    newer.map_or_else(|| release.to_string(), newer_than_tables)
 }
 
 /// What is said of a kernel that is newer than all rows of the tables.

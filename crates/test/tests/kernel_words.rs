@@ -51,7 +51,7 @@ fn class(message: &str) -> String {
         if digit && !number {
             class.push('N');
         }
-        if !digit && !(letter == 'x' && number) {
+        if !(digit || letter == 'x' && number) {
             class.push(letter);
         }
         number = digit || letter == 'x' && number;

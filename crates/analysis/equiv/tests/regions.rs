@@ -15,7 +15,7 @@ fn code(text: &str) -> Vec<Node> {
     for at in 0..count {
         let offset = match nodes[at].insn {
             kiln_isa::Insn::Branch { offset, .. } => i32::from(offset),
-            kiln_isa::Insn::Jump { offset, .. } => offset as i32,
+            kiln_isa::Insn::Jump { offset, .. } => offset,
             _ => continue,
         };
         let to = if offset >= 900 { offset as u32 } else { (at as i32 + 1 + offset) as u32 };

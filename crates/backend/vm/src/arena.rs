@@ -190,7 +190,7 @@ impl Access {
             let access = Access { offset: self.offset + i64::from(byte), ..*self };
             memory.load(access.address(place, size)?, size)
         };
-        let by_bytes = || (0..u32::from(size.bytes())).map(|byte| at(byte, Size::B1).unwrap_or(0) << (8 * byte)).sum();
+        let by_bytes = || (0..size.bytes()).map(|byte| at(byte, Size::B1).unwrap_or(0) << (8 * byte)).sum();
         at(0, size).unwrap_or_else(by_bytes)
     }
 

@@ -295,7 +295,7 @@ fn slots_of(function: &Function) -> Vec<u32> {
     let mut next = 0;
     let starts = function.nodes.iter().map(|node| {
         let start = next;
-        next += u32::from(node.insn.slots());
+        next += node.insn.slots();
         start
     });
     starts.collect()

@@ -138,7 +138,7 @@ const BEFORE_NOTE: usize = 14;
 pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis, look: Look) -> String {
     let mut pages: Vec<(Page, Vec<Mark>)> = Vec::new();
     let mut add = |place: &Place, kind: AnnotationKind, label: String| {
-        let (page, line) = page_of(&place);
+        let (page, line) = page_of(place);
         let mark = Mark { line, kind, label, place: place.clone() };
         match pages.iter_mut().find(|(known, _)| *known == page) {
             Some((_, marks)) => marks.push(mark),
@@ -166,7 +166,7 @@ pub fn render_finding(object: &Object, finding: &Finding, look: Look) -> String 
     let mut report = match &finding.place {
         None => Group::with_title(title),
         Some(place) => {
-            let (page, line) = page_of(&place);
+            let (page, line) = page_of(place);
             let mark = Mark { line, kind: AnnotationKind::Primary, label: String::new(), place: place.clone() };
             group_of(title, object, vec![(page, vec![mark])])
         }

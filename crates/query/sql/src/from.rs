@@ -459,8 +459,8 @@ fn joined(joining: Joining, mut query: Query) -> Result<Flow, Error> {
             _ => kept.push(condition.clone()),
         }
     }
-    query.filter = Expr::all(kept.into_iter());
-    let condition = Expr::all(rest.into_iter());
+    query.filter = Expr::all(kept);
+    let condition = Expr::all(rest);
     let times = sides.each_ref().map(|(table, _)| table.complete().unwrap_or(0));
     let mut wanted = query.columns();
     condition.iter().for_each(|condition| wanted.extend(columns_of(condition)));
@@ -491,7 +491,7 @@ fn joined(joining: Joining, mut query: Query) -> Result<Flow, Error> {
             Output { name: name.clone(), expr: Expr::Column(at), data_type: *data_type }
         };
         let outputs = own.map(output).collect();
-        let query = Query { filter: Expr::all(filter.into_iter()), ..Query::new(table.clone(), Shape::Rows, outputs) };
+        let query = Query { filter: Expr::all(filter), ..Query::new(table.clone(), Shape::Rows, outputs) };
         match flow {
             None => Flow::scan(query),
             Some(flow) => over(flow, query),

@@ -198,13 +198,13 @@ pub(super) fn invent(window: &Window<'_>, random: &mut Random) -> Option<(Input,
             Some(Value::Pointer(pointer)) => {
                 let single = matches!(&pointer.region, Region::MapValue(map)
                     if crate::window::class::has_one_value(window.object, *map));
-                let value = if let (true, Region::MapValue(map)) = (single && !pointer.nullable, &pointer.region) {
+
+                if let (true, Region::MapValue(map)) = (single && !pointer.nullable, &pointer.region) {
                     let start = input.reference(Reference::MapValue { map: *map, offset: 0 }, random);
                     start.wrapping_add(random.scalar(&pointer.offset)?)
                 } else {
                     starts.pointer(pointer, &mut input, random)?
-                };
-                value
+                }
             }
         };
     }

@@ -168,6 +168,7 @@ impl Case {
 #[derive(Clone, Debug)]
 pub struct Tester {
     /// Boxed: they change places all the time.
+    #[expect(clippy::vec_box)]
     cases: Vec<Box<Case>>,
     compared: Compared,
     references: Vec<Reference>,

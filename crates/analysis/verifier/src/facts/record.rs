@@ -142,7 +142,7 @@ impl Recorder {
                 let slots = frame.stack.slots().len();
                 self.visited_bytes += size_of::<Visited>() + slots * size_of::<Register>();
                 if !self.recent.same(&frame.stack) {
-                    self.visited_bytes += slots * size_of::<Slot>();
+                    self.visited_bytes += std::mem::size_of_val(frame.stack.slots());
                     self.recent = frame.stack.clone();
                 }
                 let begun = begun(state);

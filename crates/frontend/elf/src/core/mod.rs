@@ -256,9 +256,9 @@ where
 
 /// Whether a value of one type can be loaded instead of one of the other, wider or narrower.
 fn only_size_differs(local: &Kind, target: &Kind) -> bool {
-    match (local, target) {
-        (Kind::Pointer { .. }, Kind::Pointer { .. }) => true,
-        (Kind::Int { signed: false, .. }, Kind::Int { signed: false, .. }) => true,
-        _ => false,
-    }
+    matches!(
+        (local, target),
+        (Kind::Pointer { .. }, Kind::Pointer { .. })
+            | (Kind::Int { signed: false, .. }, Kind::Int { signed: false, .. })
+    )
 }

@@ -158,7 +158,8 @@ fn exhaustion_gives_null_and_loses_nothing() {
             world.free(*memory);
         }
         let mut second = all(&mut world);
-        (first.sort_unstable(), second.sort_unstable());
+        first.sort_unstable();
+        second.sort_unstable();
         assert_eq!(first, second, "{name}: the same blocks again");
         assert_eq!((world.malloc(1 << 40), world.malloc(u64::MAX), world.malloc((1 << 20) + 1)), (0, 0, 0), "{name}");
         // More supply, as from a parallel thread.

@@ -24,6 +24,7 @@
 //!
 //! Global functions are verified by themselves, may be replaced at run time, and stay.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -187,8 +188,8 @@ fn registers(body: &Function, after: &Demand) -> Option<HashMap<Reg, Reg>> {
         SAVED.into_iter().filter(|reg| used(*reg) && is_free(reg)).map(|reg| (reg, reg)).collect();
     let mut free = SAVED.into_iter().filter(|reg| is_free(reg) && !used(*reg)).collect::<Vec<_>>();
     for reg in SAVED.into_iter().filter(|reg| used(*reg)) {
-        if !map.contains_key(&reg) {
-            map.insert(reg, free.pop()?);
+        if let Entry::Vacant(entry) = map.entry(reg) {
+            entry.insert(free.pop()?);
         }
     }
     Some(map)

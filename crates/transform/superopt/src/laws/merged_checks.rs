@@ -129,8 +129,8 @@ pub fn merge_checks(context: Context<'_>) -> Vec<Change> {
 
 /// The next check on the way that falls through from one, with the sums before it.
 fn second(function: &Function, cfg: &Cfg, facts: &Facts, first: Check, sums: &mut Sums) -> Option<Check> {
-    let mut block = cfg.block_of[first.at].index() + 1;
-    for _ in 0..FARTHEST {
+    let next = cfg.block_of[first.at].index() + 1;
+    for block in next..next + FARTHEST {
         let own = cfg.blocks.get(block)?;
         // The only way into it is falling through.
         if own.predecessors[..] != [BlockId(block as u32 - 1)] {
@@ -152,7 +152,6 @@ fn second(function: &Function, cfg: &Cfg, facts: &Facts, first: Check, sums: &mu
             _ if only_computes(&last.insn) => sums.step(last),
             _ => return None,
         }
-        block += 1;
     }
     None
 }

@@ -203,7 +203,7 @@ impl<'a> Frame<'a> {
             let known = seen.entry(at).or_default();
             let mut left = left & !*known;
             *known |= left;
-            let Some(node) = self.function.nodes.get(at) else { return None };
+            let node = self.function.nodes.get(at)?;
             if left == 0 {
                 continue;
             }

@@ -104,7 +104,7 @@ fn concrete(sample: &Sample, after: &[Insn]) -> Option<Rule> {
     let bound = |reg: Reg| {
         let bound = sample.bounds[reg.index()];
         let constant = Expression::Constant(bound as i64);
-        (bound != u64::MAX).then(|| Condition::Compare(JumpOp::Le, Width::W64, Expression::Register(reg), constant))
+        (bound != u64::MAX).then_some(Condition::Compare(JumpOp::Le, Width::W64, Expression::Register(reg), constant))
     };
     let mut rule = Rule {
         before: offsets(&sample.insns)?,
