@@ -306,6 +306,41 @@ mod tests {
         assert_eq!(files(&format!("const T: [u8; 0] = [\n{}];", "    1,\n".repeat(FILE_LINES))), 0);
     }
 
+    /// Sources below `folder` that the newest library build of a crate read: the `.d` file that cargo leaves beside it.
+    fn compiled(folder: &str, name: &str) -> Vec<String> {
+        let program = std::env::current_exe().unwrap();
+        let begin = format!("{}-", name.replace('-', "_"));
+        let files = std::fs::read_dir(program.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+        let own = files.filter(|path| path.extension().is_some_and(|it| it == "d"));
+        let own = own.filter(|path| path.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&begin)));
+        let texts =
+            own.filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, std::fs::read_to_string(path).ok()?)));
+        // A library has an .rlib; a build of its tests has none, and reads more.
+        let Some((_, text)) = texts.filter(|(_, text)| text.contains(".rlib:")).max_by_key(|(time, _)| *time) else {
+            return Vec::new();
+        };
+        let line = text.lines().find(|line| line.contains(".rlib:")).unwrap();
+        let sources = line.split_whitespace().skip(1).map(|path| path.trim_start_matches("./").to_owned());
+        sources.filter(|path| path.starts_with(&format!("{folder}/src/")) && path.ends_with(".rs")).collect()
+    }
+
+    #[test]
+    fn every_file_that_cargo_compiles_is_seen() {
+        let workspace = Workspace::read().unwrap();
+        let (mut compared, mut unseen) = (0, Vec::new());
+        for package in &workspace.packages {
+            let Some(root) = package.roots.iter().find(|root| root.ends_with("src/lib.rs")) else { continue };
+            let seen = Graph::read(&workspace, root).files;
+            let compiled = compiled(&package.folder, &package.name);
+            // What was deleted since that build is not there to be seen.
+            let compiled = compiled.into_iter().filter(|path| workspace.files.contains_key(path));
+            let compiled: Vec<String> = compiled.inspect(|_| compared += 1).collect();
+            unseen.extend(compiled.into_iter().filter(|path| !seen.contains(path)));
+        }
+        println!("{compared} files compared");
+        assert_eq!(unseen, [""; 0], "a macro that writes `mod`, or a `#[path]`, hides them from this tool");
+    }
+
     #[test]
     fn a_source_that_is_not_rust_is_named() {
         let (workspace, package) = crate_of(&[("lib.rs", "fn {")]);

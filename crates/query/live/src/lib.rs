@@ -18,10 +18,9 @@ pub mod http;
 pub mod live;
 pub mod lookups;
 pub mod model;
-#[cfg(feature = "parquet")]
-pub mod parquet;
 #[cfg(not(feature = "parquet"))]
-#[path = "no_parquet.rs"]
+pub mod no_parquet;
+#[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod plan;
 mod programs;
@@ -33,4 +32,6 @@ pub use kiln_plan::execute::Limits;
 pub use kiln_plan::generate::COUNTERS;
 pub use kiln_plan::{Histogram, Row, Settings, Split, Value};
 pub use kiln_sql::{Action, Parsed};
+#[cfg(not(feature = "parquet"))]
+pub use no_parquet as parquet;
 pub use session::{ColumnHead, ProgramRuns, Session, Sink, Summary, json, text};
