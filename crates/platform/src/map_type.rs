@@ -370,6 +370,16 @@ impl MapType {
         self.allows_helper(helper) && (!changes_sockets || may_change)
     }
 
+    /// Whether the helper puts a socket into a map of this type, or takes one out, in a program on packets. Kernels since
+    /// 7.3 refuse that.
+    pub fn may_lock_sockets(self, helper: &Helper, program_type: ProgramType) -> bool {
+        let changes_sockets = matches!(self, MapType::Sockmap | MapType::Sockhash)
+            && matches!(helper.id, helper_id::MAP_UPDATE_ELEM | helper_id::MAP_DELETE_ELEM);
+        changes_sockets
+            && !matches!(program_type, ProgramType::SkReuseport | ProgramType::SkLookup)
+            && MAY_CHANGE_SOCKET_MAPS.contains(program_type)
+    }
+
     /// Whether a map of this type may have these sizes.
     pub fn check_sizes(self, key: u32, value: u32, entries: u32) -> Result<(), SizeError> {
         let rules = self.rules();

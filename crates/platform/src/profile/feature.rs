@@ -136,6 +136,16 @@ features! {
     WholeObjects: (7, 2), "refusing to take a reference by a pointer into an object";
     /// `bpf_set_retval` takes only what the hook may return.
     CheckedSetRetval: (7, 2), "holding bpf_set_retval to what the hook may return";
+    /// A pointer to a pointer that a hook gets is a number.
+    PointersAsNumbers: (7, 2), "a hook's argument that points to a pointer";
+    /// Raw tracepoints may call the kernel functions that tracepoints may.
+    RawTracepointKfuncs: (7, 2), "calling tracing functions from a raw tracepoint";
+    /// Comparing a pointer with a register that holds 0 tells whether it is null.
+    ComparisonsWithZero: (7, 2), "learning whether a pointer is null from a register that holds 0";
+    /// A dynptr that must be given back may be overwritten while a clone of it is there.
+    ClonedDynptrs: (7, 2), "overwriting a dynptr that has a clone";
+    /// Sockets are put into maps by programs only that cannot hold a lock of theirs: no packet filters.
+    SafeSocketMaps: (7, 3), "refusing to change a map of sockets in packet programs";
     /// Tracepoint programs that may sleep.
     SleepableTracepoints: (7, 2), "a tracepoint program that sleeps";
     /// A tree can be queried with a node of an object that the program owns.

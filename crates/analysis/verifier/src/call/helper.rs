@@ -31,7 +31,7 @@ impl Path<'_> {
         }
         let mut call = Call::default();
         Check::all(self, helper, prototype, &mut call)?;
-        self.code.check_map_fits(helper, &call)?;
+        self.code.check_map_fits(self.options, helper, &call)?;
         if helper.id == helper_id::SNPRINTF {
             self.check_format()?;
         }
@@ -178,13 +178,15 @@ impl<'a> Code<'a> {
         if prototype.might_sleep { state.check_may_sleep(helper.name) } else { Ok(()) }
     }
 
-    fn check_map_fits(&self, helper: &Helper, call: &Call) -> Step<()> {
+    fn check_map_fits(&self, options: &Options, helper: &Helper, call: &Call) -> Step<()> {
         let Some(map) = call.map.as_ref().and_then(|register| self.map_of(register)) else { return Ok(()) };
         // `BPF_F_RDONLY_PROG` (kernel `record_func_map`).
         if map.is_read_only() && helper.effect == Effect::ChangesItsMap {
             return reject(Reason::ReadOnlyMemory, format!("map {} is read-only: {} writes it", map.name, helper.name));
         }
-        if map.map_type.allows_helper_in(helper, self.program_type, self.program.attach_type) {
+        let unsafe_now =
+            map.map_type.may_lock_sockets(helper, self.program_type) && options.kernel_has(Feature::SafeSocketMaps);
+        if !unsafe_now && map.map_type.allows_helper_in(helper, self.program_type, self.program.attach_type) {
             return Ok(());
         }
         reject(

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{Feature, Kfunc, KfuncFlag, KfuncMeaning, Profile};
+use kiln_platform::{Feature, Kfunc, KfuncFlag, KfuncMeaning, Profile, ProgramType};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
@@ -22,6 +22,7 @@ use crate::call::checked::KfuncCheck;
 use crate::call::said::{KfuncCall, KfuncEffect};
 use crate::code::Code;
 use crate::error::{Step, refuse, reject, unsupported};
+use crate::options::Options;
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -40,7 +41,7 @@ impl Path<'_> {
         };
         self.options.check_kfunc_in_profile(&symbol.name)?;
         if let Some(throw) = Kfunc::by_name(&symbol.name).filter(|kfunc| kfunc.meaning == KfuncMeaning::Throw) {
-            self.code.check_kfunc_allowed(&self.state, throw)?;
+            self.code.check_kfunc_allowed(self.options, &self.state, throw)?;
             return self.throw();
         }
         if Kfunc::by_name(&symbol.name).is_some_and(|kfunc| kfunc.meaning == KfuncMeaning::Trap) {
@@ -50,7 +51,7 @@ impl Path<'_> {
             );
         }
         let mut call = self.types.prepared_call(symbol, &self.options.profile)?;
-        self.code.check_kfunc_allowed(&self.state, call.kfunc)?;
+        self.code.check_kfunc_allowed(self.options, &self.state, call.kfunc)?;
         if let KfuncMeaning::Lock { .. } = call.kfunc.meaning {
             self.push_failed_lock()?;
         }
@@ -255,9 +256,13 @@ impl Types {
 }
 
 impl<'a> Code<'a> {
-    fn check_kfunc_allowed(&self, state: &State, kfunc: &Kfunc) -> Step<()> {
+    fn check_kfunc_allowed(&self, options: &Options, state: &State, kfunc: &Kfunc) -> Step<()> {
         let name = kfunc.name;
-        if !kfunc.allowed_at(self.program_type, self.program.attach_type) {
+        // Since then raw tracepoints have the kernel's tracing hook.
+        let as_tracing = self.program_type == ProgramType::RawTracepoint
+            && options.kernel_has(Feature::RawTracepointKfuncs)
+            && kfunc.allowed_at(ProgramType::Tracepoint, None);
+        if !as_tracing && !kfunc.allowed_at(self.program_type, self.program.attach_type) {
             return reject(
                 Reason::KfuncNotAllowed,
                 format!("{name} may not be called by {} programs here", self.program_type.name()),

@@ -13,9 +13,11 @@
 //! not changed.
 
 use kiln_isa::Reg;
+use kiln_platform::Feature;
 use kiln_platform::limits::DYNPTR_BYTES;
 
 use crate::error::{Step, refuse, reject};
+use crate::options::Options;
 use crate::path::{Findings, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -107,8 +109,8 @@ impl Path<'_> {
         }
         let (frame, lowest) = register.object_place(reg, DYNPTR_BYTES, Reason::DynptrMisuse)?;
         let (index, _) = slot_of(lowest);
-        self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
-        self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index - 1)?;
+        self.state.destroy_dynptr_at(&mut self.findings, self.options, frame, index)?;
+        self.state.destroy_dynptr_at(&mut self.findings, self.options, frame, index - 1)?;
         let reference = match kind {
             kind if kind.is_resource() && reference == 0 => self.acquire(),
             _ => reference,
@@ -129,13 +131,16 @@ impl State {
     pub(crate) fn destroy_dynptr_at(
         &mut self,
         findings: &mut Findings,
-        stale: Register,
+        options: &Options,
         frame: usize,
         index: usize,
     ) -> Step<()> {
         let slot = self.frames[frame].stack.slot(index);
-        let Some(StackObject { kind: ObjectKind::Dynptr(kind), part, id, .. }) = slot.object else { return Ok(()) };
-        if kind.is_resource() {
+        let Some(StackObject { kind: ObjectKind::Dynptr(kind), part, id, reference }) = slot.object else {
+            return Ok(());
+        };
+        let spare = options.kernel_has(Feature::ClonedDynptrs) && self.has_another_dynptr(reference, id);
+        if kind.is_resource() && !spare {
             let message = "a dynptr that must be submitted or discarded is overwritten";
             return refuse(Reason::DynptrMisuse, Case::DynptrOverwritten, message);
         }
@@ -144,8 +149,15 @@ impl State {
             *self.frames[frame].stack.slot_mut(index) = Slot::INVALID;
             findings.liveness.write(frame, 1 << index);
         }
-        self.forget_slices(stale, |owner| owner == id);
+        self.forget_slices(options.stale_pointer(), |owner| owner == id);
         Ok(())
+    }
+
+    /// Whether a dynptr other than `id` stands for the resource, so that it can still be given back.
+    fn has_another_dynptr(&self, reference: u32, id: u32) -> bool {
+        let objects = self.frames.iter().flat_map(|frame| frame.stack.slots()).filter_map(|slot| slot.object);
+        let mut dynptrs = objects.filter(|object| matches!(object.kind, ObjectKind::Dynptr(_)));
+        dynptrs.any(|object| object.reference == reference && object.id != id)
     }
 
     /// Checks that memory which a helper fills contains no dynptr: it could be one that the helper also takes.

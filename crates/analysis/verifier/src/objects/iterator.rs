@@ -55,7 +55,7 @@ impl Path<'_> {
                 let message = format!("r{} points to an iterator that was not destroyed", reg.number());
                 return reject(Reason::IteratorMisuse, message);
             }
-            self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
+            self.state.destroy_dynptr_at(&mut self.findings, self.options, frame, index)?;
         }
         let protection = match (protected, self.state.in_rcu_section()) {
             (false, _) => Protection::None,

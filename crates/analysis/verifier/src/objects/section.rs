@@ -69,7 +69,7 @@ impl Path<'_> {
             let message = format!("r{} points to interrupt flags that were not restored", reg.number());
             return reject(Reason::CriticalSection, message);
         }
-        self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
+        self.state.destroy_dynptr_at(&mut self.findings, self.options, frame, index)?;
         let id = self.fresh_id();
         self.state.sections.interrupts.push(id);
         self.state.begun.push(Begun { what: Section::Interrupts, at: self.at, id });

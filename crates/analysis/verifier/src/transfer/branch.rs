@@ -10,7 +10,7 @@ use crate::error::Step;
 use crate::options::Options;
 use crate::path::precision::Origin;
 use crate::path::{Findings, Next, Path, Since};
-use crate::state::{AT_END, BEYOND_END, Kind, Register, State};
+use crate::state::{AT_END, BEYOND_END, Kind, Register, State, Trust};
 use crate::transfer::outcome::decided;
 use crate::types::Types;
 
@@ -101,6 +101,11 @@ impl Path<'_> {
             (true, false) if width == Width::W64 && first.nullable && src == Source::Imm(0) => {
                 self.types.learn_null(self.code, state, op, taken, first);
             }
+            // The zero is this path's: another path may come here with another number.
+            (true, false) if width == Width::W64 && first.nullable && self.learns_from_zero(src, second) => {
+                self.findings.mark_precise(second);
+                self.types.learn_null(self.code, state, op, taken, first);
+            }
             (true, true) if width == Width::W64 => {
                 learn_packet(state, op, taken, (dst, first), (src, second));
                 let equal = op == JumpOp::Eq && taken || op == JumpOp::Ne && !taken;
@@ -109,6 +114,7 @@ impl Path<'_> {
                     && first.nullable != second.nullable
                     && first.kind() != Kind::BtfId
                     && second.kind() != Kind::BtfId
+                    && is_surely_somewhere(if first.nullable { second } else { first })
                 {
                     let id = if first.nullable { first.id } else { second.id };
                     self.types.set_not_null(self.code, state, id);
@@ -117,6 +123,11 @@ impl Path<'_> {
             _ => {}
         }
         true
+    }
+
+    /// Whether a comparison of a pointer with a register that holds 0 tells whether the pointer is null.
+    fn learns_from_zero(&self, src: Source, second: &Register) -> bool {
+        matches!(src, Source::Reg(_)) && second.is_zero() && self.options.kernel_has(Feature::ComparisonsWithZero)
     }
 
     /// Returns what an outcome says about two numbers; `None` if it is impossible. Only facts use that: the kernel explores
@@ -327,4 +338,12 @@ fn proved_range(pointer: &Register, strictly: bool) -> Option<u32> {
         return None;
     }
     u32::try_from(offset + i64::from(strictly)).ok()
+}
+
+/// Whether a pointer that is not marked as nullable cannot be 0 either: what may fault can, and so can a pointer that was
+/// moved by any distance. Kernels before 7.3 take them for pointers to something.
+fn is_surely_somewhere(pointer: &Register) -> bool {
+    const FAR: i64 = 1 << 29;
+    let near = pointer.scalar.smin > -FAR && pointer.scalar.smax < FAR;
+    near && !pointer.trust.has(Trust::UNTRUSTED)
 }

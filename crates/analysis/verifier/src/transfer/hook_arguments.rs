@@ -10,7 +10,7 @@
 //! What a hook's prototype does not say (which arguments may be null, what may be returned) is in `kiln_platform`.
 
 use kiln_platform::limits::MAX_TRACED_ARGUMENTS;
-use kiln_platform::{AttachType, IteratorArgument};
+use kiln_platform::{AttachType, Feature, IteratorArgument};
 use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
 
 use crate::code::Code;
@@ -97,6 +97,9 @@ impl Path<'_> {
         match types.kind(structure) {
             // The verifier treats a pointer to an unknown type as a number, and a pointer to a number too.
             BtfKind::Void | BtfKind::Int { .. } => return Ok(Register::UNKNOWN),
+            BtfKind::Pointer { .. } if self.options.kernel_has(Feature::PointersAsNumbers) => {
+                return Ok(Register::UNKNOWN);
+            }
             BtfKind::Composite { .. } => {}
             _ => {
                 return reject(

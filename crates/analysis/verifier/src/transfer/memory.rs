@@ -222,9 +222,14 @@ impl Findings {
         if !base.is_pointer() {
             return reject(Reason::NotAPointer, format!("r{number} is used as an address but holds a number"));
         }
-        let before = std::mem::replace(&mut self.noted.accessed[at as usize], base.kind());
+        // Loads that may fault are one kind of code, whatever the pointer is to.
+        let kind = match base.kind() {
+            Kind::Memory if base.trust.has(Trust::UNTRUSTED) => Kind::BtfId,
+            kind => kind,
+        };
+        let before = std::mem::replace(&mut self.noted.accessed[at as usize], kind);
         let own_code = |kind| is_view(kind) || kind == Kind::Arena;
-        if before != base.kind() && before != Kind::Uninit && (own_code(before) || own_code(base.kind())) {
+        if before != kind && before != Kind::Uninit && (own_code(before) || own_code(kind)) {
             return refuse(
                 Reason::NotAPointer,
                 Case::TwoKinds,

@@ -103,7 +103,7 @@ impl Path<'_> {
         }
         self.findings.note_write(&self.state, self.at, frame, lowest, bytes);
         let (index, within) = slot_of(lowest);
-        self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
+        self.state.destroy_dynptr_at(&mut self.findings, self.options, frame, index)?;
         if value.is_pointer() {
             if bytes != 8 {
                 return refuse(Reason::NotAPointer, Case::PartOfPointer, "part of a pointer is stored to the stack");
@@ -174,7 +174,7 @@ impl Path<'_> {
         self.findings.note_vague_write(&self.state, self.at, frame);
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
-            self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
+            self.state.destroy_dynptr_at(&mut self.findings, self.options, frame, index)?;
             if self.state.frames[frame].stack.slot(index).bytes[within] == Byte::Invalid {
                 // The byte counts as written from here on, although another byte may have been written.
                 self.findings.uninitialized_read(self.options, || {
@@ -238,7 +238,7 @@ impl Path<'_> {
         }
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
-            self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
+            self.state.destroy_dynptr_at(&mut self.findings, self.options, frame, index)?;
             let slot: &mut Slot = self.state.frames[frame].stack.slot_mut(index);
             self.findings.noted.reads_uninitialized_stack |= !certain && slot.bytes[within] == Byte::Invalid;
             slot.scrub();
