@@ -5,6 +5,7 @@ mod congestion;
 mod dispatch;
 mod kv;
 mod query;
+mod repair;
 mod run;
 mod serve;
 
@@ -20,6 +21,7 @@ pub use congestion::CongestionArguments;
 pub use dispatch::{DispatchArguments, SocketHook};
 pub use kv::{KvArguments, KvCommand, MemcachedArguments};
 pub use query::{QueryArguments, TablesArguments};
+pub use repair::RepairArguments;
 use run::{BENCH_EXAMPLES, RUN_EXAMPLES};
 pub use run::{BenchArguments, FeedArguments, Place, RunArguments};
 pub use serve::{InstallArguments, ServeArguments, ServeCommand};
@@ -177,6 +179,16 @@ pub enum Command {
     /// Write a smaller drop-in object, every rewrite with its evidence.
     #[command(after_help = OPTIMIZE_EXAMPLES)]
     Optimize(OptimizeArguments),
+    /// Make a safe program that the verifier rejects one that loads, with the proof that it does the same.
+    #[command(after_help = repair::EXAMPLES)]
+    Repair {
+        /// What to repair.
+        #[command(flatten)]
+        object: ObjectArguments,
+        /// How, and where to.
+        #[command(flatten)]
+        arguments: RepairArguments,
+    },
     /// Guard heap accesses and make loops cancellable, so that plain pointers and loops load.
     #[command(after_help = SANDBOX_EXAMPLES)]
     Sandbox(SandboxArguments),

@@ -15,6 +15,7 @@ use kiln_driver::{Error, flame, lint, output, sarif};
 
 use crate::arguments::{CheckArguments, Format};
 use crate::commands::Code;
+use crate::repair::would_help;
 use crate::{print, say};
 
 /// `kiln check`.
@@ -123,7 +124,10 @@ fn one(found: &Found, wanted: &Wanted, text: Option<bool>, baseline: Option<&Bas
     let outcome = reports::check(found, wanted);
     let mut shown = match (&outcome.report.result, &outcome.input, text) {
         (reports::Result::Checked { programs, .. }, Some(input), Some(quiet)) => {
-            print::checked(input, &unknown(programs, &outcome.report, baseline), quiet)
+            let programs = unknown(programs, &outcome.report, baseline);
+            let helps =
+                if wanted.several || wanted.unprivileged { String::new() } else { would_help(input, &programs) };
+            print::checked(input, &programs, quiet) + &helps
         }
         (reports::Result::Kernels(matrix), Some(input), Some(quiet)) => print::matrix(input, matrix, quiet),
         _ => String::new(),

@@ -19,6 +19,7 @@ mod output;
 mod print;
 mod progress;
 mod query;
+mod repair;
 mod rows;
 mod serve;
 mod tables;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Check(arguments) => check::check(&arguments, format),
         Command::Optimize(arguments) => optimize::optimize(&arguments, format),
+        Command::Repair { object, arguments } => repair::repair(&object, &arguments, format),
         Command::Sandbox(arguments) => commands::sandbox(&arguments, format),
         Command::Build(arguments) => build::build(&arguments, format),
         Command::Cc(arguments) => commands::cc(&arguments),

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `kiln check` | [`commands::check::reports`]; [`check::check`], [`kernels::check`] with `--kernel`, [`lint::lint`] with `--lint` |
 //! | `kiln optimize` | [`optimize::optimize`], [`report::page`] with `--report` |
+//! | `kiln repair` | [`repair::repair`] |
 //! | `kiln sandbox` | [`sandbox::sandbox`] |
 //! | `kiln cc` | [`cc::compile`] |
 //! | `kiln run` | [`run::run`] |
@@ -68,7 +69,7 @@ pub mod timing;
 pub use commands::check::{flame, sarif};
 pub use commands::doctor::calibrate;
 pub use commands::run::replay;
-pub use commands::{bench, build, cc, doctor, kv, learn, optimize, run, sandbox, tables, verify_evidence};
+pub use commands::{bench, build, cc, doctor, kv, learn, optimize, repair, run, sandbox, tables, verify_evidence};
 pub use inputs::{capture, feed};
 pub use kiln_inspect::show::{diagnostic, shown};
 pub use kiln_inspect::{

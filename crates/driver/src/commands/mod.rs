@@ -10,6 +10,7 @@ pub mod dump;
 pub mod kv;
 pub mod learn;
 pub mod optimize;
+pub mod repair;
 pub mod run;
 pub mod sandbox;
 pub mod tables;

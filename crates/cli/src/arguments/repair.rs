@@ -1,0 +1,36 @@
+//! `kiln repair`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use kiln_driver::kernels::Kernel;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  kiln repair prog.o -o prog.ok.o                  what the verifier rejects although it is safe
+  kiln repair prog.o -o prog.ok.o --kernel 5.15    for an older kernel
+  kiln repair prog.o -o prog.ok.o --evidence proofs
+                                                   then: kiln verify-evidence proofs
+
+Exit code 1 when a program is still rejected; the object is written all the same, and that program is unchanged in it.
+Ctrl-C ends the search and writes what was repaired.";
+
+/// `kiln repair`.
+#[derive(Args, Debug)]
+pub struct RepairArguments {
+    /// Where to write the result; `-` is standard output, and the report is left out.
+    #[arg(long, short, value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// The kernels that decide, by default as for `kiln check`; of several, the oldest.
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
+    pub kernel: Vec<Kernel>,
+    /// Maximum seconds, 60 by default.
+    #[arg(long, value_name = "SECONDS")]
+    pub budget: Option<f64>,
+    /// Do not ask the running kernel at the end.
+    #[arg(long)]
+    pub offline: bool,
+    /// Write a certificate into this folder: listings, and the proof that each function does what it did.
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub evidence: Option<PathBuf>,
+}

@@ -1,0 +1,286 @@
+//! `kiln repair`: a rejected program becomes one that loads, with the proof that it does the same.
+//!
+//! ```text
+//!   read -> verify -> rejected? -> changes (kiln_repair), each accepted by our verifier and proved -> write
+//!                                                                       |                               |
+//!                                             the certificate that verify-evidence replays      the kernel's verdict
+//! ```
+
+use std::time::{Duration, Instant};
+
+use kiln_inspect::Input;
+use kiln_inspect::check::{KernelVerdict, no_type};
+use kiln_inspect::show::shown::Shown;
+use kiln_platform::Profile;
+use kiln_program::{Error, Object, Program};
+use kiln_repair::{Change, Outcome as Search, Undecided};
+use kiln_superopt::Progress;
+use serde::Serialize;
+
+use crate::{evidence, kernel};
+
+/// The time for an object unless another one is set.
+pub const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
+/// The time for one proof at most.
+const MAX_PROOF: Duration = Duration::from_secs(10);
+
+/// How to repair.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The kernel that decides; by default the one of `kiln check`.
+    pub profile: Option<Profile>,
+    /// Programs to repair; all when empty.
+    pub programs: Vec<String>,
+    /// Time for the object at most.
+    pub budget: Duration,
+    /// Whether the running kernel is asked about repaired programs, where it may be asked.
+    pub ask_kernel: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { profile: None, programs: Vec::new(), budget: DEFAULT_BUDGET, ask_kernel: false }
+    }
+}
+
+/// What became of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decision {
+    /// The verifier accepts it as it is.
+    Accepted,
+    /// The verifier accepts it now, and it is proved to do the same.
+    RepairedProved,
+    /// It is rejected, and as it was.
+    NotDecided,
+}
+
+/// What was inserted into a program.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct Inserted {
+    /// The function.
+    pub function: Shown,
+    /// The slot, in the original, of the instruction in front of which it was inserted.
+    pub slot: u32,
+    /// The source line, `file:line`, where known.
+    pub place: Option<Shown>,
+    /// The text of that line.
+    pub line: Option<Shown>,
+    /// The register.
+    pub register: String,
+    /// The range that the verifier needs, ends included.
+    pub range: [i32; 2],
+    /// The name of the means.
+    pub means: &'static str,
+    /// What an author would write by hand before this line; `n` is the number.
+    pub by_hand: String,
+}
+
+/// One program's row.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct Repaired {
+    /// The program.
+    pub program: Shown,
+    /// What became of it.
+    pub decision: Decision,
+    /// How the original is rejected: the stable code, and the place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<Shown>,
+    /// What was inserted.
+    pub changes: Vec<Inserted>,
+    /// Why it was not decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Shown>,
+    /// A change that the verifier would accept, and that is not proved to change nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unproved: Option<Inserted>,
+    /// The running kernel's verdict on the result, where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelVerdict>,
+}
+
+/// A repaired object and the account of it.
+#[non_exhaustive]
+pub struct Outcome {
+    /// The IR.
+    pub object: Object,
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// Program by program.
+    pub programs: Vec<Repaired>,
+    /// What shows that each function that changed does what it did, by its number.
+    pub proofs: evidence::Proofs,
+    /// Whether the time was up, or Ctrl-C came.
+    pub cut_short: bool,
+    /// Time spent.
+    pub spent: Duration,
+}
+
+impl Outcome {
+    /// The exit code: 1 if a program is still rejected, by Kiln or by the running kernel.
+    pub fn exit_code(&self) -> u8 {
+        let bad = |own: &Repaired| {
+            let refused = matches!(own.kernel, Some(KernelVerdict::Rejected { .. }));
+            own.decision == Decision::NotDecided || refused
+        };
+        u8::from(self.programs.iter().any(bad))
+    }
+}
+
+/// Repairs an object.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when there is no such program, or the result cannot be written as an object file.
+pub fn repair(input: &Input, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let begun = Instant::now();
+    if let Some(elf) = &input.elf {
+        elf.check_movable().map_err(|error| kiln_inspect::input::elf_error(&input.object.name, error))?;
+    }
+    let mut work = Work::new(input, options, progress, begun);
+    let mut programs = Vec::new();
+    for program in input.select(&options.programs)? {
+        programs.push(work.one(program));
+    }
+    let Work { object, proofs, cut_short, .. } = work;
+    let bytes = match &input.elf {
+        None => kiln_program::text::print(&object).into_bytes(),
+        Some(elf) => elf.write(&object).map_err(|error| Error::InvalidInput(error.to_string()))?,
+    };
+    if options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok() {
+        for own in programs.iter_mut().filter(|own| own.decision == Decision::RepairedProved) {
+            let program = object.program(own.program.exact());
+            own.kernel = program.map(|program| kernel::verdict::verdict(&bytes, &object, program));
+        }
+    }
+    Ok(Outcome { object, bytes, programs, proofs, cut_short, spent: begun.elapsed() })
+}
+
+struct Work<'w> {
+    input: &'w Input,
+    verifier: kiln_verifier::Options,
+    /// The object with all repairs so far.
+    object: Object,
+    proofs: evidence::Proofs,
+    progress: &'w mut dyn Progress,
+    begun: Instant,
+    end: Instant,
+    cut_short: bool,
+}
+
+impl<'w> Work<'w> {
+    fn new(input: &'w Input, options: &Options, progress: &'w mut dyn Progress, begun: Instant) -> Work<'w> {
+        let end = begun + options.budget;
+        let own = input.verifier_options();
+        let profile = options.profile.clone().unwrap_or(own.profile);
+        let verifier = kiln_verifier::Options { profile, deadline: Some(end), ..own };
+        // Marks are about the instructions that stand now.
+        let object = Object { operations: Vec::new(), ..input.object.clone() };
+        Work { input, verifier, object, proofs: evidence::Proofs::new(), progress, begun, end, cut_short: false }
+    }
+
+    fn one(&mut self, program: &Program) -> Repaired {
+        let mut row = Repaired {
+            program: program.name.as_str().into(),
+            decision: Decision::NotDecided,
+            rejected: None,
+            changes: Vec::new(),
+            reason: None,
+            unproved: None,
+            kernel: None,
+        };
+        if program.program_type.is_none() {
+            row.reason = Some(no_type(program).into());
+            return row;
+        }
+        let before = self.object.clone();
+        let mut found = evidence::Proofs::new();
+        match self.search(program, &mut found) {
+            Search::Accepted => row.decision = Decision::Accepted,
+            Search::Repaired(object, changes) => match self.harms(&object, program) {
+                Some(other) => row.reason = Some(format!("the verifier rejects {other} with the changes").into()),
+                None => {
+                    row.decision = Decision::RepairedProved;
+                    row.changes = changes.iter().map(|change| inserted(&before, change)).collect();
+                    self.object = object;
+                    self.proofs.extend(found);
+                }
+            },
+            Search::Undecided(Undecided { rejection, reason, removed, unproved }) => {
+                let removed = match removed {
+                    0 => String::new(),
+                    some => format!(" (after {some} removed before it)"),
+                };
+                row.rejected = rejection.map(|own| {
+                    let place = own.line.as_ref().map_or_else(
+                        || format!("instruction {} of {}", own.position.1, own.position.0),
+                        |line| format!("{}:{}", line.file, line.line),
+                    );
+                    format!("{} at {place}", own.reason.code()).into()
+                });
+                row.reason = Some(format!("{reason}{removed}").into());
+                row.unproved = unproved.as_ref().map(|change| inserted(&before, change));
+            }
+        }
+        self.cut_short |= Instant::now() >= self.end;
+        row
+    }
+
+    /// Searches for changes; `found` has the proofs of the functions that changed.
+    fn search(&mut self, program: &Program, found: &mut evidence::Proofs) -> Search {
+        let Work { input, verifier, object, progress, begun, end, cut_short, .. } = self;
+        let (begun, end, slots) = (*begun, *end, evidence::slots(&input.object));
+        let go_on = std::cell::RefCell::new(|what: &'static str| {
+            let on = progress.step(what, slots, begun.elapsed()) && Instant::now() < end;
+            *cut_short |= !on;
+            on
+        });
+        let mut prove = |changed: &Object| {
+            let time = end.saturating_duration_since(Instant::now()).min(MAX_PROOF);
+            // What earlier repairs changed is proved already.
+            let mut own = changed.clone();
+            for (index, function) in own.functions.iter_mut().enumerate() {
+                if function.nodes == object.functions[index].nodes {
+                    *function = input.object.functions[index].clone();
+                }
+            }
+            let mut step = || (go_on.borrow_mut())("proof");
+            let (proofs, refused) = evidence::certify(&input.object, &own, &[], time, &mut step);
+            *found = proofs;
+            refused.into_values().next().map_or(Ok(()), Err)
+        };
+        kiln_repair::repair(object, program, verifier, &mut prove, &mut || (go_on.borrow_mut())("repair"))
+    }
+
+    /// A program that was accepted and that a changed object's functions would break.
+    fn harms(&self, changed: &Object, repaired: &Program) -> Option<Shown> {
+        let verify =
+            |object: &Object, program: &Program| kiln_verifier::verify(object, program, &self.verifier).is_ok();
+        let reaches = |program: &Program| {
+            let functions = self.object.reachable_functions(program.entry);
+            functions.into_iter().any(|id| self.object.function(id).nodes != changed.function(id).nodes)
+        };
+        let others = self.object.programs.iter().filter(|program| program.name != repaired.name && reaches(program));
+        let mut broken = others.filter(|program| verify(&self.object, program) && !verify(changed, program));
+        broken.next().map(|program| program.name.as_str().into())
+    }
+}
+
+/// A change as reports say it. `object` is the one before all changes of the program.
+fn inserted(object: &Object, change: &Change) -> Inserted {
+    let function = object.function(change.function);
+    let position = function.position(change.before).unwrap_or(0);
+    let [low, high] = change.range.map(|end| end.to_string());
+    Inserted {
+        function: function.name.as_str().into(),
+        slot: function.nodes[..position].iter().map(|node| node.insn.slots()).sum(),
+        place: change.line.as_ref().map(|line| format!("{}:{}", line.file, line.line).into()),
+        line: change.line.as_ref().map(|line| line.text.trim().into()),
+        register: format!("r{}", change.register.number()),
+        range: change.range,
+        means: change.means.name,
+        by_hand: change.means.source.replace("LOW", &low).replace("HIGH", &high),
+    }
+}

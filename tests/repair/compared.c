@@ -1,0 +1,35 @@
+// An index that is compared with one that has a bound.
+// repair: v3 repaired-proved
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+struct value {
+	unsigned char bytes[256];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct value);
+} values SEC(".maps");
+
+SEC("xdp")
+int compared(struct xdp_md *ctx)
+{
+	unsigned char *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u32 key = 0;
+	struct value *value = bpf_map_lookup_elem(&values, &key);
+	__u64 index, limit;
+
+	if (!value || data + 16 > end)
+		return XDP_DROP;
+	index = *(__u64 *)data;
+	limit = *(__u64 *)(data + 8);
+	if (index >= limit || limit > 256)
+		return XDP_DROP;
+	value->bytes[index]++;
+	return XDP_PASS;
+}
+
+char _license[] SEC("license") = "GPL";
