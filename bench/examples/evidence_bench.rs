@@ -311,6 +311,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     if let Some(path) = &arguments.one {
+        // The one that started it may be killed. Solvers of this process then find their input closed, or reach their limit.
+        if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)) {
+            eprintln!("it may outlive the benchmark: {error}");
+        }
         return print_one(path, &arguments);
     }
     let takes_part = |entry: &CorpusObject| {

@@ -23,40 +23,59 @@ impl<'a> Term<'a> {
     }
 
     /// `bits` bits from `low` on.
+    ///
+    /// Terms share operands, so each part is built once: otherwise this would take time exponential in the depth. Parts of
+    /// operands are built first, without recursion, because a path may be longer than the stack.
     pub fn extract(self, low: u32, bits: u32) -> Term<'a> {
-        if low == 0 && bits == self.bits() {
-            return self;
+        let arena = self.arena();
+        let (mut pending, mut last) = (vec![(self.id(), low, bits)], self);
+        while let Some(part) = pending.last().copied() {
+            let mut open = None;
+            let mut built = |id: u32, low: u32, bits: u32| {
+                let own = arena.at(id);
+                let known = if low == 0 && bits == own.bits() { Some(own) } else { arena.part(&(id, low, bits)) };
+                open = known.is_none().then_some((id, low, bits)).or(open);
+                known
+            };
+            let known = built(part.0, part.1, part.2);
+            match known.or_else(|| arena.at(part.0).extract_of_operands(part.1, part.2, &mut built)) {
+                Some(term) => {
+                    arena.keep_part(part, term);
+                    (_, last) = (pending.pop(), term);
+                }
+                None => pending.extend(open),
+            }
         }
-        match self.shape() {
-            Shape::Constant(value) => return self.arena().constant(bits, value >> low),
-            Shape::Extract(base, first) => return self.part(base).extract(first + low, bits),
-            Shape::Concat(high, lower) => {
-                let (high, lower) = (self.part(high), self.part(lower));
-                if low + bits <= lower.bits() {
-                    return lower.extract(low, bits);
-                }
-                if low >= lower.bits() {
-                    return high.extract(low - lower.bits(), bits);
-                }
-                let below = lower.bits() - low;
-                return high.extract(0, bits - below).concat(lower.extract(low, below));
-            }
-            Shape::SignExtend(base) if low + bits <= self.part(base).bits() => {
-                return self.part(base).extract(low, bits);
-            }
+        last
+    }
+
+    /// Bits of a term that is not wanted whole, if the parts of operands that this takes are built: `built` returns one.
+    fn extract_of_operands(
+        self,
+        low: u32,
+        bits: u32,
+        built: &mut dyn FnMut(u32, u32, u32) -> Option<Term<'a>>,
+    ) -> Option<Term<'a>> {
+        Some(match self.shape() {
+            Shape::Constant(value) => self.arena().constant(bits, value >> low),
+            Shape::Extract(base, first) => built(base, first + low, bits)?,
+            Shape::Concat(high, lower) => match self.part(lower).bits() {
+                below if low + bits <= below => built(lower, low, bits)?,
+                below if low >= below => built(high, low - below, bits)?,
+                below => built(high, 0, low + bits - below)?.concat(built(lower, low, below - low)?),
+            },
+            Shape::SignExtend(base) if low + bits <= self.part(base).bits() => built(base, low, bits)?,
             Shape::Binary(op @ (Binary::And | Binary::Or | Binary::Xor), a, b) => {
-                return self.part(a).extract(low, bits).binary(op, self.part(b).extract(low, bits));
+                built(a, low, bits)?.binary(op, built(b, low, bits)?)
             }
             Shape::Binary(op @ (Binary::Add | Binary::Mul), a, b) if low == 0 => {
-                return self.part(a).extract(0, bits).binary(op, self.part(b).extract(0, bits));
+                built(a, 0, bits)?.binary(op, built(b, 0, bits)?)
             }
             Shape::Ite(condition, a, b) => {
-                let (a, b) = (self.part(a).extract(low, bits), self.part(b).extract(low, bits));
-                return Term::ite(&self.part(condition), &a, &b);
+                Term::ite(&self.part(condition), &built(a, low, bits)?, &built(b, low, bits)?)
             }
-            _ => {}
-        }
-        self.arena().term(Shape::Extract(self.id(), low), bits)
+            _ => self.arena().term(Shape::Extract(self.id(), low), bits),
+        })
     }
 
     /// The concatenation of this term (upper part) and `low`.

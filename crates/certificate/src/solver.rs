@@ -23,12 +23,16 @@ pub trait Solver {
     fn ask(&mut self, query: &str) -> Answer;
 }
 
-/// Known solvers, the preferred one first: name, and options that make them read from standard input.
-const KNOWN: &[(&str, &[&str])] = &[
-    ("cvc5", &["--lang=smt2", "--incremental", "--quiet"]),
-    ("bitwuzla", &["--lang", "smt2"]),
-    ("z3", &["-smt2", "-in"]),
+/// Known solvers, the preferred one first: name, options that make them read from standard input, and the option for the
+/// milliseconds of one query.
+const KNOWN: &[(&str, &[&str], &str)] = &[
+    ("cvc5", &["--lang=smt2", "--incremental", "--quiet"], "--tlimit-per="),
+    ("bitwuzla", &["--lang", "smt2"], "--time-limit-per="),
+    ("z3", &["-smt2", "-in"], "-t:"),
 ];
+/// How much longer a solver may work by its own limit than this process waits for it. The limit is for solvers whose parent
+/// was killed: they would work on an unfinished query for ever. After it, they find their input closed, and end.
+const OWN_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum size of a line of an answer in bytes.
 const MAX_LINE: u64 = 4096;
 /// Maximum number of queries to one process, which remembers them and so takes memory.
@@ -39,6 +43,8 @@ const MAX_QUESTIONS: usize = 2000;
 pub struct Program {
     path: PathBuf,
     options: &'static [&'static str],
+    /// The option for the milliseconds of one query.
+    limit: Option<&'static str>,
     /// Name and version, as the solver prints them.
     pub version: String,
 }
@@ -50,7 +56,7 @@ impl Program {
     /// # Errors
     /// Returns the solver that cannot be run or gives a wrong answer.
     pub fn find(wanted: Option<&str>, timeout: Duration) -> Result<Program, String> {
-        let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = KNOWN.iter().map(|(name, ..)| *name).collect();
         let found = match wanted {
             Some(name) => Program::installed(name)
                 .ok_or_else(|| format!("{name} cannot be run: name one of {} or a path", names.join(", ")))?,
@@ -79,9 +85,10 @@ impl Program {
         let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().find(|line| line.chars().any(|c| c.is_ascii_digit())).unwrap_or_default();
         let stem = Path::new(name).file_name()?.to_string_lossy().into_owned();
-        let options = KNOWN.iter().find(|(known, _)| *known == stem).map_or(&[][..], |(_, options)| *options);
+        let known = KNOWN.iter().find(|(known, ..)| *known == stem);
+        let (options, limit) = known.map_or((&[][..], None), |(_, options, limit)| (*options, Some(*limit)));
         let line = line.find(&stem).map_or(line, |at| &line[at..]);
-        Some(Program { path: name.into(), options, version: line.chars().take(80).collect() })
+        Some(Program { path: name.into(), options, limit, version: line.chars().take(80).collect() })
     }
 }
 
@@ -113,6 +120,8 @@ impl Process {
         if self.running.is_none() {
             let mut command = Command::new(&self.program.path);
             command.args(self.program.options);
+            let limit = (self.timeout + OWN_LIMIT).as_millis();
+            command.args(self.program.limit.map(|option| format!("{option}{limit}")));
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
             let mut child = command.spawn().map_err(|error| format!("{path}: {error}"))?;
             let (input, output) = (child.stdin.take(), child.stdout.take());

@@ -114,11 +114,16 @@ pub(crate) enum Shape {
 /// Owns terms.
 #[derive(Default)]
 pub struct Arena {
-    shapes: RefCell<Vec<(Shape, u32)>>,
+    pub(crate) shapes: RefCell<Vec<(Shape, u32)>>,
     /// Bits of each term that are zero whatever the variables are.
     zeros: RefCell<Vec<u64>>,
     index: RefCell<HashMap<(Shape, u32), u32>>,
+    /// Parts of terms that were built: by term, lowest bit and width.
+    parts: RefCell<HashMap<Part, u32>>,
 }
+
+/// Some bits of a term: its number, the lowest bit and how many.
+pub(crate) type Part = (u32, u32, u32);
 
 /// A bit vector of 1 to 64 bits; of one bit, a truth value.
 #[derive(Clone, Copy)]
@@ -181,7 +186,16 @@ impl Arena {
         }
     }
 
-    fn at(&self, id: u32) -> Term<'_> {
+    /// The term that was built for these bits, if one was.
+    pub(crate) fn part(&self, part: &Part) -> Option<Term<'_>> {
+        self.parts.borrow().get(part).map(|id| self.at(*id))
+    }
+
+    pub(crate) fn keep_part(&self, part: Part, built: Term<'_>) {
+        self.parts.borrow_mut().insert(part, built.id);
+    }
+
+    pub(crate) fn at(&self, id: u32) -> Term<'_> {
         let bits = self.shapes.borrow()[id as usize].1;
         Term { arena: self, id, bits }
     }
@@ -245,7 +259,7 @@ impl Arena {
     }
 
     /// Terms that these are made of, operands first.
-    fn cone(&self, roots: &[u32]) -> Vec<u32> {
+    pub(crate) fn cone(&self, roots: &[u32]) -> Vec<u32> {
         let shapes = self.shapes.borrow();
         let mut seen = std::collections::BTreeSet::new();
         let mut pending = roots.to_vec();
@@ -266,36 +280,6 @@ impl Arena {
             _ => None,
         };
         cone.iter().filter_map(name).collect()
-    }
-
-    /// The value of a term, where `value` gives that of variables and functions by name and operands.
-    pub fn evaluate(&self, term: Term<'_>, value: &dyn Fn(&str, &[u64]) -> u64) -> u64 {
-        let shapes = self.shapes.borrow();
-        let mut values: HashMap<u32, u64> = HashMap::new();
-        for id in self.cone(&[term.id]) {
-            let (shape, bits) = &shapes[id as usize];
-            let bits_of = |id: u32| Bits::new(shapes[id as usize].1, values[&id]);
-            let result = match shape {
-                Shape::Constant(number) => *number,
-                Shape::Apply(name, operands) => {
-                    value(name, &operands.iter().map(|id| values[id]).collect::<Vec<_>>()) & mask(*bits)
-                }
-                Shape::Not(a) => !values[a] & mask(*bits),
-                Shape::Binary(op, a, b) => op.apply(bits_of(*a), bits_of(*b)).value(),
-                Shape::Extract(a, low) => values[a] >> low & mask(*bits),
-                Shape::Concat(high, low) => values[high] << shapes[*low as usize].1 | values[low],
-                Shape::SignExtend(a) => bits_of(*a).sign_extend(*bits).value(),
-                Shape::Ite(condition, a, b) => {
-                    if values[condition] == 1 {
-                        values[a]
-                    } else {
-                        values[b]
-                    }
-                }
-            };
-            values.insert(id, result);
-        }
-        values[&term.id]
     }
 }
 

@@ -23,7 +23,7 @@ use crate::state::{PACKETS_END, Running, State, World};
 use crate::term::Term;
 
 /// Maximum number of instructions on a path.
-pub const MAX_STEPS: usize = 4096;
+pub const MAX_STEPS: usize = 65_536;
 /// Maximum number of paths from one pair.
 pub const MAX_PATHS: usize = 4096;
 /// Maximum number of terms of one walk.

@@ -75,3 +75,23 @@ proptest! {
         prop_assert_eq!(term.zeros() & number.value(), 0);
     }
 }
+
+/// Both operands of each step have the one before: without a memory the time would double with every step, and with
+/// recursion the stack would end.
+#[test]
+fn parts_of_a_deep_term_take_time_linear_in_its_depth() {
+    const STEPS: usize = 60_000;
+    let arena = Arena::default();
+    let (mut one, mut other) = (arena.symbol("x0", 64), arena.symbol("x1", 64));
+    for _ in 0..STEPS {
+        one = one.xor(&other);
+        other = other.mul(&one);
+    }
+    let before = arena.len();
+    assert_eq!(one.truncate(32).bits(), 32);
+    assert!(arena.len() - before <= 2 * STEPS + 2, "{} new terms", arena.len() - before);
+    // Again: nothing new.
+    let known = arena.len();
+    assert_eq!(one.truncate(32), one.truncate(32));
+    assert_eq!(arena.len(), known);
+}
