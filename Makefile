@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -25,6 +25,10 @@ test-parquet: setup ## Test Parquet files, which the default build does not writ
 test-arm64-kernel: ## Compare the JIT for 64-bit Arm with an arm64 kernel's, in a virtual machine (some minutes)
 	@scripts/setup --arm64
 	@scripts/arm64-kernel
+
+kernel: setup ## Build a Linux with native operations and test them in it (15 minutes the first time; ARCH=arm64: qemu-system-arm, gcc-aarch64-linux-gnu)
+	@scripts/patched-kernel --arch $(or $(ARCH),x86_64)
+	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --canary
 
 test-collector: ## Test with a real OpenTelemetry Collector, built from its Go modules (some minutes, once)
 	@scripts/setup --collector

@@ -16,7 +16,7 @@
 //!
 //! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic`, `memory`, `pair`, `flag`, `select`,
 //!   `chain`, `bits` and `hint` have some of them, `parts` what they are made of);
-//! - [`rocq`]: the rows as definitions in Rocq, for the proofs;
+//! - [`rocq`]: the rows as definitions in Rocq, for the proofs; [`linux`]: as C data for a kernel module;
 //! - [`pattern`]: matching instructions with a proof sequence; [`meaning`]: evaluating [`Expr`] over a [`BitVec`].
 //!
 //! [`BitVec`]: crate::semantics::BitVec
@@ -26,6 +26,7 @@ mod bits;
 mod chain;
 mod flag;
 mod hint;
+pub mod linux;
 pub mod meaning;
 mod memory;
 mod pair;
