@@ -47,8 +47,7 @@ impl Tally {
             let bytes = elf.write(object).expect("is written");
             ObjectFile::open("hostile", &bytes).expect("libbpf reads it").load()
         };
-        let is_too_large =
-            |object: &kiln_program::Object| load(object).is_err_and(|failure| failure.is_too_complex());
+        let is_too_large = |object: &kiln_program::Object| load(object).is_err_and(|failure| failure.is_too_complex());
         let began = Instant::now();
         let rewrite = sandbox_for(&elf.object, &options, is_too_large);
         let took = began.elapsed();
@@ -60,7 +59,7 @@ impl Tally {
             Err(error @ (Error::Rejected { .. } | Error::Result { .. } | Error::Unsupported { .. })) => {
                 assert!(most_insns.is_some(), "{name}: {error}");
                 self.too_complex += 1;
-                        return;
+                return;
             }
         };
         let loaded = match load(&rewrite.object) {
