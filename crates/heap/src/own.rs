@@ -20,8 +20,8 @@ pub struct OwnHeap {
 impl OwnHeap {
     /// Makes a heap of `bytes` bytes, at most 4 GiB.
     pub fn new(bytes: usize) -> OwnHeap {
-        let words = bytes.min(1 << 32) / 8;
-        OwnHeap { words: std::iter::repeat_with(|| AtomicU64::new(0)).take(words).collect() }
+        let words = (bytes as u64).min(1 << 32) / 8;
+        OwnHeap { words: std::iter::repeat_with(|| AtomicU64::new(0)).take(words as usize).collect() }
     }
 
     /// Makes a heap with the state of an allocator at its beginning, for [`crate::supply::supply`]. Variables of the caller's are
