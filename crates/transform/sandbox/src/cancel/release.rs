@@ -68,6 +68,27 @@ const ITERATORS: [(&str, &str); 9] = [
     ("bpf_iter_scx_dsq_new", "bpf_iter_scx_dsq_destroy"),
 ];
 
+/// `bpf_kptr_xchg`, which takes an object out of a map value.
+const KPTR_XCHG: u32 = 194;
+
+/// What gives back an object from a map value. The helper does not say its type: the kfunc is the one of these that the
+/// program itself gives such objects back with. Where it has several, none is taken; the verifier checks the result.
+const OBJECTS: [&str; 6] = [
+    "bpf_obj_drop_impl",
+    "bpf_percpu_obj_drop_impl",
+    "bpf_task_release",
+    "bpf_cgroup_release",
+    "bpf_cpumask_release",
+    "bpf_crypto_ctx_release",
+];
+
+fn of_kernel_pointer(object: &Object) -> Option<Release> {
+    let mut own = OBJECTS.into_iter().filter(|name| call_like(object, name).is_some());
+    let name = own.next().filter(|_| own.next().is_none())?;
+    let zero = KFUNCS.iter().any(|row| row.1 == name && row.2);
+    Some(Release { call: Kfunc(name), name, zero })
+}
+
 /// The name of the kfunc that an instruction calls.
 fn kfunc<'o>(object: &'o Object, node: &Node) -> Option<&'o str> {
     match node.reference {
@@ -78,6 +99,9 @@ fn kfunc<'o>(object: &'o Object, node: &Node) -> Option<&'o str> {
 
 /// What gives back what a call acquired; `None` for what landing pads cannot give back.
 pub(super) fn of(object: &Object, acquired: &Node) -> Option<Release> {
+    if acquired.helper() == Some(KPTR_XCHG) {
+        return of_kernel_pointer(object);
+    }
     if let Some(helper) = acquired.helper() {
         let (_, id, name, zero) = HELPERS.iter().find(|row| row.0 == helper)?;
         return Some(Release { call: Helper(*id), name, zero: *zero });
