@@ -204,6 +204,8 @@ const NEEDS: &[Need] = &[
     row("xz-utils", Tool("xz", "--version"), "unpacking the kernel's sources"),
     row("python3", Tool("python3", "--version"), "scripts/corpus"),
     row("iproute2", Tool("ip", "-V"), "make test: attaching to interfaces of its own"),
+    row("memcached", Tool("memcached", "--version"), "make test: answers of kiln kv beside memcached's"),
+    row("python3-pymemcache", AnyOf(&["/usr/lib/python3/dist-packages/pymemcache"]), "make test: a client of kiln kv"),
     row("ethtool", Tool("ethtool", "--version"), "make test: interfaces of its own"),
     row("chromium", Tool("chromium", "--version"), "make test: pages in a browser"),
     row("coq", Tool("coqc", "--version"), "make test, make proofs: the proofs of native operations"),
