@@ -1,18 +1,6 @@
 // An index that is compared with one that has a bound.
 // repair: v3 repaired-proved
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-
-struct value {
-	unsigned char bytes[256];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct value);
-} values SEC(".maps");
+#include "value.h"
 
 SEC("xdp")
 int compared(struct xdp_md *ctx)

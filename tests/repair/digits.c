@@ -1,18 +1,6 @@
 // A character that is tested as `c - '0' < 10` and used as an index itself.
 // repair: v2 repaired-proved
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-
-struct value {
-	unsigned char bytes[256];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct value);
-} values SEC(".maps");
+#include "value.h"
 
 SEC("xdp")
 int digits(struct xdp_md *ctx)

@@ -1,18 +1,6 @@
 // What is left of a buffer: `left = 256 - used` is a bound in another register.
 // repair: v3 not-decided
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-
-struct value {
-	unsigned char bytes[256];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct value);
-} values SEC(".maps");
+#include "value.h"
 
 SEC("xdp")
 int rest(struct xdp_md *ctx)

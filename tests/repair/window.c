@@ -1,18 +1,6 @@
 // A size of 1 to 64 that clang tests as `size - 1 < 64`.
 // repair: v2 repaired-proved
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-
-struct value {
-	unsigned char bytes[256];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct value);
-} values SEC(".maps");
+#include "value.h"
 
 SEC("xdp")
 int window(struct xdp_md *ctx)
