@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use kiln_heap::supply::{self, NoMemory};
-use kiln_heap::{Memory, lock};
+use kiln_driver::heap::KernelHeap;
+use kiln_heap::{Memory, lock, supply};
 use kiln_kv::store::layout::{MAGIC, bucket, state};
 use kiln_kv::store::{Condition, Outcome, Settings, Store};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
@@ -22,29 +22,6 @@ const XDP_TX: u32 = 3;
 /// What the kernel's verifier may process.
 const MOST_PROCESSED: u32 = 200_000;
 const HEADERS: usize = 50;
-
-struct Shared<'o>(kiln_linux::Heap<'o>);
-
-impl Memory for Shared<'_> {
-    fn address(&self) -> u64 {
-        self.0.address()
-    }
-    fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-    fn load(&self, offset: usize) -> Option<u64> {
-        self.0.load(offset)
-    }
-    fn store(&self, offset: usize, value: u64) -> Option<()> {
-        self.0.store(offset, value)
-    }
-    fn compare_exchange(&self, offset: usize, expected: u64, new: u64) -> Option<u64> {
-        self.0.compare_exchange(offset, expected, new)
-    }
-    fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
-        self.0.populate(offset, bytes).map_err(|error| NoMemory::Damaged(error.to_string()))
-    }
-}
 
 /// The extension in the kernel, and the bytes of its variables. Prints a skip if there is no kernel or no compiler to use.
 fn loaded() -> Option<(LoadedObject, usize)> {
@@ -157,7 +134,7 @@ fn it_verifies_within_its_bar() {
 #[test]
 fn both_sides_find_what_the_other_stores() {
     let Some((loaded, variables)) = loaded() else { return };
-    let heap = Shared(loaded.heap("kiln_heap_map").expect("a heap"));
+    let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
     assert_eq!(run(&loaded, &request(b"get k\r\n")).0, XDP_PASS, "before there is a store");
     let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
     assert_eq!(answer(&loaded, b"get missing\r\n"), b"END\r\n");
@@ -213,7 +190,7 @@ fn both_sides_at_once_mix_nothing_and_lose_nothing() {
     const ROUNDS: usize = 40_000;
     const KEYS: usize = 2;
     let Some((loaded, variables)) = loaded() else { return };
-    let heap = Shared(loaded.heap("kiln_heap_map").expect("a heap"));
+    let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
     let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
     let program = loaded.program("kv_memcached").expect("loaded");
     // A value is one byte, repeated: a mixture of two would show.
@@ -272,7 +249,7 @@ fn both_sides_at_once_mix_nothing_and_lose_nothing() {
 #[test]
 fn a_lock_of_the_dead_stops_nobody() {
     let Some((loaded, variables)) = loaded() else { return };
-    let heap = Shared(loaded.heap("kiln_heap_map").expect("a heap"));
+    let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
     let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
     assert_eq!(answer(&loaded, &set("k", b"old")), b"STORED\r\n");
     // All locks are held by a process that has ended.
