@@ -4,10 +4,11 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
+use wait_timeout::ChildExt as _;
 
 use crate::Error;
 
@@ -184,37 +185,21 @@ impl Toolchain {
         let mut child = command.spawn().map_err(failed)?;
         // clang reads all of it before it compiles; if it ends before that, its message says why.
         let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(text.as_bytes()));
-        let ended = wait(&mut child, self.limit).map_err(failed)?;
-        match ended {
-            None => Err(Error::Limit { clang: self.clang.clone(), seconds: self.limit.as_secs() }),
-            Some(true) => {
+        match child.wait_timeout(self.limit).map_err(failed)? {
+            None => {
+                child.kill().and_then(|()| child.wait()).map_err(failed)?;
+                Err(Error::Limit { clang: self.clang.clone(), seconds: self.limit.as_secs() })
+            }
+            Some(ended) if ended.success() => {
                 written.map_err(failed)?;
                 fs::read(&path).map_err(failed)
             }
-            Some(false) => {
+            Some(_) => {
                 let message = fs::read_to_string(&messages).unwrap_or_default();
                 let message = message.lines().find(|line| line.contains("error")).unwrap_or("no message");
                 Err(Error::Clang { clang: self.clang.clone(), message: message.trim().to_owned() })
             }
         }
-    }
-}
-
-/// Waits until a process ends: whether it succeeded, or `None` if it took too long and was killed.
-fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<bool>> {
-    let begin = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status.success()));
-        }
-        if begin.elapsed() >= limit {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
     }
 }
 
