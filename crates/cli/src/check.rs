@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use kiln_driver::check::Checked;
-use kiln_driver::commands::check::baseline::Baseline;
+use kiln_driver::commands::check::baseline::{Baseline, Judged};
 use kiln_driver::commands::check::reports::{self, Document, Report, SCHEMA, Summary, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
@@ -103,13 +103,15 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
     }
     let included = all.reports.iter().filter_map(|report| report.compiled.as_ref());
     *files = included.flat_map(|how| how.read.clone()).collect();
-    let Some(baseline) = baseline else { return Ok(worst(all.reports.iter().map(Report::exit_code))) };
-    let judged: Vec<(u8, usize)> = all.reports.iter().map(|report| baseline.judge(report)).collect::<Result<_, _>>()?;
-    let known: usize = judged.iter().map(|(_, known)| known).sum();
+    if baseline.is_none() {
+        return Ok(worst(all.reports.iter().map(Report::exit_code)));
+    }
+    let judged = all.judged.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let known: usize = judged.iter().map(|judged| judged.known).sum();
     if text && known > 0 {
         say!("{} known from the baseline, not counted", print::count(known, "problem"));
     }
-    Ok(worst(judged.into_iter().map(|(code, _)| code)))
+    Ok(worst(judged.iter().map(|judged| judged.exit_code)))
 }
 
 /// An object's report, and its text form, which was made where the object still was.
@@ -117,14 +119,17 @@ struct Shown {
     report: Report,
     text: String,
     unknown: Vec<String>,
+    judged: Option<Result<Judged, Error>>,
 }
 
 /// Checks one object. The text form is made if wanted: with `quiet`, without what is accepted; without what is known.
 fn one(found: &Found, wanted: &Wanted, text: Option<bool>, baseline: Option<&Baseline>) -> Shown {
     let outcome = reports::check(found, wanted);
+    let judged = baseline.map(|baseline| baseline.judge(&outcome.report));
+    let known = judged.as_ref().and_then(|judged| judged.as_ref().ok());
     let mut shown = match (&outcome.report.result, &outcome.input, text) {
         (reports::Result::Checked { programs, .. }, Some(input), Some(quiet)) => {
-            let programs = unknown(programs, &outcome.report, baseline);
+            let programs = unknown(programs, known);
             let helps =
                 if wanted.several || wanted.unprivileged { String::new() } else { would_help(input, &programs) };
             print::checked(input, &programs, quiet) + &helps
@@ -135,15 +140,15 @@ fn one(found: &Found, wanted: &Wanted, text: Option<bool>, baseline: Option<&Bas
     if let (Some(input), Some(findings), Some(_)) = (&outcome.input, &outcome.report.findings, text) {
         shown.push_str(&print::warnings(input, findings));
     }
-    Shown { report: outcome.report, text: shown, unknown: outcome.unknown }
+    Shown { report: outcome.report, text: shown, unknown: outcome.unknown, judged }
 }
 
 /// The programs without those whose problems are known.
-fn unknown<'a>(programs: &'a [Checked], report: &Report, baseline: Option<&Baseline>) -> Cow<'a, [Checked]> {
-    let value = baseline.and_then(|baseline| Some((baseline, serde_json::to_value(report).ok()?)));
-    let Some((baseline, value)) = value else { return Cow::Borrowed(programs) };
-    let new = programs.iter().filter(|checked| !baseline.knows(&value, &checked.program.to_string()));
-    new.cloned().collect()
+fn unknown<'a>(programs: &'a [Checked], judged: Option<&Judged>) -> Cow<'a, [Checked]> {
+    match judged {
+        Some(judged) => programs.iter().filter(|checked| !judged.knows(&checked.program)).cloned().collect(),
+        None => Cow::Borrowed(programs),
+    }
 }
 
 /// What was checked so far.
@@ -154,6 +159,8 @@ struct Checking {
     text: bool,
     said_kernels: bool,
     reports: Vec<Report>,
+    /// The reports beside the baseline, if there is one.
+    judged: Vec<Result<Judged, Error>>,
     summary: Summary,
     /// Objects that could be read.
     read: usize,
@@ -164,7 +171,8 @@ struct Checking {
 impl Checking {
     /// Takes the next object's report, and prints its text form.
     fn take(&mut self, shown: Shown) {
-        let Shown { report, text, unknown } = shown;
+        let Shown { report, text, unknown, judged } = shown;
+        self.judged.extend(judged);
         self.summary.add(&report);
         for name in unknown {
             *self.unknown.entry(name).or_default() += 1;

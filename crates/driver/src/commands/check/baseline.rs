@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::reports::{Report, worst};
-use kiln_inspect::file;
+use kiln_inspect::{Shown, file};
 use kiln_program::Error;
 
 /// Bytes of a document at most.
@@ -43,21 +43,43 @@ impl Baseline {
         Ok(Baseline(objects.iter().flat_map(problems).collect()))
     }
 
-    /// The exit code of an object's report for what is new in it, and the number of problems that are known.
+    /// What is new in an object's report, and what is known.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] if the report cannot be written as JSON.
-    pub fn judge(&self, report: &Report) -> Result<(u8, usize), Error> {
+    pub fn judge(&self, report: &Report) -> Result<Judged, Error> {
         let value = serde_json::to_value(report).map_err(|error| Error::InvalidInput(error.to_string()))?;
-        let (known, new): (Vec<Problem>, Vec<Problem>) =
-            problems(&value).into_iter().partition(|problem| self.0.contains(problem));
-        Ok((worst(new.iter().map(|problem| problem.exit_code)), known.len()))
+        Ok(self.judge_value(&value))
     }
 
-    /// Whether a program's problems are all known, given its object's report.
-    pub fn knows(&self, report: &Value, program: &str) -> bool {
-        let own: Vec<Problem> = problems(report).into_iter().filter(|problem| problem.what[1] == program).collect();
-        !own.is_empty() && own.iter().all(|problem| self.0.contains(problem))
+    fn judge_value(&self, report: &Value) -> Judged {
+        let (known, new): (Vec<Problem>, Vec<Problem>) =
+            problems(report).into_iter().partition(|problem| self.0.contains(problem));
+        let program = |problem: &Problem| problem.what[1].clone();
+        let unsettled: BTreeSet<String> = new.iter().map(program).collect();
+        Judged {
+            exit_code: worst(new.iter().map(|problem| problem.exit_code)),
+            known: known.len(),
+            programs: known.iter().map(program).filter(|name| !unsettled.contains(name)).collect(),
+        }
+    }
+}
+
+/// An object's report beside the baseline.
+#[derive(Clone, Debug, Default)]
+pub struct Judged {
+    /// The exit code for what is new.
+    pub exit_code: u8,
+    /// The number of problems that are known.
+    pub known: usize,
+    /// The programs that have problems, all of them known.
+    programs: BTreeSet<String>,
+}
+
+impl Judged {
+    /// Whether a program has problems, all of them known.
+    pub fn knows(&self, program: &Shown) -> bool {
+        self.programs.contains(&program.to_string())
     }
 }
 
@@ -121,13 +143,14 @@ mod tests {
         let before = object("a.o", json!([program("x", rejected("possibly-null", 3))]));
         let baseline = Baseline(problems(&before).into_iter().collect());
         let moved = object("a.o", json!([program("x", rejected("possibly-null", 9))]));
-        assert!(baseline.knows(&moved, "x"));
+        assert!(baseline.judge_value(&moved).knows(&"x".into()));
         for new in [
             object("a.o", json!([program("x", rejected("packet-out-of-bounds", 3))])),
             object("a.o", json!([program("y", rejected("possibly-null", 3))])),
             object("b.o", json!([program("x", rejected("possibly-null", 3))])),
         ] {
-            assert!(!baseline.knows(&new, new["programs"][0]["program"].as_str().expect("a name")), "{new}");
+            let judged = baseline.judge_value(&new);
+            assert!(!judged.knows(&new["programs"][0]["program"].as_str().expect("a name").into()), "{new}");
         }
         let accepted = json!({ "verdict": "accepted" });
         assert!(problems(&object("a.o", json!([program("x", accepted.clone())]))).is_empty());
