@@ -50,7 +50,7 @@ fn in_the_vm(name: &str, rewrite: &Rewrite, expected: &Expected, types: Option<A
     match vm.load(program) {
         Ok(_) => {}
         // The kernel runs it.
-        Err(error) if error.to_string().contains("the VM does not support") => return println!("{name}: {error}"),
+        Err(error @ kiln_vm::Error::Unsupported { .. }) => return println!("{name}: {error}"),
         Err(error) => panic!("{name}: {error}"),
     }
     for engine in [Engine::Interpreter, Engine::Jit] {
