@@ -16,6 +16,7 @@ pub mod documents;
 mod files;
 mod finding;
 mod lexer;
+mod pages;
 mod sources;
 mod structure;
 
@@ -43,6 +44,8 @@ const CHECKS: &[Check] = &[
     Check { what: "filetest folders are named after rooms", run: files::filetest_folders },
     Check { what: "every dependency has its row in dependencies.md, and no other", run: documents::dependencies },
     Check { what: "links in documents lead somewhere", run: documents::links },
+    Check { what: "files that pages about the code name are there", run: pages::paths },
+    Check { what: "structure.md counts the files that each recipe changes", run: pages::files_of_recipes },
 ];
 
 /// `cargo xtask tidy`.
