@@ -169,8 +169,9 @@ impl View<'_> {
         let uri = uri_of(self.path);
         let begin = self.lines(self.path).range(line, None).start;
         let title = match &checked.verdict {
-            Verdict::Accepted { processed_insns, stack_bytes, .. } => {
-                let slots = checked.slots;
+            // A frame with a stack of its own is no part of the chain's.
+            Verdict::Accepted { processed_insns, stack_bytes, frame_bytes } => {
+                let (slots, stack_bytes) = (checked.slots, stack_bytes.max(frame_bytes));
                 format!("accepted: {slots} slots, {processed_insns} processed, {stack_bytes} B of stack")
             }
             Verdict::Rejected { code, .. } => format!("rejected: {code}"),
