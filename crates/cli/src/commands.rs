@@ -10,8 +10,8 @@ use kiln_driver::commands::dump as native_dump;
 use kiln_driver::feed::Feed;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Input, bench, calibrate, capture, cc, check, doctor, dump, explain, file, input, learn, ops, output,
-    profile, replay, run, sandbox, verify_evidence,
+    Engine, Error, Input, bench, calibrate, capture, cc, check, doctor, dump, file, input, learn, ops, output, profile,
+    replay, run, sandbox, verify_evidence,
 };
 
 use crate::arguments::build::Native;
@@ -364,16 +364,6 @@ pub fn ops(arguments: &OpsArguments, format: Format) -> Code {
     match format {
         Format::Json => print::json(&found)?,
         _ => print::found_operations(&found),
-    }
-    Ok(0)
-}
-
-/// `kiln explain`.
-pub fn explain(code: Option<&str>, format: Format) -> Code {
-    let reasons = explain::explain(code)?;
-    match format {
-        Format::Json => print::json(&reasons)?,
-        _ => print::reasons(&reasons, code.is_some()),
     }
     Ok(0)
 }

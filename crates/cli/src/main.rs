@@ -11,6 +11,7 @@ mod check;
 mod commands;
 mod congestion;
 mod dispatch;
+mod explain;
 mod kv;
 mod live;
 mod measured;
@@ -84,7 +85,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench(&arguments, format),
         Command::Dump(arguments) => commands::dump(&arguments, format),
         Command::Ops(arguments) => commands::ops(&arguments, format),
-        Command::Explain { code } => commands::explain(code.as_deref(), format),
+        Command::Explain(arguments) => explain::explain(&arguments, format),
         Command::Query(arguments) => query::query(&arguments, format),
         Command::Serve(arguments) => serve::serve(&arguments, format),
         Command::Kv(arguments) => kv::kv(&arguments, format),

@@ -20,8 +20,10 @@ pub use table::table;
 use crate::arguments::Format;
 use crate::{output, say};
 
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default().bold();
+/// The style of what is well.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// The style of what is not.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
 const MILD: Style = AnsiColor::Yellow.on_default();
 
 /// With colours, which disappear if the stream is not a terminal, and at the terminal's width.
@@ -30,7 +32,7 @@ fn look() -> diagnostic::Look {
 }
 
 /// Text in a style; colours disappear if the stream is not a terminal.
-fn styled(style: Style, text: &str) -> String {
+pub fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
@@ -95,7 +97,7 @@ pub fn warnings(input: &kiln_driver::Input, findings: &[kiln_driver::lint::Findi
 }
 
 /// One verdict, explained.
-fn verdict(input: &kiln_driver::Input, result: &Checked) -> String {
+pub fn verdict(input: &kiln_driver::Input, result: &Checked) -> String {
     let head = match &result.verdict {
         // A frame with a stack of its own is no part of the chain's.
         Verdict::Accepted { processed_insns, stack_bytes, frame_bytes } => format!(

@@ -354,3 +354,77 @@ fn a_check_for_releases_tells_the_story_too() {
             .and(contains("= help: check it before this line")),
     );
 }
+
+/// What bpftool printed of tests/mistakes/index-off-by-one.c, shortened, in front of another program's log.
+const LOG: &str = "\
+libbpf: prog 'pick': BPF program load failed: Permission denied
+libbpf: prog 'pick': -- BEGIN PROG LOAD LOG --
+; struct table *table = bpf_map_lookup_elem(&tables, &key); @ index-off-by-one.c:21
+7: (85) call bpf_map_lookup_elem#1    ; R0=map_value_or_null(id=1,map=tables,ks=4,vs=128)
+; if (!table) @ index-off-by-one.c:23
+10: (15) if r1 == 0x0 goto pc+7       ; R1=map_value(map=tables,ks=4,vs=128)
+; return table->slots[index] ? XDP_PASS : XDP_DROP; @ index-off-by-one.c:28
+14: (0f) r1 += r2                     ; R1=map_value(map=tables,ks=4,vs=128,smin=0,smax=umax=128,var_off=(0x0; 0xf8))
+15: (79) r1 = *(u64 *)(r1 +0)
+invalid access to map value, value_size=128 off=128 size=8
+R1 max value is outside of the allowed memory range
+processed 15 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 0
+-- END PROG LOAD LOG --
+libbpf: prog 'other': -- BEGIN PROG LOAD LOG --
+3: (71) r0 = *(u8 *)(r2 +14)
+R2(id=0,off=14,r=0)
+something that no kernel has said yet
+Verification failed: memory: an unknown failure
+Reason: This is the first sentence.
+  And this the second.
+Causal path:
+  R2 changed
+Suggestion: do otherwise
+-- END PROG LOAD LOG --
+libbpf: failed to load object 'p.o'
+";
+
+#[test]
+fn a_kernels_log_is_explained_without_the_object() {
+    let (_folder, log) = file("load.log", LOG);
+    kiln().args(["explain", "--log"]).arg(&log).assert().success().stdout(
+        contains("rejected by the kernel pick [map-value-out-of-bounds]: R1 max value is outside of")
+            .and(contains("index-off-by-one.c:28  return table->slots[index]"))
+            .and(contains("instruction 15: r1 = *(u64 *)(r1 +0)"))
+            .and(contains("R1 is an address in a value of the map tables (128 bytes), moved by 0 to 128"))
+            .and(contains("    index-off-by-one.c:23  if (!table)"))
+            .and(contains("bound the index"))
+            .and(contains("Kiln does not know this message."))
+            .and(contains("its reason: This is the first sentence. And this the second."))
+            .and(contains("it suggests: do otherwise")),
+    );
+    let all = document(kiln().args(["explain", "--format", "json", "--log"]).arg(&log));
+    assert_eq!(all[0]["program"], "pick");
+    assert_eq!(all[0]["slot"], 15);
+    assert_eq!(all[1]["program"], "other");
+    assert_eq!(all[1]["code"], Value::Null);
+    assert_eq!(all[1]["account"]["headline"], "memory: an unknown failure");
+}
+
+#[test]
+fn a_log_with_its_object_has_kilns_verdict_too() {
+    let (folder, object) = file("around.bpf", AROUND_THE_CHECK);
+    let log = folder.path().join("load.log");
+    std::fs::write(&log, "10: (7a) *(u64 *)(r0 +0) = 1\nR0 invalid mem access 'map_value_or_null'\n").unwrap();
+    let stdout =
+        |command: &mut Command| String::from_utf8(command.assert().success().get_output().stdout.clone()).unwrap();
+    let text = stdout(kiln().args(["explain", "--log"]).arg(&log).arg("--object").arg(&object));
+    assert!(text.contains("rejected by the kernel [possibly-null]"), "{text}");
+    assert!(text.contains("error[possibly-null]"), "{text}");
+    // Without a name in the log, nothing else names the program.
+    kiln().args(["explain", "--object"]).arg(&object).assert().code(2).stderr(contains("--log"));
+}
+
+#[test]
+fn what_is_no_log_is_said_to_be_none() {
+    for text in ["", "hello\n", "processed 3 insns\n", "0: R1=ctx() R10=fp0\n", "\u{1b}[2J", "1: (\n2: ()\n; @\n"] {
+        let (_folder, log) = file("load.log", text);
+        kiln().args(["explain", "--log"]).arg(&log).assert().code(2).stderr(contains("no log of a kernel's verifier"));
+    }
+    kiln().args(["explain", "possibly-null", "--log", "x"]).assert().code(2);
+}

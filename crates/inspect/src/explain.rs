@@ -1,6 +1,10 @@
-//! `kiln explain`: what a reason of a rejection or a rule of the lint means, what usually helps, and an example.
+//! `kiln explain`: what a reason of a rejection or a rule of the lint means, what usually helps, and an example; what
+//! the log of a kernel's verifier says.
 
 pub mod examples;
+mod kernel_messages;
+pub mod log;
+mod registers;
 
 use kiln_verifier::Reason;
 use serde::Serialize;

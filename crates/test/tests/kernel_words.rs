@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kiln_driver::explain::log::explain_log;
 use kiln_driver::kernel;
+use kiln_linux::LoadFailure;
 use kiln_program::Object;
 use kiln_test::corpus::{self, CorpusObject};
 use kiln_test::engine::kernel_available;
@@ -24,6 +26,8 @@ use kiln_verifier::{Error, verify};
 const LITERALLY: usize = 85;
 /// Minimum per cent of messages that are the same except for numbers.
 const BY_CLASS: usize = 87;
+/// Minimum per cent of reasons that the log alone tells.
+const OF_LOGS: usize = 97;
 
 /// One program that both reject.
 struct Row {
@@ -31,6 +35,8 @@ struct Row {
     reason: &'static str,
     ours: Option<String>,
     kernels: String,
+    /// The reason that `kiln explain --log` reads out of the kernel's log, without the program.
+    of_log: Option<&'static str>,
 }
 
 /// The similarity of two messages.
@@ -95,9 +101,16 @@ fn rows_of(entry: &CorpusObject) -> Vec<Row> {
             reason: rejection.reason.code(),
             ours: rejection.kernel_message.clone(),
             kernels: kernels.to_owned(),
+            of_log: reason_of_log(&failure),
         });
     }
     rows
+}
+
+/// The reason that the log of the program that failed gives.
+fn reason_of_log(failure: &LoadFailure) -> Option<&'static str> {
+    let log = &failure.logs.last()?.log;
+    explain_log(log).ok()?.first()?.code
 }
 
 fn all_rows() -> Vec<Row> {
@@ -139,12 +152,22 @@ fn the_kernels_words_are_known() {
         eprintln!("{:28}{literally:>10}{by_class:>10}{other:>8}{none:>8}", reason.trim_start_matches("~ "));
     }
     if std::env::var_os("KILN_WORDS_ROWS").is_some() {
+        for row in rows.iter().filter(|row| row.of_log != Some(row.reason)) {
+            eprintln!("{} {}\n    of its log {:?}: {:?}", row.reason, row.name, row.of_log, row.kernels);
+        }
         for row in rows.iter().filter(|row| row.near() >= Near::Other) {
             eprintln!("{} {}\n    ours   {:?}\n    kernel {:?}", row.reason, row.name, row.ours, row.kernels);
         }
     }
     let [literally, by_class, ..] = counts["~ all"];
     let share = |count: usize| 100 * count / rows.len();
+    let of_logs = rows.iter().filter(|row| row.of_log == Some(row.reason)).count();
+    let without = rows.iter().filter(|row| row.of_log.is_none()).count();
+    eprintln!(
+        "{of_logs} of {} reasons are read out of the kernel's log alone, {without} logs are not understood",
+        rows.len()
+    );
+    assert!(share(of_logs) >= OF_LOGS, "{}% of the reasons are read out of logs", share(of_logs));
     eprintln!("{}% literally, {}% by class, of {}", share(literally), share(literally + by_class), rows.len());
     assert!(share(literally) >= LITERALLY, "{}% of the messages are the kernel's literally", share(literally));
     assert!(share(literally + by_class) >= BY_CLASS, "{}% are the kernel's", share(literally + by_class));

@@ -25,7 +25,6 @@ use std::time::Instant;
 
 use crate::command::{Failure, flags, run as run_command, script};
 use crate::fuzz;
-use output::Sum;
 
 /// Seconds of fuzzing, over all targets, that the tests include.
 const FUZZ_SECONDS: u64 = 60;
