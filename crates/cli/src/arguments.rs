@@ -45,6 +45,7 @@ Examples:
   kiln check prog.o --profile --flame-graph p.svg  where the processed instructions went
   kiln check prog.o --format sarif > kiln.sarif    annotations for code review
   kiln check build/ --baseline known.json          only what is new fails (made with --format json)
+  kiln check build/ --no-cache                     again, whatever an earlier check decided
   kiln check prog.bpf.c --watch                    again after each change
   kiln check prog.o --lint --deny unwritten-key    warnings, too; one of them counts
   kiln explain possibly-null                       more about the code of a rejection";
@@ -331,6 +332,13 @@ pub struct CheckArguments {
     /// A document of an earlier `kiln check --format json`: what it has is known, and does not change the exit code.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub baseline: Option<PathBuf>,
+    /// Keep the verdicts of several objects in this folder; by default where KILN_CACHE says, or in ~/.cache/kiln/verdicts.
+    /// Only entries that were made with the user's own key are used again.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub cache: Option<PathBuf>,
+    /// Use no kept verdicts and keep none.
+    #[arg(long, conflicts_with = "cache")]
+    pub no_cache: bool,
     /// Check again whenever an object, a source or what it includes changes, until Ctrl-C.
     #[arg(long)]
     pub watch: bool,

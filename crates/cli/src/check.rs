@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use kiln_driver::check::Checked;
 use kiln_driver::commands::check::baseline::{Baseline, Judged};
-use kiln_driver::commands::check::reports::{self, Document, Report, SCHEMA, Summary, Wanted, worst};
+use kiln_driver::commands::check::cache::{Cache, Entry, Place};
+use kiln_driver::commands::check::reports::{self, Document, Outcome, Report, SCHEMA, Summary, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
 use kiln_driver::{Error, flame, lint, output, sarif};
@@ -86,8 +87,13 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
     let baseline = arguments.baseline.as_deref().map(Baseline::read).transpose()?;
     let mut all = Checking { several, quiet: arguments.quiet, text, ..Checking::default() };
     all.summary.left_out = gathered.left_out;
-    let work = |at: usize| one(&gathered.objects[at], &wanted, text.then_some(arguments.quiet), baseline.as_ref());
+    let printed = text.then_some(arguments.quiet);
+    let cache = if several { open_cache(arguments, &wanted, printed, baseline.as_ref())? } else { None };
+    let work = |at: usize| kept(&gathered.objects[at], &wanted, printed, baseline.as_ref(), cache.as_ref());
     objects::each(gathered.objects.len(), objects::jobs(arguments.jobs), work, |_, shown| all.take(shown));
+    if let Some(cache) = &cache {
+        cache.prune();
+    }
     if let Some((name, _)) = all.unknown.iter().find(|(_, lacking)| **lacking == all.read) {
         return Err(Error::InvalidInput(format!("no object has a program {name}")));
     }
@@ -120,11 +126,49 @@ struct Shown {
     text: String,
     unknown: Vec<String>,
     judged: Option<Result<Judged, Error>>,
+    /// Whether it was kept from an earlier run.
+    cached: bool,
 }
 
-/// Checks one object. The text form is made if wanted: with `quiet`, without what is accepted; without what is known.
-fn one(found: &Found, wanted: &Wanted, text: Option<bool>, baseline: Option<&Baseline>) -> Shown {
-    let outcome = reports::check(found, wanted);
+/// Opens the folder of kept verdicts. What is kept has its text, so how that looks is part of the question.
+fn open_cache(
+    arguments: &CheckArguments,
+    wanted: &Wanted,
+    text: Option<bool>,
+    baseline: Option<&Baseline>,
+) -> Result<Option<Cache>, Error> {
+    let place = match (&arguments.cache, arguments.no_cache) {
+        (_, true) => Place::Nowhere,
+        (Some(folder), false) => Place::Folder(folder),
+        (None, false) => Place::Usual,
+    };
+    Cache::open(place, wanted, &format!("{text:?} {:?} {baseline:?}", print::terminal_width()))
+}
+
+/// One object's verdicts: kept ones, or else new ones, which are kept.
+fn kept(
+    found: &Found,
+    wanted: &Wanted,
+    text: Option<bool>,
+    baseline: Option<&Baseline>,
+    cache: Option<&Cache>,
+) -> Shown {
+    let (compiled, bytes) = reports::read(&found.path);
+    let named = cache.and_then(|cache| Some((cache, cache.name(found, bytes.as_ref().ok()?))));
+    if let Some(Entry { report, unknown, text }) = named.and_then(|(cache, name)| cache.get(&name)) {
+        let judged = baseline.map(|baseline| baseline.judge(&report));
+        return Shown { report: Report { compiled, ..report }, text, unknown, judged, cached: true };
+    }
+    let shown = one(reports::check_bytes(found, compiled, bytes, wanted), wanted, text, baseline);
+    if let Some((cache, name)) = named {
+        let entry = Entry { report: shown.report.clone(), unknown: shown.unknown.clone(), text: shown.text.clone() };
+        cache.put(&name, &entry);
+    }
+    shown
+}
+
+/// Adds the text form if it is wanted: with `quiet`, without what is accepted; without what is known.
+fn one(outcome: Outcome, wanted: &Wanted, text: Option<bool>, baseline: Option<&Baseline>) -> Shown {
     let judged = baseline.map(|baseline| baseline.judge(&outcome.report));
     let known = judged.as_ref().and_then(|judged| judged.as_ref().ok());
     let mut shown = match (&outcome.report.result, &outcome.input, text) {
@@ -140,7 +184,7 @@ fn one(found: &Found, wanted: &Wanted, text: Option<bool>, baseline: Option<&Bas
     if let (Some(input), Some(findings), Some(_)) = (&outcome.input, &outcome.report.findings, text) {
         shown.push_str(&print::warnings(input, findings));
     }
-    Shown { report: outcome.report, text: shown, unknown: outcome.unknown, judged }
+    Shown { report: outcome.report, text: shown, unknown: outcome.unknown, judged, cached: false }
 }
 
 /// The programs without those whose problems are known.
@@ -171,7 +215,8 @@ struct Checking {
 impl Checking {
     /// Takes the next object's report, and prints its text form.
     fn take(&mut self, shown: Shown) {
-        let Shown { report, text, unknown, judged } = shown;
+        let Shown { report, text, unknown, judged, cached } = shown;
+        self.summary.cached += usize::from(cached);
         self.judged.extend(judged);
         self.summary.add(&report);
         for name in unknown {

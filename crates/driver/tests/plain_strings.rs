@@ -13,6 +13,9 @@ const PLAIN: &[(&str, &str)] = &[
     ("inspect/src/cost.rs", "folded"),
     ("inspect/src/check.rs", "code"),
     ("inspect/src/check.rs", "explanation"),
+    // What the user asked for; text already laid out.
+    ("driver/src/commands/check/cache.rs", "unknown"),
+    ("driver/src/commands/check/cache.rs", "text"),
     ("driver/src/commands/check/reports.rs", "programs"),
     ("driver/src/commands/check/reports.rs", "types"),
     ("driver/src/commands/check/reports.rs", "unknown"),

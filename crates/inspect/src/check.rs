@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use kiln_program::{Object, Program};
 use kiln_verifier::Prepared;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cost::Cost;
 use crate::input::Input;
@@ -12,17 +12,19 @@ use crate::sandboxed::{self, Sandboxed};
 use crate::show::diagnostic::{self, Diagnosis, Look};
 use crate::show::place::Place;
 use crate::show::shown::Shown;
+use crate::show::word::{self, Word};
 
 /// What was decided about one program.
 #[non_exhaustive]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Checked {
     /// The program.
     pub program: Shown,
     /// Its section.
     pub section: Shown,
     /// Its type, where known.
-    pub program_type: Option<&'static str>,
+    #[serde(default, deserialize_with = "word::read_optional")]
+    pub program_type: Option<Word>,
     /// Slots, subprograms included.
     pub slots: u32,
     /// Our verdict.
@@ -41,7 +43,7 @@ pub struct Checked {
 }
 
 /// Our verdict.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum Verdict {
     /// Safe to run.
@@ -76,7 +78,7 @@ pub enum Verdict {
 }
 
 /// The kernel's verdict.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum KernelVerdict {
     /// It loads.

@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 
 use kiln_program::clean;
 use kiln_verifier::cost::{Cost as Counts, Spot};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::show::shown::Shown;
 
 /// What verifying a program cost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cost {
     /// Instructions processed.
     pub processed_insns: u64,
@@ -37,7 +37,7 @@ pub struct Cost {
 }
 
 /// What one line cost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LineCost {
     /// The function it is in.
     pub function: Shown,
@@ -47,7 +47,7 @@ pub struct LineCost {
     /// The line in the file; the instruction's slot in the function, where there is no file.
     pub line: usize,
     /// What it says.
-    #[serde(skip_serializing_if = "Shown::is_empty")]
+    #[serde(default, skip_serializing_if = "Shown::is_empty")]
     pub source: Shown,
     /// Instructions processed on it.
     pub processed_insns: u64,
@@ -60,7 +60,7 @@ pub struct LineCost {
 }
 
 /// What one function cost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FunctionCost {
     /// The function.
     pub function: Shown,

@@ -155,6 +155,13 @@ pub fn running_kernel_config() -> Option<&'static KernelConfig> {
     CONFIG.get_or_init(read_kernel_config).as_ref()
 }
 
+/// The files that [`running_kernel_config`] may be read from, as they are: what they hold decides what it says.
+pub fn running_kernel_config_bytes() -> Vec<Vec<u8>> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let paths = [format!("/boot/config-{}", release.trim()), "/proc/config.gz".to_owned()];
+    paths.map(|path| std::fs::read(path).unwrap_or_default()).to_vec()
+}
+
 fn read_kernel_config() -> Option<KernelConfig> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     let release = release.trim();

@@ -13,11 +13,12 @@ use kiln_platform::{KernelVersion, Profile};
 use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
 use kiln_verifier::Prepared;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::check::{self, Checked, Verdict};
 use crate::input::{Input, elf_error, newer_than_tables, release_config, running_kernel_config, running_kernel_types};
 use crate::show::shown::Shown;
+use crate::show::word::{self, Word};
 use kiln_program::Error;
 
 /// A kernel to check for, as named on the command line.
@@ -122,7 +123,7 @@ pub fn profiles(
 }
 
 /// Verdicts by program and kernel.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Matrix {
     /// The kernels, as asked for.
     pub kernels: Vec<Shown>,
@@ -138,14 +139,15 @@ pub struct Matrix {
 }
 
 /// One program on each kernel.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The program.
     pub program: Shown,
     /// Its section.
     pub section: Shown,
     /// Its type, where known.
-    pub program_type: Option<&'static str>,
+    #[serde(default, deserialize_with = "word::read_optional")]
+    pub program_type: Option<Word>,
     /// Slots, subprograms included.
     pub slots: u32,
     /// A verdict a kernel, in the order of [`Matrix::kernels`].

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use kiln_isa::Insn;
 use kiln_program::{Function, Object, Program, Reference};
 use kiln_sandbox::counted::{POINTS, SECTION};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::show::shown::Shown;
 
 /// A cancellation point.
 #[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PointOf {
     /// Its number in the object.
     pub number: usize,
@@ -26,7 +26,7 @@ pub struct PointOf {
 
 /// A point at which runs were cancelled.
 #[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Cancelled {
     /// The point.
     #[serde(flatten)]
@@ -37,7 +37,7 @@ pub struct Cancelled {
 
 /// What the sandbox did to a program.
 #[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Sandboxed {
     /// Accesses to the heap.
     pub accesses: usize,

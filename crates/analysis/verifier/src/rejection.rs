@@ -177,6 +177,10 @@ pub enum Part {
 }
 
 impl Part {
+    /// All parts.
+    pub const ALL: [Part; 7] =
+        [Part::Origin, Part::Copy, Part::Moved, Part::Bounded, Part::Lost, Part::Branch, Part::Call];
+
     /// Its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {

@@ -86,6 +86,11 @@ impl Hub {
         self.files.keys().copied()
     }
 
+    /// The files, by release.
+    pub fn files(&self) -> impl Iterator<Item = (KernelVersion, &Path)> + '_ {
+        self.files.iter().map(|(release, path)| (*release, path.as_path()))
+    }
+
     /// The types of a release, and the file that they are from.
     ///
     /// # Errors

@@ -22,11 +22,12 @@ use std::collections::BTreeSet;
 
 use kiln_program::{InsnId, Program};
 use kiln_verifier::{Assumptions, Prepared};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::input::{self, Input};
 use crate::show::place::Place;
 use crate::show::shown::Shown;
+use crate::show::word::{self, Word};
 use kiln_program::Error;
 
 pub use linted::Rule;
@@ -34,10 +35,11 @@ use linted::{Check, Found, Linted, Only};
 pub use rules::RULES;
 
 /// A warning, as data.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// The rule's name.
-    pub rule: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub rule: Word,
     /// Whether it counts in the exit code.
     pub denied: bool,
     /// The program; `None` for what is about the whole object.

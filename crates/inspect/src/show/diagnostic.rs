@@ -22,15 +22,16 @@ use std::ops::Range;
 use crate::lint::Finding;
 use crate::show::place::Place;
 use crate::show::shown::Shown;
+use crate::show::word::{self, Word};
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use kiln_program::Object;
 use kiln_program::shown::is_visible;
 use kiln_program::text::{Labels, node_text};
 use kiln_verifier::Rejection;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A rejection, for `--format json`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// What is wrong, with registers and numbers.
     pub message: Shown,
@@ -46,10 +47,11 @@ pub struct Diagnosis {
 }
 
 /// One step on the way to a rejection.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
     /// `origin`, `copy`, `moved`, `bounded`, `lost`, `branch` or `call`.
-    pub part: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub part: Word,
     /// What happens.
     pub text: Shown,
     /// Where.

@@ -2,12 +2,12 @@
 
 use kiln_program::text::{Labels, node_text};
 use kiln_program::{Clean, Function, InsnId, Object, SourceLine};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::show::shown::Shown;
 
 /// An instruction, and its source line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The function.
     pub function: Shown,

@@ -1,6 +1,7 @@
-//! `kiln check` on any number of objects ([`reports`]), and its verdicts for other programs: [`sarif`], [`flame`]; [`baseline`]: what is known and does not fail.
+//! `kiln check` on any number of objects ([`reports`]), and its verdicts for other programs: [`sarif`], [`flame`]; [`baseline`]: what is known and does not fail; [`cache`]: verdicts that are kept.
 
 pub mod baseline;
+pub mod cache;
 pub mod flame;
 pub mod reports;
 pub mod sarif;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kiln_platform::ProgramType;
 use kiln_program::Program;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::kernel;
 use crate::objects::Found;
@@ -46,12 +46,12 @@ pub struct Wanted {
 }
 
 /// One object's part of the report.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The object, as named or found.
     pub object: Shown,
     /// How a C source was compiled.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub compiled: Option<How>,
     /// What was decided.
     #[serde(flatten)]
@@ -62,7 +62,7 @@ pub struct Report {
 }
 
 /// What was decided about the programs of an object.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Result {
     /// Verdicts for one kernel.
@@ -77,6 +77,7 @@ pub enum Result {
     /// Verdicts for the kernels that were named.
     Kernels(Matrix),
     /// The object could not be checked.
+    #[serde(skip_deserializing)]
     Failed {
         /// Why.
         error: Failure,
@@ -116,8 +117,7 @@ pub struct Outcome {
 
 /// Checks one object, or what a C source becomes.
 pub fn check(found: &Found, wanted: &Wanted) -> Outcome {
-    let mut compiled = None;
-    let bytes = bytes(&found.path, &mut compiled);
+    let (compiled, bytes) = read(&found.path);
     check_bytes(found, compiled, bytes, wanted)
 }
 
@@ -141,14 +141,15 @@ pub fn check_bytes(
     }
 }
 
-/// The bytes of an object, or those that a C source becomes.
-fn bytes(path: &Path, how: &mut Option<How>) -> std::result::Result<Vec<u8>, Error> {
+/// The bytes of an object, or those that a C source becomes, with how it was compiled.
+pub fn read(path: &Path) -> (Option<How>, std::result::Result<Vec<u8>, Error>) {
     if !source::is_source(path) {
-        return file::read(path, input::MAX_FILE_BYTES);
+        return (None, file::read(path, input::MAX_FILE_BYTES));
     }
-    let compiled = source::compile(path)?;
-    *how = Some(compiled.how.clone());
-    compiled.object(path)
+    match source::compile(path) {
+        Ok(compiled) => (Some(compiled.how.clone()), compiled.object(path)),
+        Err(error) => (None, Err(error)),
+    }
 }
 
 fn checked(
@@ -282,6 +283,8 @@ pub struct Summary {
     pub disagreements: usize,
     /// Warnings of the lint.
     pub warnings: usize,
+    /// Objects whose verdicts were kept from an earlier run.
+    pub cached: usize,
 }
 
 impl Summary {
@@ -335,6 +338,9 @@ impl std::fmt::Display for Summary {
         }
         if self.left_out > 0 {
             write!(f, "; {} not for BPF left out", count(self.left_out, "file"))?;
+        }
+        if self.cached > 0 {
+            write!(f, "; {} from the cache", self.cached)?;
         }
         Ok(())
     }
