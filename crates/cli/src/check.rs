@@ -62,7 +62,9 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
     let kernel_types = Types::open(choice.btf.as_deref())?;
     let gathered = objects::gather(&arguments.objects)?;
     if gathered.objects.is_empty() {
-        return Err(Error::InvalidInput("the folders hold no BPF objects (.o, .bpf)".to_owned()));
+        return Err(Error::InvalidInput(
+            "the folders hold no BPF objects for little-endian machines (.o, .elf, .bpf)".to_owned(),
+        ));
     }
     if arguments.with_kernel {
         kiln_driver::require_kernel()?;
@@ -86,7 +88,7 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
     let text = !matches!(format, Format::Json | Format::Sarif);
     let baseline = arguments.baseline.as_deref().map(Baseline::read).transpose()?;
     let mut all = Checking { several, quiet: arguments.quiet, text, ..Checking::default() };
-    all.summary.left_out = gathered.left_out;
+    (all.summary.left_out, all.summary.big_endian) = (gathered.left_out, gathered.big_endian);
     let printed = text.then_some(arguments.quiet);
     let cache = if several { open_cache(arguments, &wanted, printed, baseline.as_ref())? } else { None };
     let work = |at: usize| kept(&gathered.objects[at], &wanted, printed, baseline.as_ref(), cache.as_ref());

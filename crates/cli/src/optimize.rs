@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_driver::commands::check::reports::{self, Failure, SCHEMA, Wanted, worst};
-use kiln_driver::objects::{self, Found};
+use kiln_driver::objects::{self, Found, Gathered};
 use kiln_driver::optimize::{Optimized, Options, Outcome, default_budget, optimize as run, read_model};
 use kiln_driver::target::{self, Choice, Types};
 use kiln_driver::{Error, Goal, Input, Shown, check, evidence, learn, output, report, running};
@@ -72,7 +72,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     spinner.finish();
     match format {
         Format::Json => print::json(&json!({"schema": SCHEMA, "objects": documents}))?,
-        _ if folder => say!("{}", totals.sentence(gathered.left_out)),
+        _ if folder => say!("{}", totals.sentence(&gathered)),
         _ => {}
     }
     Ok(worst(codes))
@@ -88,7 +88,7 @@ fn document(outcome: &Outcome, object: &Shown, output: &Path) -> serde_json::Val
 
 /// What is optimized, and where to.
 struct Places {
-    gathered: objects::Gathered,
+    gathered: Gathered,
     outputs: Vec<PathBuf>,
     /// Several objects are written into a folder.
     folder: bool,
@@ -105,7 +105,9 @@ fn places(arguments: &OptimizeArguments, format: Format) -> Result<Places, Error
         return Err(Error::InvalidInput(message.to_owned()));
     }
     if gathered.objects.is_empty() {
-        return Err(Error::InvalidInput("the folders hold no BPF objects (.o, .bpf)".to_owned()));
+        return Err(Error::InvalidInput(
+            "the folders hold no BPF objects for little-endian machines (.o, .elf, .bpf)".to_owned(),
+        ));
     }
     let outputs = match folder {
         true => outputs(&gathered.objects, &arguments.output)?,
@@ -275,13 +277,17 @@ impl Totals {
         self.after += outcome.object_slots[1];
     }
 
-    fn sentence(&self, left_out: usize) -> String {
+    fn sentence(&self, gathered: &Gathered) -> String {
         let (objects, before, after) = (print::count(self.objects, "object"), self.before, self.after);
         let saved = print::percent(before, after);
-        let left_out = match left_out {
+        let left_out = match gathered.left_out {
             0 => String::new(),
             some => format!("; {} not for BPF left out", print::count(some, "file")),
         };
-        format!("{objects} written: {before} slots -> {after} ({saved} saved){left_out}")
+        let twins = match gathered.big_endian {
+            0 => String::new(),
+            some => format!("; {} left out", print::count(some, "big-endian object")),
+        };
+        format!("{objects} written: {before} slots -> {after} ({saved} saved){left_out}{twins}")
     }
 }

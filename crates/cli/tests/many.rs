@@ -35,6 +35,10 @@ fn folder() -> tempfile::TempDir {
     write("build/a/pass.bpf", PASS.as_bytes());
     write("build/b/unsafe.bpf", UNSAFE.as_bytes());
     write("build/host.o", &host);
+    let mut twin = host.clone();
+    (twin[5], twin[18], twin[19]) = (2, 0, 247);
+    write("twins/pass.bpf", PASS.as_bytes());
+    write("twins/pass_bpfeb.o", &twin);
     write("build/notes.txt", b"nothing");
     write("newer.bpf", NEWER.as_bytes());
     write("bad/cut.o", &host[..12]);
@@ -74,6 +78,10 @@ fn folders_and_files_are_checked_in_their_order_with_one_summary() {
         .code(2)
         .stderr(contains("bad/cut.o"))
         .stdout(contains("2 objects, 1 program: 1 accepted; 1 object could not be checked"));
+    // bpf2go writes a twin for big-endian machines beside each object. Alone, it is what was asked for.
+    let count = "1 object, 1 program: 1 accepted; 1 big-endian object left out\n";
+    kiln(&folder, &["check", "twins", "-q"]).assert().code(0).stdout(count);
+    kiln(&folder, &["check", "twins/pass_bpfeb.o"]).assert().code(3);
     // A program's name need not be in every object, but in one.
     kiln(&folder, &["check", "build", "--program", "good"]).assert().code(0).stdout(contains("1 program: 1 accepted"));
     kiln(&folder, &["check", "build", "--program", "none"])

@@ -36,11 +36,14 @@ pub struct Found {
 pub struct Gathered {
     /// The objects: files in the order they were named, those of a folder sorted by path.
     pub objects: Vec<Found>,
-    /// Files in folders that end in `.o` and are not for BPF.
+    /// Files in folders that end in `.o` or `.elf` and are not for BPF.
     pub left_out: usize,
+    /// BPF objects in folders for big-endian machines, as `bpf2go` writes one beside each object.
+    pub big_endian: usize,
 }
 
-/// Finds the objects that are meant: each named file, and below each named folder BPF objects (`.o`) and text (`.bpf`).
+/// Finds the objects that are meant: each named file, and below each named folder BPF objects (`.o`,
+/// `.elf`) and text (`.bpf`).
 ///
 /// # Errors
 /// Returns [`Error::InvalidInput`] if a folder cannot be read, or folders have too many files.
@@ -78,6 +81,7 @@ pub fn gather(paths: &[PathBuf]) -> Result<Gathered, Error> {
                     gathered.objects.push(Found { path, below, in_folder: true });
                 }
                 Kind::OtherObject => gathered.left_out += 1,
+                Kind::BigEndian => gathered.big_endian += 1,
                 Kind::Other => {}
             }
         }
@@ -88,6 +92,7 @@ pub fn gather(paths: &[PathBuf]) -> Result<Gathered, Error> {
 enum Kind {
     Object,
     OtherObject,
+    BigEndian,
     Other,
 }
 
@@ -99,13 +104,14 @@ fn kind(path: &Path) -> Kind {
     const EM_BPF_BIG: [u8; 2] = 247u16.to_be_bytes();
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("bpf") => return Kind::Object,
-        Some("o") => {}
+        Some("o" | "elf") => {}
         _ => return Kind::Other,
     }
     let mut head = [0; MACHINE_AT + 2];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
     match (read, [head[MACHINE_AT], head[MACHINE_AT + 1]]) {
-        (Ok(()), EM_BPF | EM_BPF_BIG) | (Err(_), _) => Kind::Object,
+        (Ok(()), EM_BPF) | (Err(_), _) => Kind::Object,
+        (Ok(()), EM_BPF_BIG) => Kind::BigEndian,
         (Ok(()), _) => Kind::OtherObject,
     }
 }
@@ -174,6 +180,9 @@ mod tests {
             ("build/a.bpf", Vec::new()),
             ("build/host.o", header(62)),
             ("build/net/short.o", vec![1]),
+            ("build/net/aya.elf", header(247)),
+            ("build/net/tool.elf", header(62)),
+            ("build/net/x_bpfeb.o", header(247u16.swap_bytes())),
             ("build/notes.txt", Vec::new()),
             ("own.o", header(62)),
         ] {
@@ -181,8 +190,8 @@ mod tests {
         }
         let gathered = gather(&[place("own.o"), place("build")]).expect("objects");
         let below: Vec<_> = gathered.objects.iter().map(|found| found.below.to_string_lossy().into_owned()).collect();
-        assert_eq!(below, ["own.o", "a.bpf", "b.o", "net/short.o"]);
-        assert_eq!(gathered.left_out, 1);
+        assert_eq!(below, ["own.o", "a.bpf", "b.o", "net/aya.elf", "net/short.o"]);
+        assert_eq!((gathered.left_out, gathered.big_endian), (2, 1));
         assert!(!gathered.objects[0].in_folder && gathered.objects[1].in_folder);
     }
 

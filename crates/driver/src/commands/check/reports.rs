@@ -267,8 +267,10 @@ pub struct Summary {
     pub objects: usize,
     /// Objects that could not be checked.
     pub failed: usize,
-    /// Files in folders that end in `.o` and are not for BPF.
+    /// Files in folders that end in `.o` or `.elf` and are not for BPF.
     pub left_out: usize,
+    /// BPF objects in folders for big-endian machines, which are left out.
+    pub big_endian: usize,
     /// Programs.
     pub programs: usize,
     /// Programs that are accepted, on all kernels that were named.
@@ -338,6 +340,9 @@ impl std::fmt::Display for Summary {
         }
         if self.left_out > 0 {
             write!(f, "; {} not for BPF left out", count(self.left_out, "file"))?;
+        }
+        if self.big_endian > 0 {
+            write!(f, "; {} left out", count(self.big_endian, "big-endian object"))?;
         }
         if self.cached > 0 {
             write!(f, "; {} from the cache", self.cached)?;
