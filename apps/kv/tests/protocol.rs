@@ -61,6 +61,7 @@ const CONVERSATIONS: &[(&str, &str)] = &[
         "errors",
         ">|<ERROR|>nonsense|<ERROR|>get|<ERROR|>set k|<ERROR|>set k 0 0|<ERROR|>touch k|<ERROR|>incr k|<ERROR|>delete|<ERROR|>gat|<ERROR",
     ),
+    ("wrong lines without a reply", ">set k x 0 1 noreply|>cas k 0 0 1 x noreply|>mn|<MN"),
     ("bad numbers in lines", ">set k x 0 1|<CLIENT_ERROR bad command line format|>get k|<END"),
     ("spaces", ">  set  s  1  0  1  |>x|<STORED|>  get  s |<VALUE s 1 1|<x|<END"),
     ("verbosity", ">verbosity 1|<OK|>verbosity|<ERROR"),

@@ -54,7 +54,9 @@ pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) -> Ste
         return Step::Done;
     }
     let Some(storing) = read(service, words, is_cas) else {
-        output.extend(b"CLIENT_ERROR bad command line format\r\n");
+        if words.last() != Some(&&b"noreply"[..]) {
+            output.extend(b"CLIENT_ERROR bad command line format\r\n");
+        }
         return Step::Done;
     };
     if storing.bytes > VALUE_MOST {
