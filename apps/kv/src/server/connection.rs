@@ -53,7 +53,8 @@ impl<'s, 'h> Connection<'s, 'h> {
                 continue;
             }
             match self.stream.read(buffer) {
-                Ok(0) => return After::Over,
+                // A client that sends nothing more may still wait for replies.
+                Ok(0) => self.closing = true,
                 Ok(bytes) => self.closing = self.session.serve(&buffer[..bytes], &mut self.output) == Next::Close,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return After::Wait,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

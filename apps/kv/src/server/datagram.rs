@@ -14,14 +14,16 @@ const FRAME_BYTES: usize = 8;
 const TEXT_MOST: usize = 1400 - FRAME_BYTES;
 /// The largest request.
 const REQUEST_MOST: usize = 64 << 10;
+/// Datagrams at a time, before connections have their turn.
+const DATAGRAMS: usize = 64;
 
-/// Serves the datagrams that are there.
-pub fn serve(socket: &UdpSocket, service: &Service<'_>, buffer: &mut Vec<u8>) -> io::Result<()> {
+/// Serves datagrams that are there; whether there may be more.
+pub fn serve(socket: &UdpSocket, service: &Service<'_>, buffer: &mut Vec<u8>) -> bool {
     buffer.resize(REQUEST_MOST, 0);
-    loop {
+    for _ in 0..DATAGRAMS {
         let (bytes, sender) = match socket.recv_from(buffer) {
             Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // An earlier answer was refused, or the like.
             Err(_) => continue,
         };
@@ -30,6 +32,7 @@ pub fn serve(socket: &UdpSocket, service: &Service<'_>, buffer: &mut Vec<u8>) ->
             let _ = socket.send_to(&datagram, sender);
         }
     }
+    true
 }
 
 /// The datagrams that answer one.

@@ -30,8 +30,10 @@ pub fn run(tcp: &TcpListener, udp: Option<&UdpSocket>, service: &Service<'_>, st
     }
     let mut worker = Worker { service, connections: HashMap::new(), next: FIRST, buffer: vec![0; BUFFER_BYTES] };
     let (mut events, mut datagrams, mut again) = (Events::with_capacity(1024), Vec::new(), Vec::new());
+    // What is told once, and may be there still.
+    let (mut accepts, mut receives) = (false, false);
     while !stop.load(Ordering::SeqCst) {
-        let wait = if again.is_empty() { NOTICED } else { Duration::ZERO };
+        let wait = if again.is_empty() && !receives { NOTICED } else { Duration::ZERO };
         match poll.poll(&mut events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
@@ -39,11 +41,13 @@ pub fn run(tcp: &TcpListener, udp: Option<&UdpSocket>, service: &Service<'_>, st
         let mut ready: Vec<usize> = std::mem::take(&mut again);
         for event in &events {
             match event.token() {
-                LISTENER => worker.accept(tcp, &poll, &mut ready),
-                DATAGRAMS => udp.map_or(Ok(()), |udp| datagram::serve(udp, service, &mut datagrams))?,
+                LISTENER => accepts = true,
+                DATAGRAMS => receives = true,
                 Token(number) => ready.push(number),
             }
         }
+        accepts = accepts && worker.accept(tcp, &poll, &mut ready);
+        receives = receives && udp.is_some_and(|udp| datagram::serve(udp, service, &mut datagrams));
         ready.sort_unstable();
         ready.dedup();
         again = worker.turns(ready);
@@ -61,9 +65,13 @@ struct Worker<'s, 'h> {
 }
 
 impl Worker<'_, '_> {
-    /// Accepts the connections that are there. Where files run out, they wait until others are closed.
-    fn accept(&mut self, tcp: &TcpListener, poll: &Poll, ready: &mut Vec<usize>) {
-        while let Ok((stream, _)) = tcp.accept() {
+    /// Accepts the connections that are there; whether there may be more. Where files run out, they wait until others are closed.
+    fn accept(&mut self, tcp: &TcpListener, poll: &Poll, ready: &mut Vec<usize>) -> bool {
+        loop {
+            let stream = match tcp.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            };
             if self.connections.len() >= CONNECTIONS || stream.set_nonblocking(true).is_err() {
                 continue;
             }
