@@ -263,6 +263,9 @@ fn of_database(path: &Path, source: &Path) -> Result<Option<Flags>, Error> {
 /// The flags that are passed on.
 fn passed(words: &[String], source: &Path, folder: &Path) -> Vec<String> {
     let mut passed = Vec::new();
+    // clang reads more words from a file `@FILE` wherever that stands, and from one beside a target that is a path.
+    let has_file_of_words =
+        |flag: &str, word: &str| word.starts_with('@') || (flag.contains("-target") && word.contains('/'));
     let mut words = words.iter().filter(|word| folder.join(word) != source);
     while let Some(word) = words.next() {
         let warning = word.starts_with("-W") && !word.contains(',');
@@ -272,8 +275,10 @@ fn passed(words: &[String], source: &Path, folder: &Path) -> Vec<String> {
         });
         match known {
             Some((flag, Form::Value)) if word == flag => {
-                passed.extend(words.next().map(|value| [word.clone(), value.clone()]).into_iter().flatten());
+                let value = words.next().filter(|value| !has_file_of_words(flag, value));
+                passed.extend(value.map(|value| [word.clone(), value.clone()]).into_iter().flatten());
             }
+            Some((flag, _)) if has_file_of_words(flag, word) => {}
             Some(_) => passed.push(word.clone()),
             None if warning => passed.push(word.clone()),
             None => {}
@@ -314,6 +319,11 @@ mod tests {
         let kept = passed(&words(line), Path::new("/p/net/a.bpf.c"), Path::new("/p"));
         assert_eq!(kept.join(" "), "-Iinc -I other -DA=1 -O1 -Wall -fno-builtin -include x.h -mcpu=v3");
         assert!(passed(&words("-I"), Path::new("/a.c"), Path::new("/")).is_empty());
+        // A file of words, as a value: it could name a plugin.
+        assert_eq!(
+            passed(&words("-I @more -target ./x --target=./x -target=./x -DA"), Path::new("/a.c"), Path::new("/")),
+            ["-DA"]
+        );
     }
 
     #[test]
