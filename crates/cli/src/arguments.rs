@@ -363,6 +363,16 @@ pub struct CheckArguments {
     /// Apply the rules for unprivileged users: no pointer leaks, no loops, 4096 instructions.
     #[arg(long, conflicts_with = "with_kernel")]
     pub unprivileged: bool,
+    /// Write edits into C sources that make rejected programs load, after showing them. Each was compiled and checked. Only
+    /// those that add what is missing, such as a check, unless --unsafe-fixes is given.
+    #[arg(long, conflicts_with_all = ["watch", "unprivileged"])]
+    pub fix: bool,
+    /// With --fix: edits too that change what the source says, such as a type, a result or a section.
+    #[arg(long, requires = "fix")]
+    pub unsafe_fixes: bool,
+    /// With --fix: show the edits and write nothing.
+    #[arg(long, requires = "fix")]
+    pub dry_run: bool,
     /// Warn about code that is accepted and doubtful all the same. Warnings do not change the exit code.
     #[arg(long)]
     pub lint: bool,

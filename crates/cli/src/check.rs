@@ -12,7 +12,7 @@ use kiln_driver::commands::check::cache::{Cache, Entry, Place};
 use kiln_driver::commands::check::reports::{self, Document, Outcome, Report, SCHEMA, Summary, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
-use kiln_driver::{Error, flame, lint, output, sarif};
+use kiln_driver::{Error, fix, flame, lint, output, sarif};
 
 use crate::arguments::{CheckArguments, Format};
 use crate::commands::Code;
@@ -45,6 +45,8 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     }
 }
 
+/// The time for finding edits that are shown as help.
+const HELPING: Duration = Duration::from_secs(3);
 /// The time between two looks at files that may change.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -90,8 +92,13 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
     let mut all = Checking { several, quiet: arguments.quiet, text, ..Checking::default() };
     (all.summary.left_out, all.summary.big_endian) = (gathered.left_out, gathered.big_endian);
     let printed = text.then_some(arguments.quiet);
-    let cache = if several { open_cache(arguments, &wanted, printed, baseline.as_ref())? } else { None };
-    let work = |at: usize| kept(&gathered.objects[at], &wanted, printed, baseline.as_ref(), cache.as_ref());
+    // A fix is made of the source as it is now.
+    let cache =
+        if several && !arguments.fix { open_cache(arguments, &wanted, printed, baseline.as_ref())? } else { None };
+    // Many sources would take long: there a fix is sought only if asked for.
+    let fixing = (arguments.fix || !several).then_some(if arguments.fix { fix::BUDGET } else { HELPING });
+    let how = How { wanted: &wanted, text: printed, baseline: baseline.as_ref(), fixing };
+    let work = |at: usize| kept(&gathered.objects[at], &how, cache.as_ref());
     objects::each(gathered.objects.len(), objects::jobs(arguments.jobs), work, |_, shown| all.take(shown));
     if let Some(cache) = &cache {
         cache.prune();
@@ -100,6 +107,9 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
         return Err(Error::InvalidInput(format!("no object has a program {name}")));
     }
     write_flame_graph(arguments, &all.reports)?;
+    if arguments.fix {
+        write_fixes(arguments, &all.reports)?;
+    }
     match format {
         Format::Json => print::json(&Document { schema: SCHEMA, objects: &all.reports, summary: &all.summary })?,
         Format::Sarif => {
@@ -147,21 +157,29 @@ fn open_cache(
     Cache::open(place, wanted, &format!("{text:?} {:?} {baseline:?}", print::terminal_width()))
 }
 
-/// One object's verdicts: kept ones, or else new ones, which are kept.
-fn kept(
-    found: &Found,
-    wanted: &Wanted,
+/// How each object is checked and shown.
+struct How<'a> {
+    wanted: &'a Wanted,
+    /// Whether the text form is made; with `true`, without what is accepted.
     text: Option<bool>,
-    baseline: Option<&Baseline>,
-    cache: Option<&Cache>,
-) -> Shown {
+    baseline: Option<&'a Baseline>,
+    /// The time in which fixes are sought, if they are.
+    fixing: Option<Duration>,
+}
+
+/// One object's verdicts: kept ones, or else new ones, which are kept.
+fn kept(found: &Found, how: &How<'_>, cache: Option<&Cache>) -> Shown {
     let (compiled, bytes) = reports::read(&found.path);
     let named = cache.and_then(|cache| Some((cache, cache.name(found, bytes.as_ref().ok()?))));
     if let Some(Entry { report, unknown, text }) = named.and_then(|(cache, name)| cache.get(&name)) {
-        let judged = baseline.map(|baseline| baseline.judge(&report));
+        let judged = how.baseline.map(|baseline| baseline.judge(&report));
         return Shown { report: Report { compiled, ..report }, text, unknown, judged, cached: true };
     }
-    let shown = one(reports::check_bytes(found, compiled, bytes, wanted), wanted, text, baseline);
+    let mut outcome = reports::check_bytes(found, compiled, bytes, how.wanted);
+    if let Some(budget) = how.fixing {
+        outcome.report.fixes = fix::fixes(found, &outcome.report, how.wanted, budget);
+    }
+    let shown = one(outcome, how);
     if let Some((cache, name)) = named {
         let entry = Entry { report: shown.report.clone(), unknown: shown.unknown.clone(), text: shown.text.clone() };
         cache.put(&name, &entry);
@@ -169,8 +187,9 @@ fn kept(
     shown
 }
 
-/// Adds the text form if it is wanted: with `quiet`, without what is accepted; without what is known.
-fn one(outcome: Outcome, wanted: &Wanted, text: Option<bool>, baseline: Option<&Baseline>) -> Shown {
+/// Adds the text form if it is wanted, without what is known.
+fn one(outcome: Outcome, how: &How<'_>) -> Shown {
+    let How { wanted, text, baseline, .. } = *how;
     let judged = baseline.map(|baseline| baseline.judge(&outcome.report));
     let known = judged.as_ref().and_then(|judged| judged.as_ref().ok());
     let mut shown = match (&outcome.report.result, &outcome.input, text) {
@@ -183,6 +202,9 @@ fn one(outcome: Outcome, wanted: &Wanted, text: Option<bool>, baseline: Option<&
         (reports::Result::Kernels(matrix), Some(input), Some(quiet)) => print::matrix(input, matrix, quiet),
         _ => String::new(),
     };
+    if text.is_some() {
+        outcome.report.fixes.iter().for_each(|own| shown.push_str(&print::fix(own)));
+    }
     if let (Some(input), Some(findings), Some(_)) = (&outcome.input, &outcome.report.findings, text) {
         shown.push_str(&print::warnings(input, findings));
     }
@@ -266,6 +288,29 @@ fn kernels_of(arguments: &CheckArguments) -> Result<Choice, Error> {
         return Err(Error::InvalidInput(message.to_owned()));
     }
     Ok(Choice { btf: arguments.btf.clone(), ..Choice::default() })
+}
+
+/// Writes the fixes that lead to acceptance, one for each file: further ones are found by the next check.
+fn write_fixes(arguments: &CheckArguments, reports: &[Report]) -> Result<(), Error> {
+    for report in reports {
+        let wanted = |own: &&fix::Fix| own.accepted && (own.safe || arguments.unsafe_fixes);
+        let Some(own) = report.fixes.iter().find(wanted) else {
+            let unsafe_ones = report.fixes.iter().filter(|own| own.accepted).count();
+            if unsafe_ones > 0 {
+                let what = print::count(unsafe_ones, "fix with a change of meaning");
+                anstream::eprintln!("{}: {what} not written; --unsafe-fixes writes it", report.object);
+            }
+            continue;
+        };
+        match arguments.dry_run {
+            true => anstream::eprintln!("{}: not written (--dry-run)", own.file),
+            false => {
+                own.write()?;
+                anstream::eprintln!("{}: fixed {}", own.file, own.program);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes the flame graph of all programs that were checked.

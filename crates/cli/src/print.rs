@@ -571,3 +571,19 @@ pub fn found_operations(found: &[ops::Found]) {
     }
     say!("{}", count(found.len(), "operation"));
 }
+
+/// A fix as text: what it leads to, its steps, and the lines.
+pub fn fix(own: &kiln_driver::fix::Fix) -> String {
+    let mut text = match (&own.next, own.accepted) {
+        (_, true) if own.safe => {
+            format!("fix: {} is accepted with this change (kiln check --fix writes it)\n", own.program)
+        }
+        (_, true) => format!("fix: {} is accepted with this change (--fix --unsafe-fixes writes it)\n", own.program),
+        (Some(next), false) => format!("fix: for {}, this leads to the next rejection: {next}\n", own.program),
+        (None, false) => return String::new(),
+    };
+    for line in own.diff().lines() {
+        text.push_str(&format!("  {}\n", kiln_driver::Shown::from(line)));
+    }
+    text
+}

@@ -51,7 +51,7 @@ pub fn repair(object: &ObjectArguments, arguments: &RepairArguments, format: For
 }
 
 /// The time for finding out whether a repair would help, after a check.
-const TRIAL: Duration = Duration::from_secs(2);
+const TRIAL: Duration = Duration::from_millis(300);
 
 /// Names the rejected programs that `kiln repair` makes load. Each repair was made and proved to say so.
 pub fn would_help(input: &Input, programs: &[Checked]) -> String {

@@ -141,6 +141,15 @@ pub fn is_source(path: &Path) -> bool {
 /// [`Error::Limit`] if it takes more than two minutes. A source that clang refuses is no error here, see
 /// [`Compiled::object`].
 pub fn compile(source: &Path) -> Result<Compiled, Error> {
+    compile_edited(source, None)
+}
+
+/// Compiles a source as [`compile`] does, with another text in its place: its path, its includes and the lines that the
+/// object records are the same.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_edited(source: &Path, text: Option<&str>) -> Result<Compiled, Error> {
     let absolute = std::fs::canonicalize(source).map_err(|error| Error::file(source, &error))?;
     let flags = flags_of(&absolute)?;
     let os = |error: std::io::Error| Error::machine("a temporary folder", &error, "; name another with TMPDIR");
@@ -156,6 +165,14 @@ pub fn compile(source: &Path) -> Result<Compiled, Error> {
     if folder == here {
         // The object records the source's path below this folder, as people name it.
         command.arg(format!("-fdebug-prefix-map={}/=", here.display()));
+    }
+    if let Some(text) = text {
+        let [copy, overlay] = ["edited.c", "overlay.json"].map(|name| outputs.path().join(name));
+        std::fs::write(&copy, text).map_err(os)?;
+        let file = serde_json::json!({ "type": "file", "name": absolute, "external-contents": copy });
+        let files = serde_json::json!({ "version": 0, "use-external-names": false, "roots": [file] });
+        std::fs::write(&overlay, files.to_string()).map_err(os)?;
+        command.arg("-ivfsoverlay").arg(&overlay);
     }
     command.arg("-o").arg(&object).arg(&absolute).current_dir(&folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&said).map_err(os)?);

@@ -53,6 +53,6 @@ pub use map_type::{Lookup, MapRules, MapType, MapTypes, SizeRule};
 pub use profile::{Feature, Found, Lack, Profile};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};
 pub use return_rule::{ReturnRule, TC_ACTIONS, XDP_ACTIONS, action_name};
-pub use section::{SectionRule, section_program_type};
+pub use section::{SECTION_RULES, SectionRule, section_program_type};
 pub use special_field::{SpecialField, SpecialType};
 pub use version::KernelVersion;

@@ -132,7 +132,7 @@ impl SectionRule {
 }
 
 /// The rules. No two match one name.
-pub(crate) const SECTION_RULES: &[SectionRule] = &[
+pub const SECTION_RULES: &[SectionRule] = &[
     exact("socket", ProgramType::SocketFilter),
     exact("sk_reuseport/migrate", ProgramType::SkReuseport).attach(AttachType::SkReuseportSelectOrMigrate),
     exact("sk_reuseport", ProgramType::SkReuseport).attach(AttachType::SkReuseportSelect),

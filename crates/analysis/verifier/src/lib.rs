@@ -57,5 +57,5 @@ pub use explore::cost;
 pub use facts::{Begun, Facts, Held, InsnFacts, Places, Pointer, Region, Section, StackSet, Value};
 pub use options::{Assumptions, Options, Statistics};
 pub use reason::Reason;
-pub use rejection::{Part, Rejection, StoryStep};
+pub use rejection::{Part, Rejection, StoryStep, Wanted};
 pub use verify::{Verified, cost, verify};

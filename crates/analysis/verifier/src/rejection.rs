@@ -30,6 +30,8 @@ pub struct Rejection {
     pub story: Vec<StoryStep>,
     /// What fixes this case; [`Reason::fix`] unless [`crate::Options::explain`] asks for more.
     pub help: String,
+    /// The numbers and names of the help, for who proposes an edit of the source.
+    pub wanted: Wanted,
     /// The data for stories and for the kernel's message.
     pub(crate) cause: Cause,
 }
@@ -40,6 +42,26 @@ impl Rejection {
     pub fn is_of_two_kinds(&self) -> bool {
         self.cause.case == Case::TwoKinds
     }
+}
+
+/// What would make a rejected instruction acceptable, as far as it is known. Nothing relies on it: an edit that is made
+/// from it is checked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// Bytes of the packet that must be there: from its start, if that is a constant, and from the pointer.
+    pub packet_bytes: Option<(Option<i64>, i64)>,
+    /// The number of elements below which an index must be.
+    pub elements: Option<i64>,
+    /// Bytes of the memory that a size is about.
+    pub room: Option<u64>,
+    /// The helper and the number of its argument, from 0.
+    pub argument: Option<(&'static str, usize)>,
+    /// The helper that releases what is held.
+    pub release: Option<&'static str>,
+    /// The map that the instruction is about.
+    pub map: Option<String>,
+    /// What may be returned.
+    pub returned: Option<[i64; 2]>,
 }
 
 /// What is at fault, as data. The message is text for people and is never parsed.

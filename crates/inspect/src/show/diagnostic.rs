@@ -40,6 +40,9 @@ pub struct Diagnosis {
     pub kernel_message: Option<Shown>,
     /// What fixes it.
     pub help: Shown,
+    /// The numbers and names of the help.
+    #[serde(skip)]
+    pub wanted: kiln_verifier::Wanted,
     /// Where.
     pub place: Place,
     /// How it came to this, in the order of the path.
@@ -71,6 +74,7 @@ impl Diagnosis {
             message: rejection.message.as_str().into(),
             kernel_message: rejection.kernel_message.as_deref().map(Shown::from),
             help: rejection.help.as_str().into(),
+            wanted: rejection.wanted.clone(),
             place: Place::new(object, rejection.insn, &rejection.position, line),
             story: rejection.story.iter().map(step).collect(),
         }

@@ -105,6 +105,7 @@ impl Size<'_> {
             kernel_message,
             story: Vec::new(),
             help: Reason::TooLarge.fix().to_owned(),
+            wanted: crate::rejection::Wanted::default(),
             cause: Cause::default(),
         }
     }

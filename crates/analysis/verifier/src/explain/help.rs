@@ -162,7 +162,7 @@ impl Story<'_> {
     }
 
     /// Offset and bytes of the access, where the instruction is one.
-    fn access(&self) -> Option<(i64, i64)> {
+    pub(super) fn access(&self) -> Option<(i64, i64)> {
         let (address, size) = match self.insn() {
             Insn::Load { address, size, .. } | Insn::LoadAcquire { address, size, .. } => (address, size),
             Insn::Store { address, size, .. } | Insn::StoreRelease { address, size, .. } => (address, size),
@@ -467,6 +467,11 @@ impl Story<'_> {
     fn unlock(&self) -> Option<String> {
         if self.rejection.cause.case == Case::CallUnderLock {
             let helper = self.names.code.op(self.last().at).helper?;
+            if helper.name == "spin_lock" {
+                return Some(
+                    "a program holds one lock at a time: unlock the first, or put both under one lock".to_owned(),
+                );
+            }
             return Some(format!(
                 "call bpf_{} before the lock is taken, and keep its result in a variable",
                 helper.name

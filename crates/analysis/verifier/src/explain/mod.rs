@@ -18,6 +18,7 @@ mod kernel_names;
 pub(crate) mod kernel_words;
 mod names;
 pub(crate) mod story;
+mod wanted;
 
 use crate::code::{Code, Position};
 use crate::error::{Error, Fault, Refused};
@@ -57,6 +58,7 @@ pub(crate) fn rejection(code: &Code<'_>, at: Position, reason: Reason, message: 
         kernel_message: None,
         story: Vec::new(),
         help: reason.fix().to_owned(),
+        wanted: crate::rejection::Wanted::default(),
         cause: Cause::default(),
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn told(code: &Code<'_>, options: &Options, mut rejection: Box<Reject
     let story = Story { names: &names, path: &path, rejection: &rejection };
     let steps = story.steps();
     let help = story.help(&steps);
+    rejection.wanted = story.wanted();
     rejection.story = steps;
     rejection.help = help.unwrap_or_else(|| rejection.reason.fix().to_owned());
     rejection

@@ -6,6 +6,7 @@ use kiln_platform::ProgramType;
 use kiln_program::Program;
 use serde::{Deserialize, Serialize};
 
+use super::fix::Fix;
 use crate::kernel;
 use crate::objects::Found;
 use crate::source::{self, How};
@@ -59,6 +60,9 @@ pub struct Report {
     /// The lint's warnings, where they were asked for and the object could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub findings: Option<Vec<Finding>>,
+    /// Edits of the source that make rejected programs load, where they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty", skip_deserializing)]
+    pub fixes: Vec<Fix>,
 }
 
 /// What was decided about the programs of an object.
@@ -131,12 +135,18 @@ pub fn check_bytes(
     let object: Shown = found.path.display().to_string().as_str().into();
     let mut unknown = Vec::new();
     match bytes.and_then(|bytes| checked(found, bytes, wanted, &mut unknown)) {
-        Ok((input, result, findings)) => {
-            Outcome { report: Report { object, compiled, result, findings }, input: Some(input), unknown }
-        }
+        Ok((input, result, findings)) => Outcome {
+            report: Report { object, compiled, result, findings, fixes: Vec::new() },
+            input: Some(input),
+            unknown,
+        },
         Err(error) => {
             let result = Result::Failed { error: Failure::from(&error) };
-            Outcome { report: Report { object, compiled, result, findings: None }, input: None, unknown: Vec::new() }
+            Outcome {
+                report: Report { object, compiled, result, findings: None, fixes: Vec::new() },
+                input: None,
+                unknown: Vec::new(),
+            }
         }
     }
 }

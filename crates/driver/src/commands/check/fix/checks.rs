@@ -1,0 +1,224 @@
+//! Checks that a program lacks: of null, of the packet's end, of an index, of a size.
+
+use std::ops::Range;
+
+use super::propose::{Case, Dereferenced, Form, Proposal};
+use super::text::{Edit, is_name};
+
+/// For a pointer that may be null.
+pub fn null(case: &Case<'_>) -> Vec<Proposal> {
+    let argument = case.wanted().argument.and_then(|(helper, index)| argument(case, helper, index));
+    let mut names: Vec<&str> = case.dereferenced().iter().map(|own| own.name).collect();
+    if let Some(range) = &argument {
+        match case.text(range.clone()) {
+            text if is_name(text) => names.insert(0, text),
+            text => {
+                let name = case.source.fresh("checked");
+                let lines = format!("__typeof__({text}) {name} = {text};\n");
+                let edit = Edit { range: range.clone(), text: name.clone() };
+                return case.check_after(&format!("!{name}"), &lines, vec![edit]).into_iter().collect();
+            }
+        }
+    }
+    let assigned = case.origin().and_then(|(_, statement)| case.assigned(statement));
+    names.extend(assigned);
+    names.dedup();
+    names.iter().filter_map(|name| case.check(&format!("!{name}"))).collect()
+}
+
+/// The expression for the end that a packet pointer is compared with.
+fn end(case: &Case<'_>, field: &str) -> Option<String> {
+    let variable = variable_of(case, field);
+    variable
+        .map(|name| format!("(void *){name}"))
+        .or_else(|| Some(format!("(void *)(long){}->{field}", case.context()?)))
+}
+
+/// The variable that holds a field of the context.
+fn variable_of(case: &Case<'_>, field: &str) -> Option<String> {
+    let body = case.source.function(case.at)?.body;
+    let uses = case.source.words(body.start..case.statement.start).filter(|(_, word)| *word == field);
+    uses.filter_map(|(at, _)| {
+        let code = case.source.code(0..at);
+        if !code.trim_end().ends_with("->") {
+            return None;
+        }
+        case.assigned(case.source.statement(at)?.0).map(str::to_owned)
+    })
+    .last()
+}
+
+/// For a packet that may be too short.
+pub fn packet(case: &Case<'_>) -> Vec<Proposal> {
+    let mut found = turned_round(case);
+    let meta = case.diagnosis.message.exact().contains("(pkt_meta)");
+    let Some(end) = end(case, if meta { "data" } else { "data_end" }) else { return found };
+    let mut conditions = copied(case, &end);
+    for Dereferenced { name, form, .. } in case.dereferenced() {
+        conditions.push(match form {
+            Form::Member | Form::Whole => format!("(void *)({name} + 1) > {end}"),
+            Form::Element(index) => match index.trim().parse::<u64>() {
+                Ok(number) => format!("(void *)({name} + {}) > {end}", number + 1),
+                Err(_) => format!("(void *)({name} + {index} + 1) > {end}"),
+            },
+            Form::Cast(kind) => format!("(void *){name} + sizeof({kind}) > {end}"),
+        });
+    }
+    let bytes = case.wanted().packet_bytes;
+    let start = variable_of(case, "data").or_else(|| Some(format!("(long){}->data", case.context()?)));
+    // In a loop, the variable that began as the start may have moved on.
+    let moves = meta || !case.source.loops(case.at).is_empty();
+    if let (Some((Some(needed), _)), Some(start), false) = (bytes, start, moves) {
+        conditions.push(format!("(void *){start} + {needed} > {end}"));
+    }
+    if let Some((_, own)) = bytes {
+        let pointers = case.dereferenced();
+        conditions.extend(pointers.iter().map(|pointer| format!("(void *){} + {own} > {end}", pointer.name)));
+    }
+    found.extend(conditions.iter().filter_map(|condition| case.check(condition)));
+    found
+}
+
+/// For a comparison with the packet's end that is the wrong way round.
+fn turned_round(case: &Case<'_>) -> Vec<Proposal> {
+    let steps = case.diagnosis.story.iter().filter(|step| step.part == "branch");
+    let compared = steps.filter(|step| step.text.exact().contains("the packet's end"));
+    let mut found = Vec::new();
+    for step in compared {
+        let Some(line) = step.place.line else { continue };
+        let Some(begin) = case.source.offset(line, 1) else { continue };
+        let code = case.source.code(begin..case.source.text.len());
+        let code = &code[..code.find('\n').unwrap_or(code.len())];
+        for (sign, other) in [(" < ", " > "), (" <= ", " >= "), (" > ", " < ")] {
+            if let (Some(at), 1) = (code.find(sign), code.matches([' ']).count().min(1)) {
+                let range = begin + at + 1..begin + at + sign.len() - 1;
+                found.push(case.replace(range, other.trim(), false));
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// For `memcpy` from or to the packet.
+fn copied(case: &Case<'_>, end: &str) -> Vec<String> {
+    let calls = ["__builtin_memcpy", "memcpy", "__builtin_memmove", "__builtin_memset", "__builtin_memcmp"];
+    let found = calls.iter().find_map(|name| case.source.call(name, case.statement.clone()));
+    let Some((_, arguments)) = found.filter(|(_, arguments)| arguments.len() == 3) else { return Vec::new() };
+    let size = case.text(arguments[2].clone());
+    [1, 0].iter().map(|at| format!("(void *)({}) + {size} > {end}", case.text(arguments[*at].clone()))).collect()
+}
+
+/// For a number that is added to a pointer without a bound.
+pub fn offset(case: &Case<'_>) -> Vec<Proposal> {
+    /// Bytes of a packet on Ethernet.
+    const MOST: &str = "1500";
+    let name = case.source.fresh("offset");
+    let mut found = Vec::new();
+    for range in added(case) {
+        let text = case.text(range.clone());
+        let lines = format!("__u64 {name} = {text};\n");
+        let edit = Edit { range, text: name.clone() };
+        found.extend(case.check_after(&format!("{name} > {MOST}"), &lines, vec![edit]));
+    }
+    found
+}
+
+/// What is added to something in the statement: indexes, and names after a plus.
+fn added(case: &Case<'_>) -> Vec<Range<usize>> {
+    let source = case.source;
+    let indexes = source.subscripts(case.statement.clone()).into_iter().map(|(_, range)| range);
+    let words = source
+        .words(case.statement.clone())
+        .filter(|(at, word)| is_name(word) && source.code(case.statement.start..*at).trim_end().ends_with('+'));
+    let words: Vec<_> = words.map(|(at, word)| at..at + word.len()).collect();
+    indexes.chain(words).filter(|range| case.text(range.clone()).parse::<u64>().is_err()).collect()
+}
+
+/// For an index that may be past the end.
+pub fn index(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let mut found = Vec::new();
+    for (array, range) in source.subscripts(case.statement.clone()) {
+        let text = case.text(range.clone());
+        if text.parse::<u64>().is_ok() {
+            continue;
+        }
+        let declared = source.declaration(&array, case.at);
+        let is_array = declared.is_some_and(|own| source.code(own.rest).trim_start().starts_with('['));
+        let limit = match (is_array, case.wanted().elements) {
+            (true, _) => format!("sizeof({array}) / sizeof({array}[0])"),
+            (false, Some(elements)) => elements.to_string(),
+            (false, None) => continue,
+        };
+        if is_name(text) {
+            found.extend(case.check(&format!("{text} >= {limit}")));
+        }
+        let name = source.fresh("index");
+        let lines = format!("__u64 {name} = {text};\n");
+        let edit = |text: String| Edit { range: range.clone(), text };
+        found.extend(case.check_after(&format!("{name} >= {limit}"), &lines, vec![edit(name.clone())]));
+        if is_array {
+            let masked = format!("({text}) & ({limit} - 1)");
+            let title = format!("mask the index: `{array}[{masked}]`, if the number of elements is a power of two");
+            found.push(Proposal { title, edits: vec![edit(masked)], safe: false });
+        }
+    }
+    found
+}
+
+/// For a size of a helper's argument.
+pub fn size(case: &Case<'_>) -> Vec<Proposal> {
+    let Some((helper, at)) = case.wanted().argument else { return Vec::new() };
+    let Some((_, arguments)) = case.source.call(&format!("bpf_{helper}"), case.statement.clone()) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for index in [at, at + 1] {
+        let (Some(range), Some(buffer)) = (arguments.get(index), index.checked_sub(1)) else { continue };
+        let text = case.text(range.clone());
+        if text.parse::<u64>().is_ok() || text.starts_with('&') || text.starts_with("sizeof") {
+            continue;
+        }
+        let Some(room) = room(case, arguments.get(buffer).cloned()) else { continue };
+        let name = case.source.fresh("size");
+        let named = if is_name(text) { text } else { name.as_str() };
+        let (lines, edits) = match is_name(text) {
+            true => (String::new(), Vec::new()),
+            false => (format!("__u64 {name} = {text};\n"), vec![Edit { range: range.clone(), text: name.clone() }]),
+        };
+        for condition in [
+            format!("{named} > {room}"),
+            format!("{named} < 0 || {named} > {room}"),
+            format!("{named} == 0 || {named} > {room}"),
+            format!("{named} <= 0 || {named} > {room}"),
+        ] {
+            found.extend(case.check_after(&condition, &lines, edits.clone()));
+        }
+        // A register that clang may not copy before it tests it.
+        let fresh = case.source.fresh("bounded");
+        let lines = format!("__u64 {fresh} = {text};\nasm volatile(\"\" : \"+r\"({fresh}));\n");
+        let edit = Edit { range: range.clone(), text: fresh.clone() };
+        for condition in [format!("{fresh} > {room}"), format!("{fresh} == 0 || {fresh} > {room}")] {
+            found.extend(case.check_after(&condition, &lines, vec![edit.clone()]));
+        }
+    }
+    found
+}
+
+/// The size of the memory that an argument points to.
+fn room(case: &Case<'_>, buffer: Option<Range<usize>>) -> Option<String> {
+    let name = buffer.map(|range| case.text(range).trim_start_matches('&'));
+    let known =
+        name.filter(|name| is_name(name)).and_then(|name| Some((name, case.source.declaration(name, case.at)?)));
+    match known {
+        Some((name, own)) if !case.source.code(own.kind.clone()).contains('*') => Some(format!("sizeof({name})")),
+        _ => case.wanted().room.map(|room| room.to_string()),
+    }
+}
+
+/// The range of a helper's argument in the statement.
+pub fn argument(case: &Case<'_>, helper: &str, index: usize) -> Option<Range<usize>> {
+    let (_, arguments) = case.source.call(&format!("bpf_{helper}"), case.statement.clone())?;
+    arguments.get(index).cloned()
+}

@@ -1,0 +1,326 @@
+//! Helps that work: an edit of the source that makes a rejected program load, compiled and checked before it is shown.
+//!
+//! ```text
+//!   rejection --propose--> edits --a copy of the source--> clang, same flags --> check
+//!                                                                                  | accepted: this is the fix
+//!                                                                                  | another rejection: go on from there
+//!                                                                                  | the same: the next proposal
+//! ```
+//!
+//! An edit may need another one after it. A place that was seen before is not edited again for the same reason. A fix is
+//! [`Fix::accepted`] only if the program is accepted with all its edits, and no other program is rejected for them.
+
+mod checks;
+mod propose;
+mod rules;
+mod text;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kiln_inspect::check::{Checked, Verdict};
+use kiln_inspect::show::shown::Shown;
+use serde::Serialize;
+
+use self::propose::{Case, Proposal};
+use self::text::{Edit, Source};
+use super::reports::{self, Report, Wanted};
+use crate::objects::Found;
+use crate::source;
+use kiln_program::Error;
+
+/// Rejections that are removed one after the other at most.
+const MAX_ROUNDS: usize = 8;
+/// Edits that are tried for one rejection at most.
+const MAX_TRIALS: usize = 12;
+/// The time for the fixes of a source.
+pub const BUDGET: Duration = Duration::from_secs(10);
+/// Bytes of a source that is edited at most.
+const MAX_SOURCE_BYTES: u64 = 4 << 20;
+
+/// A change of a source, and what came of it.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct Fix {
+    /// The program that it is for.
+    pub program: Shown,
+    /// The steps, as orders.
+    pub steps: Vec<Shown>,
+    /// Whether the program is accepted with it.
+    pub accepted: bool,
+    /// The rejection that it leads to, if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Shown>,
+    /// Whether it only adds what the program lacks, such as a check. Other changes need a look: `--unsafe-fixes`.
+    pub safe: bool,
+    /// The file.
+    pub file: Shown,
+    /// The replacements, in the order of the file; they do not overlap.
+    pub edits: Vec<Replacement>,
+    /// The file as it was checked.
+    #[serde(skip)]
+    pub original: String,
+    /// The file with the fix.
+    #[serde(skip)]
+    pub text: String,
+    /// The file, as it can be opened.
+    #[serde(skip)]
+    pub path: PathBuf,
+}
+
+/// Lines that are replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Replacement {
+    /// The first line, from 1.
+    pub line: u32,
+    /// The number of lines that go.
+    pub removed: u32,
+    /// The lines that come, each with its end.
+    pub inserted: String,
+}
+
+/// Finds fixes for the rejected programs of a source.
+pub fn fixes(found: &Found, report: &Report, wanted: &Wanted, budget: Duration) -> Vec<Fix> {
+    if !source::is_source(&found.path) {
+        return Vec::new();
+    }
+    let end = Instant::now() + budget;
+    let verdicts = report.verdicts();
+    let mut search = Search { found, wanted, end, functions: None };
+    let rejected = verdicts.iter().filter(|own| !own.verdict.is_accepted());
+    rejected.filter_map(|own| search.fix(own, &verdicts).ok().flatten()).collect()
+}
+
+struct Search<'a> {
+    found: &'a Found,
+    wanted: &'a Wanted,
+    end: Instant,
+    functions: Option<Vec<String>>,
+}
+
+/// What a source becomes.
+struct Tried {
+    text: String,
+    title: String,
+    safe: bool,
+    verdict: Checked,
+}
+
+impl Search<'_> {
+    fn fix(&mut self, rejected: &Checked, all: &[Checked]) -> Result<Option<Fix>, Error> {
+        let path = std::fs::canonicalize(&self.found.path).map_err(|error| Error::file(&self.found.path, &error))?;
+        let bytes = kiln_inspect::file::read(&path, MAX_SOURCE_BYTES)?;
+        let Ok(original) = String::from_utf8(bytes) else { return Ok(None) };
+        let mut seen = BTreeSet::new();
+        let mut steps: Vec<Tried> = Vec::new();
+        while steps.len() < MAX_ROUNDS {
+            let (text, current) = match steps.last() {
+                Some(last) => (last.text.clone(), last.verdict.clone()),
+                None => (original.clone(), rejected.clone()),
+            };
+            if current.verdict.is_accepted() {
+                break;
+            }
+            if !seen.insert(place(&current)) {
+                break;
+            }
+            match self.step(&path, &text, &current, all, &seen) {
+                Some(next) => steps.push(next),
+                None => break,
+            }
+        }
+        let Some(last) = steps.last() else { return Ok(None) };
+        let next = match &last.verdict.verdict {
+            Verdict::Rejected { code, diagnosis, .. } => {
+                let line = diagnosis.place.line.map_or(String::new(), |line| format!(" in line {line}"));
+                Some(format!("{code}{line}: {}", diagnosis.message).as_str().into())
+            }
+            _ => None,
+        };
+        Ok(Some(Fix {
+            program: rejected.program.clone(),
+            steps: steps.iter().map(|step| step.title.as_str().into()).collect(),
+            accepted: last.verdict.verdict.is_accepted(),
+            next,
+            safe: steps.iter().all(|step| step.safe),
+            file: self.found.path.display().to_string().as_str().into(),
+            edits: replacements(&original, &last.text),
+            text: last.text.clone(),
+            original,
+            path,
+        }))
+    }
+
+    /// Tries the proposals for a rejection: the first that is accepted, or else the first that leads on.
+    fn step(
+        &mut self,
+        path: &Path,
+        text: &str,
+        current: &Checked,
+        all: &[Checked],
+        seen: &BTreeSet<[String; 2]>,
+    ) -> Option<Tried> {
+        let source = Source::new(text.to_owned());
+        let mut leads_on = None;
+        let mut tried = BTreeSet::new();
+        for Proposal { title, edits, safe } in self.proposals(&source, current).into_iter().take(MAX_TRIALS) {
+            if Instant::now() >= self.end {
+                break;
+            }
+            let text = source.edited(&edits);
+            if !tried.insert(text.clone()) {
+                continue;
+            }
+            let Some(verdict) = self.check(path, &text, current, all) else { continue };
+            let accepted = verdict.verdict.is_accepted();
+            let next = Tried { text, title, safe, verdict };
+            if accepted {
+                return Some(next);
+            }
+            let rejected = matches!(next.verdict.verdict, Verdict::Rejected { .. });
+            if rejected && leads_on.is_none() && !seen.contains(&place(&next.verdict)) {
+                leads_on = Some(next);
+            }
+        }
+        leads_on
+    }
+
+    fn proposals(&mut self, source: &Source, current: &Checked) -> Vec<Proposal> {
+        let Verdict::Rejected { code, diagnosis, .. } = &current.verdict else {
+            return section(source, current).into_iter().collect();
+        };
+        let place = &diagnosis.place;
+        let own =
+            place.file.as_ref().and_then(|file| Path::new(file.exact()).file_name()) == self.found.path.file_name();
+        let at = place.line.filter(|_| own).and_then(|line| source.offset(line, place.column.unwrap_or(1)));
+        let Some(at) = at else { return Vec::new() };
+        let statement = source.statement(at).map_or(at..at, |(own, _)| own);
+        if self.functions.is_none() {
+            self.functions = Some(kernel_functions());
+        }
+        let functions = self.functions.as_deref().unwrap_or_default();
+        Case { source, code, diagnosis, section: current.section.exact(), at, statement, functions }.proposals()
+    }
+
+    /// The verdict on the program in an edited source; `None` if it does not compile, or breaks another program.
+    fn check(&self, path: &Path, text: &str, current: &Checked, all: &[Checked]) -> Option<Checked> {
+        let compiled = source::compile_edited(path, Some(text)).ok()?;
+        let outcome = reports::check_bytes(self.found, None, Ok(compiled.object?), self.wanted);
+        let now = outcome.report.verdicts();
+        let of = |name: &Shown| now.iter().find(|own| own.program == *name);
+        let broken = all.iter().any(|before| {
+            before.verdict.is_accepted() && of(&before.program).is_none_or(|own| !own.verdict.is_accepted())
+        });
+        of(&current.program).filter(|_| !broken).cloned()
+    }
+}
+
+/// What stays the same of a rejection while lines move: its code and its line's text.
+fn place(checked: &Checked) -> [String; 2] {
+    match &checked.verdict {
+        Verdict::Rejected { code, diagnosis, .. } => {
+            let line = diagnosis.place.source.as_ref().unwrap_or(&diagnosis.place.listing);
+            [code.clone(), format!("{} {}", line.exact().trim(), diagnosis.message)]
+        }
+        _ => Default::default(),
+    }
+}
+
+/// For a section that says no program type: the nearest that does.
+fn section(source: &Source, current: &Checked) -> Option<Proposal> {
+    let name = current.section.exact();
+    let (word, hook) = name.split_once('/').map_or((name, None), |(word, hook)| (word, Some(hook)));
+    let known = kiln_platform::SECTION_RULES.iter().map(|rule| rule.name.trim_end_matches('/'));
+    let near = kiln_inspect::input::closest(word, known).filter(|near| *near != word)?;
+    let near = hook.map_or_else(|| near.to_owned(), |hook| format!("{near}/{hook}"));
+    let old = format!("SEC(\"{name}\")");
+    let (at, _) = source.text.match_indices(&old).find(|(at, _)| source.code(*at..at + 3) == "SEC")?;
+    let text = format!("SEC(\"{near}\")");
+    Some(Proposal {
+        title: format!("replace `{old}` by `{text}`"),
+        edits: vec![Edit { range: at..at + old.len(), text }],
+        safe: false,
+    })
+}
+
+/// The names of functions in the running kernel's types.
+fn kernel_functions() -> Vec<String> {
+    let Some(types) = kiln_inspect::input::running_kernel_types() else { return Vec::new() };
+    let functions = types.own_ids().filter(|id| matches!(types.kind(*id), kiln_program::btf::Kind::Function { .. }));
+    functions.map(|id| types.name(id).to_owned()).filter(|name| name.starts_with("bpf_")).collect()
+}
+
+/// The lines in which two texts differ, as replacements of runs of lines.
+fn replacements(old: &str, new: &str) -> Vec<Replacement> {
+    let [before, after] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+    let mut found = Vec::new();
+    let (mut left, mut right) = (0, 0);
+    while left < before.len() || right < after.len() {
+        if left < before.len() && right < after.len() && before[left] == after[right] {
+            (left, right) = (left + 1, right + 1);
+            continue;
+        }
+        // The nearest place at which both go on alike.
+        let reach = (before.len() - left) + (after.len() - right);
+        let alike = |removed: usize, added: usize| {
+            let window = |lines: &[&str], at: usize| {
+                lines.get(at..).map(|rest| rest.iter().take(2).map(|line| (*line).to_owned()).collect::<Vec<_>>())
+            };
+            let (old, new) = (window(&before, left + removed), window(&after, right + added));
+            old.is_some() && old == new
+        };
+        let place =
+            (1..=reach).find_map(|sum| (0..=sum).map(|added| (sum - added, added)).find(|(r, a)| alike(*r, *a)));
+        let (removed, added) = place.unwrap_or((before.len() - left, after.len() - right));
+        let inserted = after[right..right + added].concat();
+        found.push(Replacement { line: left as u32 + 1, removed: removed as u32, inserted });
+        (left, right) = (left + removed, right + added);
+    }
+    found
+}
+
+impl Fix {
+    /// The change as lines with `-` and `+`, under their numbers.
+    pub fn diff(&self) -> String {
+        let lines: Vec<&str> = self.original.lines().collect();
+        let mut text = String::new();
+        for edit in &self.edits {
+            let begin = edit.line as usize - 1;
+            text.push_str(&format!("@@ line {} @@\n", edit.line));
+            let own = lines.get(begin..(begin + edit.removed as usize).min(lines.len())).unwrap_or_default();
+            own.iter().for_each(|line| text.push_str(&format!("-{line}\n")));
+            edit.inserted.lines().for_each(|line| text.push_str(&format!("+{line}\n")));
+        }
+        text
+    }
+
+    /// Writes the file with the fix, if it still is what was checked.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] if it changed meanwhile, and what writing gives.
+    pub fn write(&self) -> Result<(), Error> {
+        let now = kiln_inspect::file::read(&self.path, MAX_SOURCE_BYTES)?;
+        if now != self.original.as_bytes() {
+            return Err(Error::InvalidInput(format!("{}: it changed while it was checked", self.path.display())));
+        }
+        crate::output::write_whole(&self.path, self.text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacements_are_the_lines_that_differ() {
+        let old = "a\nb\nc\nd\n";
+        let new = "a\nx\nb\nc\ne\nd\n";
+        let found = replacements(old, new);
+        let texts: Vec<(u32, u32, &str)> =
+            found.iter().map(|own| (own.line, own.removed, own.inserted.as_str())).collect();
+        assert_eq!(texts, [(2, 0, "x\n"), (4, 0, "e\n")]);
+        assert_eq!(replacements("a\nb\n", "a\nc\n"), [Replacement { line: 2, removed: 1, inserted: "c\n".into() }]);
+        assert!(replacements(old, old).is_empty());
+    }
+}

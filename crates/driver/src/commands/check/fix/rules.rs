@@ -1,0 +1,455 @@
+//! Edits for rules other than bounds: releases, locks, results, contexts, types, names.
+
+use std::ops::Range;
+
+use kiln_platform::{Helper, MapType};
+use kiln_verifier::Reason;
+
+use super::checks::argument;
+use super::propose::{Case, Form, Proposal};
+use super::text::{Edit, is_name};
+
+/// For a pointer that a call made useless, as the story says.
+pub fn lost(case: &Case<'_>) -> Vec<Proposal> {
+    if let Some((_, call)) = case.step("gives up") {
+        let released = released(case, call);
+        return released.into_iter().collect();
+    }
+    if let Some((at, _)) = case.step("may move the packet") {
+        return renewed(case, at).into_iter().collect();
+    }
+    Vec::new()
+}
+
+/// Uses it before it is released, or leaves after it was released.
+fn released(case: &Case<'_>, call: Range<usize>) -> Option<Proposal> {
+    let source = case.source;
+    let (_, alone) = source.statement(call.start)?;
+    let text = case.text(call.clone());
+    if alone || source.statement(case.at)?.1 {
+        let lines = case.leave(call.start);
+        let edits = source.after(call.start, lines)?;
+        return Some(Proposal { title: format!("add `{lines}` after `{text}`"), edits, safe: true });
+    }
+    let own = case.text(case.statement.clone());
+    let line = |range: Range<usize>| {
+        let begin = source.text[..range.start].rfind('\n').map_or(0, |at| at + 1);
+        let end = source.text[range.end..].find('\n').map_or(range.end, |at| range.end + at + 1);
+        begin..end
+    };
+    let gone = Edit { range: line(call), text: String::new() };
+    let expression = own.strip_prefix("return").and_then(|rest| rest.strip_suffix(';')).map(str::trim);
+    let mut edits = match expression {
+        Some(value) => {
+            let name = source.fresh("result");
+            let indent = "\n\t";
+            let lines = format!("__typeof__({value}) {name} = {value};{indent}{text}{indent}return {name};");
+            vec![Edit { range: case.statement.clone(), text: lines }]
+        }
+        None => source.after(case.at, text)?,
+    };
+    edits.push(gone);
+    Some(Proposal { title: format!("move `{text}` after the last use"), edits, safe: true })
+}
+
+/// Reads the packet's pointers again after a call.
+fn renewed(case: &Case<'_>, call: usize) -> Option<Proposal> {
+    let source = case.source;
+    let body = source.function(call)?.body;
+    let mut lines: Vec<String> = Vec::new();
+    let mut names: Vec<&str> = vec!["data", "data_end"];
+    let mut at = body.start + 1;
+    while at < call {
+        let code = source.code(at..call);
+        let begin = at + (code.len() - code.trim_start().len());
+        let Some((own, _)) = source.statement(begin).filter(|(own, _)| own.end <= call && own.end > at) else { break };
+        at = own.end;
+        let text = case.text(own.clone());
+        let Some((left, right)) = text.split_once('=') else { continue };
+        let Some(name) = case.assigned(own.clone()).filter(|_| !left.contains('(')) else { continue };
+        if source.words(own).skip(1).any(|(_, word)| names.contains(&word)) {
+            lines.push(format!("{name} ={right}"));
+            names.push(name);
+        }
+    }
+    let edits = source.after(call, &lines.join("\n"))?;
+    let title = format!("read the packet's pointers again after the call: `{}`", lines.join(" "));
+    (!lines.is_empty()).then_some(Proposal { title, edits, safe: true })
+}
+
+/// For sizes of keys and values, and types of values.
+pub fn widths(case: &Case<'_>) -> Vec<Proposal> {
+    let mut found = Vec::new();
+    let Some((map, body)) = case.wanted().map.as_ref().and_then(|name| Some((name, map_definition(case, name)?)))
+    else {
+        return found;
+    };
+    let kind = |what: &str| {
+        let (_, arguments) = calls(case, "__type", body.clone())
+            .into_iter()
+            .find(|(_, arguments)| arguments.len() == 2 && case.text(arguments[0].clone()) == what)?;
+        Some(arguments[1].clone())
+    };
+    if let Some((helper, index)) = case.wanted().argument {
+        let what = if index == 1 { "key" } else { "value" };
+        let passed = argument(case, helper, index).map(|range| case.text(range).trim_start_matches('&'));
+        let declared = passed.filter(|name| is_name(name)).and_then(|name| case.source.declaration(name, case.at));
+        if let (Some(own), Some(kind)) = (declared, kind(what)) {
+            let kind = case.text(kind);
+            if kind.starts_with("struct") {
+                // A number becomes the first member.
+                let rest = case.text(own.rest.clone()).trim();
+                if let Some(value) = rest.strip_prefix('=') {
+                    let edits = vec![
+                        Edit { range: own.kind.clone(), text: format!("{kind} ") },
+                        Edit { range: own.rest.clone(), text: format!(" = {{{value} }}") },
+                    ];
+                    let title = format!("give it the type that map `{map}` says, `{kind}`");
+                    found.push(Proposal { title, edits, safe: false });
+                }
+            }
+            found.push(case.replace(own.kind, &format!("{kind} "), false));
+        }
+    } else if let (Some(kind), true) = (kind("value"), case.source.subscripts(case.statement.clone()).is_empty()) {
+        found.push(case.replace(kind, "__u64", false));
+    }
+    found
+}
+
+/// The braces of a map's definition.
+fn map_definition(case: &Case<'_>, name: &str) -> Option<Range<usize>> {
+    let source = case.source;
+    let all = 0..source.text.len();
+    let (at, _) = source.words(all).find(|(at, word)| *word == name && source.function(*at).is_none())?;
+    let before = source.code(0..at);
+    let close = before.rfind('}')?;
+    let open = before[..close].rfind('{')?;
+    Some(open..close + 1)
+}
+
+fn calls(case: &Case<'_>, name: &str, range: Range<usize>) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
+    let mut found = Vec::new();
+    let mut at = range.start;
+    while let Some(call) = case.source.call(name, at..range.end) {
+        at = call.0.end;
+        found.push(call);
+    }
+    found
+}
+
+/// Rules with edits of their own, by their reason.
+type Propose = fn(&Case<'_>) -> Vec<Proposal>;
+const RULES: [(Reason, Propose); 15] = [
+    (Reason::UnreleasedReference, release),
+    (Reason::LockDiscipline, lock),
+    (Reason::ReturnValue, returned),
+    (Reason::NotAPointer, read_memory),
+    (Reason::ArgumentType, context_argument),
+    (Reason::ContextAccess, context_access),
+    (Reason::HelperNotAllowed, field_exists),
+    (Reason::KernelLacks, kernel_function),
+    (Reason::GplOnly, license),
+    (Reason::ReadOnlyMemory, not_constant),
+    (Reason::TooComplex, bound_loop),
+    (Reason::InfiniteLoop, bound_loop),
+    (Reason::UninitializedStack, initialize),
+    (Reason::MapHelperMismatch, map_type),
+    (Reason::BadInstruction, no_atomic),
+];
+
+/// The edits for a reason in [`RULES`].
+pub fn other(case: &Case<'_>) -> Vec<Proposal> {
+    let rule = RULES.iter().find(|(reason, _)| reason.code() == case.code);
+    rule.map_or_else(Vec::new, |(_, propose)| propose(case))
+}
+
+/// The returns of the rejected function after a place, those of the rejected line first.
+fn returns(case: &Case<'_>, from: usize) -> Vec<Range<usize>> {
+    let Some(function) = case.source.function(case.at) else { return Vec::new() };
+    let words = case.source.words(from.max(function.body.start)..function.body.end);
+    let places: Vec<usize> = words.filter(|(_, word)| *word == "return").map(|(at, _)| at).collect();
+    let mut found: Vec<Range<usize>> =
+        places.into_iter().filter_map(|at| case.source.statement(at)).map(|(own, _)| own).collect();
+    found.sort_by_key(|own| !own.contains(&case.at));
+    found
+}
+
+/// A line before one of the returns.
+fn before_returns(case: &Case<'_>, from: usize, line: &str) -> Vec<Proposal> {
+    let one = |own: &Range<usize>| {
+        let edits = case.source.before(own.start, line)?;
+        let (number, _) = case.source.position(own.start);
+        Some(Proposal { title: format!("add `{line}` before the return in line {number}"), edits, safe: true })
+    };
+    returns(case, from).iter().filter_map(one).collect()
+}
+
+fn release(case: &Case<'_>) -> Vec<Proposal> {
+    let Some((at, statement)) = case.origin() else { return Vec::new() };
+    let (Some(helper), Some(name)) = (case.wanted().release, case.assigned(statement)) else { return Vec::new() };
+    let flags = if helper.contains("ringbuf") { ", 0" } else { "" };
+    before_returns(case, at, &format!("{helper}({name}{flags});"))
+}
+
+fn lock(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let taken = case.step("the lock is taken here");
+    let Some((at, statement)) = taken else { return Vec::new() };
+    let Some((_, arguments)) = source.call("bpf_spin_lock", statement) else { return Vec::new() };
+    let held = arguments.first().map(|range| case.text(range.clone())).unwrap_or_default();
+    if let Some((_, own)) = source.call("bpf_spin_unlock", case.statement.clone()) {
+        return own.into_iter().map(|range| case.replace(range, held, false)).collect();
+    }
+    let call =
+        source.words(case.statement.clone()).find(|(_, word)| word.starts_with("bpf_") && !word.contains("spin"));
+    if let Some((range, _)) = call.and_then(|(_, name)| source.call(name, case.statement.clone())) {
+        let text = case.text(range.clone());
+        let name = source.fresh("early");
+        let line = format!("__typeof__({text}) {name} = {text};");
+        let Some(mut edits) = source.before(at, &line) else { return Vec::new() };
+        edits.push(Edit { range, text: name });
+        return vec![Proposal { title: format!("add `{line}` before the lock is taken"), edits, safe: true }];
+    }
+    if source.call("bpf_spin_lock", case.statement.clone()).is_some() {
+        return Vec::new();
+    }
+    before_returns(case, at, &format!("bpf_spin_unlock({held});"))
+}
+
+fn returned(case: &Case<'_>) -> Vec<Proposal> {
+    let Some([lowest, highest]) = case.wanted().returned else { return Vec::new() };
+    let mut edits = Vec::new();
+    for own in returns(case, 0) {
+        let expression = case.source.trimmed(own.start + "return".len()..own.end - 1);
+        let text = case.text(expression.clone());
+        let new = match text.parse::<i64>() {
+            Ok(number) if (lowest..=highest).contains(&number) => continue,
+            Ok(_) => lowest.to_string(),
+            Err(_) if lowest <= 0 && highest >= 1 => format!("({text}) != 0"),
+            Err(_) => format!("({text}) ? {highest} : {lowest}"),
+        };
+        edits.push(Edit { range: expression, text: new });
+    }
+    let alone = edits.iter().map(|edit| case.replace(edit.range.clone(), &edit.text, false));
+    let mut found: Vec<Proposal> = alone.collect();
+    let title = format!("return {lowest} to {highest} everywhere");
+    found.push(Proposal { title, edits, safe: false });
+    found
+}
+
+fn read_memory(case: &Case<'_>) -> Vec<Proposal> {
+    let traces = ["kprobe", "kretprobe", "uprobe", "tracepoint", "tp/", "tp_btf", "raw_t", "fentry", "fexit", "lsm"];
+    if !traces.iter().any(|kind| case.section.starts_with(kind)) {
+        return Vec::new();
+    }
+    let reader = if case.section.contains("sys_enter") { "bpf_probe_read_user" } else { "bpf_probe_read_kernel" };
+    let one = |own: &super::propose::Dereferenced<'_>| {
+        let place = match own.form {
+            Form::Whole => own.at.checked_sub(1)?..own.at + own.name.len(),
+            Form::Element(_) => own.at..case.source.closing(own.at + own.name.len())?,
+            Form::Member => {
+                let member = case.source.words(own.at + own.name.len()..case.statement.end).next()?;
+                own.at..member.0 + member.1.len()
+            }
+            Form::Cast(_) => return None,
+        };
+        let text = case.text(place.clone());
+        let name = case.source.fresh("copy");
+        let new = format!("({{ __typeof__({text}) {name} = 0; {reader}(&{name}, sizeof({name}), &{text}); {name}; }})");
+        Some(case.replace(place, &new, true))
+    };
+    case.dereferenced().iter().filter_map(one).collect()
+}
+
+fn context_argument(case: &Case<'_>) -> Vec<Proposal> {
+    let range = case.wanted().argument.and_then(|(helper, index)| argument(case, helper, index));
+    let (Some(range), Some(context)) = (range, case.context()) else { return Vec::new() };
+    let text = case.text(range.clone()).to_owned();
+    if case.wanted().argument.is_some_and(|(_, index)| index == 0) {
+        return vec![case.replace(range, context, false)];
+    }
+    let Some(field) = text.strip_prefix('&').filter(|field| field.starts_with(context)) else { return Vec::new() };
+    let name = case.source.fresh("copy");
+    let line = format!("__typeof__({field}) {name} = {field};");
+    let Some(mut edits) = case.source.before(case.at, &line) else { return Vec::new() };
+    edits.push(Edit { range, text: format!("&{name}") });
+    vec![Proposal { title: format!("add `{line}` and pass its address"), edits, safe: true }]
+}
+
+/// For a field of the context: the length of a socket buffer that is set, and one of an array by a variable index.
+fn context_access(case: &Case<'_>) -> Vec<Proposal> {
+    let Some(context) = case.context() else { return Vec::new() };
+    let text = case.text(case.statement.clone()).trim_end_matches(';').to_owned();
+    if let Some(value) = text.strip_prefix(&format!("{context}->len")).and_then(|rest| rest.trim().strip_prefix('=')) {
+        let call = format!("bpf_skb_change_tail({context}, {}, 0);", value.trim());
+        return vec![case.replace(case.statement.clone(), &call, false)];
+    }
+    let mut found = Vec::new();
+    for (array, range) in case.source.subscripts(case.statement.clone()) {
+        let begin = case.source.code(0..range.start).rfind(&format!("{context}->{array}"));
+        let Some(whole) = begin.map(|begin| begin..range.end + 1) else { continue };
+        let index = case.text(range);
+        let element = |at: u32| format!("{index} == {at} ? {context}->{array}[{at}] : ");
+        let elements: String = (0..5).map(element).collect();
+        let apart = elements.replace(" ? ", " ? ({ asm volatile(\"\"); ").replace(" : ", "; }) : ");
+        found.push(case.replace(whole, &format!("({apart}0)"), false));
+    }
+    found
+}
+
+/// For a field that no kernel has: what libbpf leaves of an access to it is a call of this helper, and the type's number.
+const POISON: u32 = 0x0bad_2310;
+
+fn field_exists(case: &Case<'_>) -> Vec<Proposal> {
+    if !case.diagnosis.place.listing.exact().contains(&format!("{POISON:x}")) {
+        return Vec::new();
+    }
+    let source = case.source;
+    let mut found = Vec::new();
+    for own in case.dereferenced().iter().filter(|own| matches!(own.form, Form::Member)) {
+        let Some((at, member)) = source.words(own.at + own.name.len()..case.statement.end).next() else { continue };
+        let whole = own.at..at + member.len();
+        let text = case.text(whole.clone());
+        let new = format!("(bpf_core_field_exists({text}) ? {text} : 0)");
+        let mut proposal = case.replace(whole, &new, true);
+        proposal.edits.extend(include(case, "bpf/bpf_core_read.h"));
+        found.push(proposal);
+    }
+    found
+}
+
+/// An include of a header that the source lacks, after its last one.
+fn include(case: &Case<'_>, header: &str) -> Option<Edit> {
+    let text = &case.source.text;
+    if text.contains(header) {
+        return None;
+    }
+    let last = text.rfind("\n#include ")? + 1;
+    let end = text[last..].find('\n').map_or(text.len(), |at| last + at + 1);
+    Some(Edit { range: end..end, text: format!("#include <{header}>\n") })
+}
+
+fn kernel_function(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let names: Vec<&str> = source.words(case.statement.clone()).map(|(_, word)| word).collect();
+    let missing = names.into_iter().find(|name| case.diagnosis.message.exact().ends_with(&format!(" {name}")));
+    let Some(missing) = missing else { return Vec::new() };
+    let known = case.functions.iter().map(String::as_str).filter(|name| *name != missing);
+    let Some(near) = kiln_inspect::input::closest(missing, known) else { return Vec::new() };
+    let all = source.words(0..source.text.len()).filter(|(_, word)| *word == missing);
+    let edits: Vec<Edit> = all.map(|(at, _)| Edit { range: at..at + missing.len(), text: near.to_owned() }).collect();
+    vec![Proposal { title: format!("call it `{near}`"), edits, safe: false }]
+}
+
+fn license(case: &Case<'_>) -> Vec<Proposal> {
+    let text = &case.source.text;
+    let Some(section) = text.find("SEC(\"license\")") else {
+        let end = text.len();
+        let line = "\nchar _license[] SEC(\"license\") = \"GPL\";\n".to_owned();
+        return vec![Proposal {
+            title: "declare the license".to_owned(),
+            edits: vec![Edit { range: end..end, text: line }],
+            safe: false,
+        }];
+    };
+    let rest = section + "SEC(\"license\")".len();
+    let Some(open) = text[rest..].find('"').map(|at| rest + at) else { return Vec::new() };
+    let Some(close) = text[open + 1..].find('"').map(|at| open + 1 + at) else { return Vec::new() };
+    vec![case.replace(open..close + 1, "\"GPL\"", false)]
+}
+
+fn not_constant(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let mut found = Vec::new();
+    for (_, name) in source.words(case.statement.clone()) {
+        let Some(own) = source.declaration(name, case.at) else { continue };
+        if let Some((at, word)) = source.words(own.kind).find(|(_, word)| *word == "const") {
+            found.push(case.replace(at..at + word.len() + 1, "", false));
+        }
+    }
+    found
+}
+
+/// Turns that a loop gets as its bound.
+const TURNS: [u32; 2] = [1024, 64];
+
+fn bound_loop(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let mut found = Vec::new();
+    for turns in TURNS {
+        for (begin, inside) in source.loops(case.at) {
+            let text = case.text(inside.clone());
+            let parts: Vec<&str> = text.split(';').collect();
+            let name = source.fresh("turn");
+            match parts[..] {
+                [first, condition, last] => {
+                    let counter = last.trim().trim_matches('+');
+                    let new = match is_name(counter) && !condition.trim().is_empty() {
+                        true => format!("{first};{condition} && {counter} < {turns};{last}"),
+                        false => continue,
+                    };
+                    found.push(case.replace(inside, &new, false));
+                }
+                [condition] => {
+                    let new = format!("for (int {name} = 0; {name} < {turns} && ({condition}); {name}++)");
+                    found.push(case.replace(begin..inside.end + 1, &new, false));
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+fn initialize(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let mut found = Vec::new();
+    for (at, name) in source.words(case.statement.clone()) {
+        let Some(own) = source.declaration(name, case.at).filter(|own| source.function(own.kind.start).is_some())
+        else {
+            continue;
+        };
+        if at <= own.rest.start || source.code(own.kind.clone()).contains('*') {
+            continue;
+        }
+        if source.code(own.rest.clone()).trim().is_empty() {
+            found.push(case.replace(own.rest.start..own.rest.start, " = {}", true));
+        }
+        let line = format!("__builtin_memset(&{name}, 0, sizeof({name}));");
+        if let Some(edits) = source.after(own.kind.start, &line) {
+            found.push(Proposal { title: format!("add `{line}`"), edits, safe: true });
+        }
+    }
+    found
+}
+
+fn map_type(case: &Case<'_>) -> Vec<Proposal> {
+    let Some(body) = case.wanted().map.as_ref().and_then(|name| map_definition(case, name)) else { return Vec::new() };
+    let called =
+        case.source.words(case.statement.clone()).find_map(|(_, word)| Helper::by_name(word.strip_prefix("bpf_")?));
+    let Some(helper) = called else { return Vec::new() };
+    let allowed = MapType::ALL.iter().filter(|known| known.allows_helper(helper)).map(|known| known.name());
+    let mut found = Vec::new();
+    for name in allowed.take(8) {
+        let kind = calls(case, "__uint", body.clone()).into_iter().find(|(_, own)| case.text(own[0].clone()) == "type");
+        let Some(range) = kind.and_then(|(_, own)| own.get(1).cloned()) else { continue };
+        let mut proposal = case.replace(range, &format!("BPF_MAP_TYPE_{}", name.to_uppercase()), false);
+        let value =
+            calls(case, "__type", body.clone()).into_iter().find(|(_, own)| case.text(own[0].clone()) == "value");
+        if let (Some((_, own)), "prog_array") = (value, name) {
+            proposal.edits.extend(own.get(1).map(|range| Edit { range: range.clone(), text: "__u32".to_owned() }));
+        }
+        found.push(proposal);
+    }
+    found
+}
+
+fn no_atomic(case: &Case<'_>) -> Vec<Proposal> {
+    let signs = [("__sync_fetch_and_add", "+="), ("__sync_fetch_and_or", "|="), ("__sync_fetch_and_and", "&=")];
+    let found = signs.iter().find_map(|(name, sign)| Some((case.source.call(name, case.statement.clone())?, sign)));
+    let Some(((whole, arguments), sign)) = found.filter(|((_, arguments), _)| arguments.len() == 2) else {
+        return Vec::new();
+    };
+    let [place, value] = [0, 1].map(|at| case.text(arguments[at].clone()));
+    vec![case.replace(whole, &format!("*({place}) {sign} {value}"), false)]
+}

@@ -1,0 +1,19 @@
+// The comparison is the wrong way round: short packets go on.
+// line: return eth->h_source[0] & 1 ? XDP_DROP : XDP_PASS;
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_helpers.h>
+
+SEC("xdp")
+int no_multicast(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	void *data_end = (void *)(long)ctx->data_end;
+	struct ethhdr *eth = data;
+
+	if ((void *)(eth + 1) < data_end)
+		return XDP_PASS;
+	return eth->h_source[0] & 1 ? XDP_DROP : XDP_PASS;
+}
+
+char _license[] SEC("license") = "GPL";
