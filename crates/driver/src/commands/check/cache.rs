@@ -322,7 +322,7 @@ mod tests {
 
     fn entry(text: &str) -> Entry {
         let result = Decided::Checked { kernel: "6.18".into(), types: "none".into(), programs: Vec::new() };
-        let report = Report { object: "a.o".into(), compiled: None, result, findings: None };
+        let report = Report { object: "a.o".into(), compiled: None, result, findings: None, fixes: Vec::new() };
         Entry { report, unknown: Vec::new(), text: text.to_owned() }
     }
 
