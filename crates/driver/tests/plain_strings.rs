@@ -16,6 +16,13 @@ const PLAIN: &[(&str, &str)] = &[
     // What the user asked for; text already laid out.
     ("driver/src/commands/check/cache.rs", "unknown"),
     ("driver/src/commands/check/cache.rs", "text"),
+    // A source as it is, and what is written into it: printed as a diff of clean lines. Titles become steps, which are clean.
+    ("driver/src/commands/check/fix/mod.rs", "original"),
+    ("driver/src/commands/check/fix/mod.rs", "text"),
+    ("driver/src/commands/check/fix/mod.rs", "inserted"),
+    ("driver/src/commands/check/fix/text.rs", "text"),
+    ("driver/src/commands/check/fix/propose.rs", "title"),
+    ("driver/src/commands/check/fix/propose.rs", "functions"),
     ("driver/src/commands/check/reports.rs", "programs"),
     ("driver/src/commands/check/reports.rs", "types"),
     ("driver/src/commands/check/reports.rs", "unknown"),
