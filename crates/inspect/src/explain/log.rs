@@ -172,7 +172,7 @@ impl Reader {
         let (part, text) = match line.split_once(':') {
             Some(("Reason", text)) => (Part::Reason, text),
             Some(("Suggestion", text)) => (Part::Suggestion, text),
-            Some((head, _)) if matches!(head, "At" | "Instruction context" | "Causal path") => (Part::None, ""),
+            Some(("At" | "Instruction context" | "Causal path", _)) => (Part::None, ""),
             _ => (self.part, line),
         };
         self.part = part;
