@@ -3,6 +3,7 @@
 pub mod build;
 mod congestion;
 mod dispatch;
+mod explain;
 mod kv;
 mod query;
 mod repair;
@@ -19,6 +20,7 @@ use kiln_driver::kernels::Kernel;
 
 pub use congestion::CongestionArguments;
 pub use dispatch::{DispatchArguments, SocketHook};
+pub use explain::ExplainArguments;
 pub use kv::{KvArguments, KvCommand, MemcachedArguments};
 pub use query::{QueryArguments, TablesArguments};
 pub use repair::RepairArguments;
@@ -91,13 +93,6 @@ Examples:
   kiln learn more/*.o -o my.rules --budget 3600    what the file has stays; new rules are added
 
 Ctrl-C ends the search and writes what was learned; a second one gives up and writes nothing.";
-
-const EXPLAIN_EXAMPLES: &str = "\
-Examples:
-  kiln explain possibly-null
-  kiln explain --log load.log                      what libbpf, bpftool or a loader printed
-  bpftool prog load p.o /sys/fs/bpf/p 2>&1 | kiln explain --log -
-  kiln explain --log load.log --object p.o         and Kiln's own verdict on the program";
 
 const LSP_EXAMPLES: &str = "\
 An editor starts it, and shows what it says of sources with BPF programs: clang's messages, rejections with their story,
@@ -245,7 +240,7 @@ pub enum Command {
     /// Explain the code of a rejection or a rule of the lint, and what usually fixes it; without a code, list all.
     ///
     /// With --log: explain what a kernel's verifier printed, for who has only the log.
-    #[command(after_help = EXPLAIN_EXAMPLES)]
+    #[command(after_help = explain::EXAMPLES)]
     Explain(ExplainArguments),
     /// Serve an editor: verdicts on C sources when they are saved, over the Language Server Protocol.
     #[command(after_help = LSP_EXAMPLES)]
@@ -294,20 +289,6 @@ pub struct ObjectArguments {
     /// Only this program (repeatable).
     #[arg(long, short, value_name = "NAME")]
     pub program: Vec<String>,
-}
-
-/// `kiln explain`.
-#[derive(Args, Debug)]
-pub struct ExplainArguments {
-    /// The code, such as possibly-null.
-    #[arg(conflicts_with = "log")]
-    pub code: Option<String>,
-    /// A file with the log of a kernel's verifier (`-`: standard input), of any release and loader.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub log: Option<PathBuf>,
-    /// The BPF object file that was loaded: Kiln's own verdict follows.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "log")]
-    pub object: Option<PathBuf>,
 }
 
 /// `kiln check`.

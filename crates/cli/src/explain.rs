@@ -36,7 +36,7 @@ pub fn explain(arguments: &ExplainArguments, format: Format) -> Code {
     let text = file::read(path, log::MAX_BYTES)?;
     let rejections = log::explain_log(&String::from_utf8_lossy(&text)).map_err(|error| in_file(path, &error))?;
     let input = arguments.object.as_deref().map(|object| input::open(object, &[])).transpose()?;
-    let verdicts = input.as_ref().map(|input| own(input, &rejections)).transpose()?.unwrap_or_default();
+    let verdicts = input.as_ref().map(|input| verdicts_on(input, &rejections)).transpose()?.unwrap_or_default();
     let own = |rejection: &LoggedRejection| {
         let named = |checked: &&Checked| rejection.program.as_ref().is_none_or(|name| checked.program == *name);
         verdicts.iter().find(named)
@@ -67,7 +67,7 @@ fn in_file(path: &Path, error: &Error) -> Error {
 }
 
 /// Kiln's verdicts on the programs of which the log speaks; on all where it does not name them.
-fn own(input: &Input, rejections: &[LoggedRejection]) -> Result<Vec<Checked>, Error> {
+fn verdicts_on(input: &Input, rejections: &[LoggedRejection]) -> Result<Vec<Checked>, Error> {
     let named = |name: &str| rejections.iter().any(|one| one.program.as_ref().is_none_or(|known| known == name));
     let programs: Vec<_> = input.select(&[])?.into_iter().filter(|program| named(&program.name)).collect();
     Ok(check::check(input, &programs))
