@@ -132,8 +132,8 @@ enum Part {
 }
 
 /// Lines that say nothing of the program.
-const STATISTICS: [&str; 8] =
-    ["processed ", "verification time", "stack depth", "max_states", "func#", "mark_precise", "old state", "cur state"];
+const STATISTICS: [&str; 7] =
+    ["verification time", "stack depth", "max_states", "func#", "mark_precise", "old state", "cur state"];
 
 impl Reader {
     fn line(&mut self, line: &str) {

@@ -119,10 +119,7 @@ impl Search<'_> {
                 Some(last) => (last.text.clone(), last.verdict.clone()),
                 None => (original.clone(), rejected.clone()),
             };
-            if current.verdict.is_accepted() {
-                break;
-            }
-            if !seen.insert(place(&current)) {
+            if current.verdict.is_accepted() || !seen.insert(place(&current)) {
                 break;
             }
             match self.step(&path, &text, &current, all, &seen) {
@@ -134,7 +131,7 @@ impl Search<'_> {
         let next = match &last.verdict.verdict {
             Verdict::Rejected { code, diagnosis, .. } => {
                 let line = diagnosis.place.line.map_or(String::new(), |line| format!(" in line {line}"));
-                Some(format!("{code}{line}: {}", diagnosis.message).as_str().into())
+                Some(format!("{code}{line}: {}", diagnosis.message).into())
             }
             _ => None,
         };
@@ -144,7 +141,7 @@ impl Search<'_> {
             accepted: last.verdict.verdict.is_accepted(),
             next,
             safe: steps.iter().all(|step| step.safe),
-            file: self.found.path.display().to_string().as_str().into(),
+            file: self.found.path.display().to_string().into(),
             edits: replacements(&original, &last.text),
             text: last.text.clone(),
             original,
@@ -251,6 +248,11 @@ fn kernel_functions() -> Vec<String> {
     functions.map(|id| types.name(id).to_owned()).filter(|name| name.starts_with("bpf_")).collect()
 }
 
+/// The next two lines, or as many as there are; `None` beyond the end.
+fn next_lines<'a, 'text>(lines: &'a [&'text str], at: usize) -> Option<&'a [&'text str]> {
+    lines.get(at..).map(|rest| &rest[..rest.len().min(2)])
+}
+
 /// The lines in which two texts differ, as replacements of runs of lines.
 fn replacements(old: &str, new: &str) -> Vec<Replacement> {
     let [before, after] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
@@ -264,11 +266,8 @@ fn replacements(old: &str, new: &str) -> Vec<Replacement> {
         // The nearest place at which both go on alike.
         let reach = (before.len() - left) + (after.len() - right);
         let alike = |removed: usize, added: usize| {
-            let window = |lines: &[&str], at: usize| {
-                lines.get(at..).map(|rest| rest.iter().take(2).map(|line| (*line).to_owned()).collect::<Vec<_>>())
-            };
-            let (old, new) = (window(&before, left + removed), window(&after, right + added));
-            old.is_some() && old == new
+            let old = next_lines(&before, left + removed);
+            old.is_some() && old == next_lines(&after, right + added)
         };
         let place =
             (1..=reach).find_map(|sum| (0..=sum).map(|added| (sum - added, added)).find(|(r, a)| alike(*r, *a)));
