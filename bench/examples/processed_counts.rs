@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use kiln_driver::input::{self, running_kernel_types};
-use kiln_driver::{ProgramType, loading};
+use kiln_driver::ProgramType;
 use kiln_verifier::{Options, Prepared};
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn object(path: &Path, types: &input::Types) -> Result<(), kiln_driver::Error> {
         // What cannot be resolved stays, as an instruction that is refused where it can be reached.
         let _ = kiln_elf::resolve_core(&mut input.object, types);
     }
-    let object = loading::with_sized_maps(&input.object);
+    let object = kiln_vm::with_sized_maps(input.object.clone());
     let options = Options { skip_facts: true, kernel_types: types, ..Options::default() };
     let prepared = Prepared::new(&object, &options);
     for program in object.programs.iter().filter(|program| program.program_type.is_some()) {

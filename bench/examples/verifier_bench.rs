@@ -110,7 +110,7 @@ fn for_each_program(
             let _ = kiln_elf::resolve_core(&mut input.object, vmlinux);
         }
         // Maps that leave their size to the loader have the size that the kernel is given.
-        let object = kiln_driver::loading::with_sized_maps(&input.object);
+        let object = kiln_vm::with_sized_maps(input.object.clone());
         let begun = Instant::now();
         let prepared = Prepared::new(&object, &options);
         let took_us = begun.elapsed().as_nanos() as f64 / 1000.0;

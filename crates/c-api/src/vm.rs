@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use ::kiln_vm::{Options, UpdateFlag, Vm};
+use ::kiln_vm::{Options, UpdateFlag, Vm, prepare};
 
 use crate::failure::{Failure, guard, kiln_status};
 use crate::helper::{helpers, kiln_helper};
@@ -33,13 +33,14 @@ pub unsafe extern "C" fn kiln_vm_new(
             let list = pointer::slice(helpers, count, "the helpers")?;
             (&pointer::reference(object, "the object")?.input.object, self::helpers(list)?)
         };
-        let made = Vm::new(object, Options { own_helpers, ..Options::default() })?;
+        let options = Options { own_helpers, ..Options::default() };
+        let made = Vm::new(&prepare(object.clone(), &options), options)?;
         // SAFETY: a place for a handle, as the caller promises.
         unsafe { pointer::give_handle(vm, kiln_vm { vm: made }) }
     })
 }
 
-/// Verifies and compiles a program. Gives its number for [`kiln_vm_run`].
+/// Verifies and compiles a program, and those that its tail calls may lead to. Gives its number for [`kiln_vm_run`].
 ///
 /// # Safety
 /// `vm` is a VM that nobody else uses now, `name` a string, `program` a place for a number.
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn kiln_vm_load(vm: *mut kiln_vm, name: *const c_char, pro
     guard(|| {
         // SAFETY: a VM and a string, as the caller promises.
         let (vm, name) = unsafe { (pointer::exclusive(vm, "the VM")?, pointer::text(name, "the program's name")?) };
-        vm.vm.load(name)?;
+        vm.vm.load_needed(name)?;
         let number = vm.vm.program(name)?.number();
         // SAFETY: a place for a number, as the caller promises.
         unsafe { pointer::give(program, "the place for the program's number", number) }

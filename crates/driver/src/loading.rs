@@ -2,7 +2,6 @@
 
 use kiln_inspect::Input;
 use kiln_inspect::check::{self, Verdict};
-use kiln_isa::operation::Registry;
 use kiln_program::{Error, Object, Program};
 use kiln_verifier::Prepared;
 use kiln_vm::Vm;
@@ -49,60 +48,27 @@ pub fn load_vm(input: &Input, program: &Program, insn_budget: u64) -> Result<Vm,
     new_vm(&input.object, program, options)
 }
 
-/// The object with entries for maps that leave their number to the loader: the same as in the kernel, where the map's
-/// type allows them, a page for ring buffers, and none for what has no number of entries (storage of sockets and tasks).
-pub fn with_sized_maps(object: &Object) -> Object {
-    const PAGE_BYTES: u32 = 4096;
-    let mut object = object.clone();
-    for map in object.maps.iter_mut().filter(|map| map.max_entries == 0) {
-        let rule = map.map_type.rules().entries;
-        let sizes = [kernel::LOAD_TIME_ENTRIES, PAGE_BYTES];
-        map.max_entries = sizes.into_iter().find(|size| rule.allows(*size)).unwrap_or(0);
-    }
-    object
-}
-
 /// A VM for an object with one program loaded, verified, and with the programs that its prog arrays hold. Maps without a
-/// size get one ([`with_sized_maps`]).
+/// size get one ([`kiln_vm::prepare`]).
 ///
 /// # Errors
 /// Returns those of [`crate::run::run`], also for a program that a prog array holds, and [`Error::Rejected`] if that program
 /// is of another type.
 pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> Result<Vm, Error> {
-    let here = kiln_vm::HERE.map_or(options.operations, |here| options.operations.on(here));
-    let object = marked(with_sized_maps(object), &here);
-    let mut vm = Vm::new(&object, options)?;
-    for needed in kernel::needed_programs(&object, program) {
-        if needed.program_type != program.program_type {
-            let types = [needed, program].map(|one| one.program_type.map_or("no type", |known| known.name()));
-            return Err(Error::Rejected(format!(
-                "{} ({}) and {} ({}) use one prog array: a tail call cannot lead to a program of another type",
-                needed.name, types[0], program.name, types[1]
-            )));
-        }
-        vm.load(&needed.name).map_err(|error| explained(&object, needed, error.into()))?;
-    }
-    Ok(vm)
-}
-
-/// The object with marks for the operations that are recognized in it, unless it has marks already.
-pub(crate) fn marked(mut object: Object, operations: &Registry) -> Object {
-    if object.operations.is_empty() {
-        kiln_idiom::annotate(&mut object, operations);
-    }
-    object
+    Vm::open(object, &program.name, options).map_err(|error| explained(object, error))
 }
 
 /// A rejection as `kiln check` explains it; any other error as it is.
-fn explained(object: &Object, program: &Program, error: Error) -> Error {
-    if !matches!(error, Error::Rejected(_)) {
-        return error;
-    }
+fn explained(object: &Object, error: kiln_vm::Error) -> Error {
+    let named = |name: &String| object.programs.iter().find(|program| program.name == *name);
+    let kiln_vm::Error::Rejected { program, .. } = &error else { return error.into() };
+    let Some(program) = named(program) else { return error.into() };
+    let object = kiln_vm::with_sized_maps(object.clone());
     let options = kiln_verifier::Options { explain: true, skip_facts: true, ..Default::default() };
-    match check::verdict(&Prepared::new(object, &options), program, &options) {
+    match check::verdict(&Prepared::new(&object, &options), program, &options) {
         Verdict::Rejected { explanation, .. } => {
             Error::Rejected(format!("{} is rejected\n{}", program.name, explanation.trim_end()))
         }
-        _ => error,
+        _ => error.into(),
     }
 }

@@ -49,7 +49,7 @@ pub use hook::{
     iterator_target, member_refuses, raw_tracepoint, writable_fields,
 };
 pub use kfunc::{DynptrSource, Kfunc, KfuncFlag, KfuncMeaning, Later};
-pub use map_type::{Lookup, MapRules, MapType, MapTypes, SizeRule};
+pub use map_type::{LOAD_TIME_ENTRIES, Lookup, MapRules, MapType, MapTypes, SizeRule};
 pub use profile::{Feature, Found, Lack, Profile};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};
 pub use return_rule::{ReturnRule, TC_ACTIONS, XDP_ACTIONS, action_name};

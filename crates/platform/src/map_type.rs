@@ -160,7 +160,16 @@ const fn rules(key: SizeRule, value: SizeRule, entries: SizeRule, lookup: Lookup
     }
 }
 
+/// Entries that Kiln gives to maps that leave their number to the loader.
+pub const LOAD_TIME_ENTRIES: u32 = 64;
+
 impl MapRules {
+    /// The number of entries of a map that leaves it to the loader: [`LOAD_TIME_ENTRIES`] where the type allows them, a page
+    /// for ring buffers, and 0 for what has no number of entries (storage of sockets and tasks).
+    pub fn load_time_entries(&self) -> u32 {
+        [LOAD_TIME_ENTRIES, PAGE_BYTES].into_iter().find(|entries| self.entries.allows(*entries)).unwrap_or(0)
+    }
+
     const fn per_cpu(mut self) -> Self {
         self.per_cpu = true;
         self

@@ -16,7 +16,7 @@
 //! analysis stay attached to their instructions, and offsets are computed once, when [`lower`] turns a program into
 //! slots.
 //!
-//! Reading order: [`object`], [`mod@cfg`], [`lower`], [`mod@validate`], [`interpret`], [`text`], [`shown`]; then [`liveness`],
+//! Reading order: [`object`], [`mod@cfg`], [`lower`], [`mod@validate`], [`interpret`], [`text`], [`shown`]; then [`liveness`], [`needs`],
 //! [`bytecode`] (raw instructions) and [`operation`] (marks of native operations)
 //! and [`error`] (what every part of Kiln can fail with).
 #![forbid(unsafe_code)]
@@ -29,6 +29,7 @@ pub mod error;
 pub mod interpret;
 pub mod liveness;
 pub mod lower;
+pub mod needs;
 pub mod object;
 pub mod operation;
 pub mod shown;
@@ -39,6 +40,7 @@ pub use cfg::{Block, BlockId, ById, Cfg, IdHasher, Ids};
 pub use error::Error;
 pub use interpret::{Environment, Interpreter, Outcome, Trap};
 pub use lower::{Image, LowerError, Relocation, lower_function, lower_program};
+pub use needs::Needs;
 pub use object::{
     CoreId, CoreRelocation, Extern, ExternId, ExternKind, Function, FunctionId, InsnId, LineId, Linkage, Map,
     MapContents, MapId, MapSlot, Node, Object, Program, ProgramId, READ_ONLY_FLAG, Reference, SourceLine,

@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use kiln_driver::kernel;
-use kiln_driver::{Input, Object, Program, ProgramType, loading, packets};
+use kiln_driver::{Input, Object, Program, ProgramType, packets};
 use kiln_verifier::Facts;
 use kiln_vm::Clock;
 use kiln_vm::stand_in::{Seen, Stray, World};
@@ -76,7 +76,7 @@ fn world(types: &Input, object: &Object, budget: u64) -> Result<World, String> {
     let surroundings = kiln_vm::Surroundings { clock: Clock::Fixed(1 << 40), ..Default::default() };
     let place = Some(PLACE.get());
     let options = kiln_vm::Options { budget, surroundings, place, ..Default::default() };
-    let world = World::new(&loading::with_sized_maps(object), options, types.kernel_types.clone());
+    let world = World::new(&kiln_vm::with_sized_maps(object.clone()), options, types.kernel_types.clone());
     world.map_err(|error| shortened(&error.to_string()))
 }
 

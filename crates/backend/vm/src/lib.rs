@@ -1,8 +1,9 @@
 //! The embedded VM: runs verified programs where there is no kernel to run them, or no need for it.
 //!
 //! ```text
+//!   prepare(object)           sizes that were left to the loader, native operations recognized
 //!   Vm::new(&object)          maps, at addresses that never change
-//!     .load("prog")           verified, checked for what the VM lacks, compiled
+//!     .load_needed("prog")    it and where its tail calls lead: verified, checked for what the VM lacks, compiled
 //!     .run("prog", input)     packet + context -> R0, packet, maps
 //!           |
 //!           +-- interpreter: every access checked        both call the same helpers, on the same memory
@@ -16,7 +17,7 @@
 //! Threads share a VM: each run occupies one of its CPUs, and maps are shared as the kernel's are
 //! (`docs/decisions/0006-maps-shared-between-threads.md`).
 //!
-//! Reading order: [`memory`] (addresses and their owners), [`packet`] (contexts), [`map`], [`state`], [`helper`],
+//! Reading order: [`mod@prepare`], [`memory`] (addresses and their owners), [`packet`] (contexts), [`map`], [`state`], [`helper`],
 //! [`vm`], [`observe`]; `admit` refuses some verified programs; [`stand_in`]. `unsafe` is in a few small modules:
 //! [`exec`] (running code), `places` (mapping memory), [`memory`] (owning it), `block` (sharing it between threads),
 //! `arena`, `trampoline` (from compiled code into helpers), `perf` (files for profilers) and `clock`; `vm` calls compiled
@@ -48,6 +49,7 @@ mod native;
 pub mod observe;
 mod own;
 mod own_operations;
+mod prepare;
 pub mod packet;
 mod perf;
 mod places;
@@ -73,5 +75,6 @@ pub use native::NativeCode;
 pub use observe::Observed;
 pub use own::{Call, OwnHelper};
 pub use perf::PerfFiles;
+pub use prepare::{marked, prepare, with_sized_maps};
 pub use state::{Clock, Device, MAX_OWN_HELPERS, Output, PerfEvent, Redirect, Route, Socket, Surroundings, Task};
 pub use vm::Vm;

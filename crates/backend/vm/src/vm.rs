@@ -312,7 +312,7 @@ impl Vm {
         self.options.blind.then(|| std::hash::RandomState::new().hash_one(0))
     }
 
-    fn find(&self, name: &str) -> Result<Program, Error> {
+    pub(crate) fn find(&self, name: &str) -> Result<Program, Error> {
         let missing = || Error::Missing { what: format!("program {name}") };
         self.object.program(name).cloned().ok_or_else(missing)
     }

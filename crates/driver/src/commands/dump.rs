@@ -96,7 +96,7 @@ impl<'a> Listings<'a> {
         let unsupported =
             || Error::Unsupported("the JIT does not have this machine; name one with --machine".to_owned());
         let arch = arch.or(kiln_vm::HERE).ok_or_else(unsupported)?;
-        Ok(Listings { object: loading::marked(object.clone(), &Registry::BUILTIN.on(arch)), programs, options, arch })
+        Ok(Listings { object: kiln_vm::marked(object.clone(), &Registry::BUILTIN.on(arch)), programs, options, arch })
     }
 
     /// One after the other.

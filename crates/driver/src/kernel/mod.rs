@@ -3,11 +3,9 @@
 mod ask;
 pub mod verdict;
 
-use std::collections::HashSet;
-
 use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, TestInput, TestOutput};
 use kiln_platform::ProgramType;
-use kiln_program::{ExternKind, MapContents, MapId, MapSlot, Object, Program, Reference};
+use kiln_program::{MapContents, Needs, Object, Program};
 
 pub use ask::{Answer, NotAsked, ask};
 
@@ -21,9 +19,6 @@ pub struct KernelProgram {
     /// The program.
     pub prog: Prog,
 }
-
-/// Entries of maps that leave their size to the loader.
-pub const LOAD_TIME_ENTRIES: u32 = 64;
 
 /// A function of a loaded program, which another program is to replace (`freplace`) or trace.
 #[derive(Clone, Copy)]
@@ -71,7 +66,8 @@ fn load_logged(
     level: u32,
     feed: Option<&[String]>,
 ) -> Result<KernelProgram, LoadFailure> {
-    let mut used = Used::by(object, program);
+    let mut used = Needs::of(object, program);
+    used.add_filled_prog_arrays(object);
     for program in object.programs.iter().filter(|program| feed.is_some_and(|more| more.contains(&program.name))) {
         used.add(object, program);
     }
@@ -95,7 +91,7 @@ fn load_logged(
     if let Some(target) = target {
         file.set_target(&program.name, target.program, target.function)?;
     }
-    file.size_empty_maps(LOAD_TIME_ENTRIES);
+    file.size_empty_maps(kiln_platform::LOAD_TIME_ENTRIES);
     for map in object.maps.iter().filter(|_| feed.is_some()) {
         if let MapContents::Data(bytes) | MapContents::ReadOnly(bytes) = &map.contents {
             file.set_contents(&map.name, bytes);
@@ -138,82 +134,6 @@ pub(crate) fn load_fed(
 /// libbpf prefixes data sections with the object's name.
 pub(crate) fn same_map(own: &str, libbpf: &str) -> bool {
     own == libbpf || own.starts_with('.') && libbpf.ends_with(own)
-}
-
-/// What a program cannot be loaded without, by name.
-#[derive(Default)]
-struct Used<'a> {
-    /// Maps that it refers to, and those in its maps of maps.
-    maps: HashSet<&'a str>,
-    /// Itself, and the programs that the object's prog arrays begin with.
-    programs: HashSet<&'a str>,
-    /// Symbols that the kernel must have.
-    externs: HashSet<&'a str>,
-}
-
-/// A program, and the programs that its tail calls may lead to by what the object puts into prog arrays.
-pub(crate) fn needed_programs<'a>(object: &'a Object, program: &'a Program) -> Vec<&'a Program> {
-    let mut used = Used::default();
-    used.add(object, program);
-    object.programs.iter().filter(|other| used.programs.contains(&*other.name)).collect()
-}
-
-impl<'a> Used<'a> {
-    fn by(object: &'a Object, program: &'a Program) -> Used<'a> {
-        let mut used = Used::default();
-        used.add(object, program);
-        // libbpf fills every prog array of the object, used or not, and so wants all their programs.
-        for (index, map) in object.maps.iter().enumerate() {
-            let filled = matches!(&map.contents, MapContents::Slots(slots)
-                if slots.iter().any(|(_, slot)| matches!(slot, MapSlot::Function(_))));
-            if filled {
-                used.add_map(object, MapId(index as u32));
-            }
-        }
-        used
-    }
-
-    fn add(&mut self, object: &'a Object, program: &'a Program) {
-        if !self.programs.insert(&program.name) {
-            return;
-        }
-        for function in object.reachable_functions(program.entry) {
-            for node in &object.function(function).nodes {
-                match node.reference {
-                    Reference::Map(map) | Reference::MapValue { map, .. } => self.add_map(object, map),
-                    Reference::Extern(symbol) => {
-                        self.externs.insert(&object.externs[symbol.index()].name);
-                        if let ExternKind::Kconfig { map, .. } = object.externs[symbol.index()].kind {
-                            self.add_map(object, map);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    fn add_map(&mut self, object: &'a Object, map: MapId) {
-        let map = object.map(map);
-        let MapContents::Slots(slots) = &map.contents else {
-            self.maps.insert(&map.name);
-            return;
-        };
-        if !self.maps.insert(&map.name) {
-            return;
-        }
-        for (_, slot) in slots {
-            match slot {
-                MapSlot::Map(inner) => self.add_map(object, *inner),
-                MapSlot::Function(entry) => {
-                    let program = object.programs.iter().find(|program| program.entry == *entry);
-                    if let Some(program) = program {
-                        self.add(object, program);
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// Whether the kernel can test-run a program type, and whether it takes a packet.
