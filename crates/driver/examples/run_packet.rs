@@ -40,9 +40,8 @@ done:
 fn main() -> Result<(), Box<dyn Error>> {
     // `input::open` reads an object file the same way.
     let input = input::parse("count.bpf", PROGRAM.into(), &[])?;
-    let mut vm = Vm::new(&input.object, Options::default())?;
     // Verifies and compiles. A program that is not safe does not get further than this.
-    vm.load("count")?;
+    let vm = Vm::open(&input.object, "count", Options::default())?;
 
     // The handle finds the program once. A run changes the packet in place.
     let count = vm.program("count")?;
