@@ -250,20 +250,38 @@ KILN_PACKET_FUNCTION int kiln_packet_begins(KILN_PACKET_CONTEXT *ctx, __u64 at, 
 	return 0;
 }
 
-static __always_inline __u64 kiln_packet_mix(__u64 hash, __u64 word)
+/* Two odd multipliers, as secret as the seed that they are made of. */
+struct kiln_packet_keys {
+	__u64 low, high;
+};
+
+static __always_inline __u64 kiln_packet_key(__u64 seed)
 {
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-	return hash ^ hash >> 32;
+	seed = (seed ^ 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
+	return (seed ^ seed >> 32) | 1;
 }
 
 /*
- * A hash of `bytes` bytes, at most KILN_PACKET_TOKEN_MOST, that begins with `seed`: words, each
- * mixed in by a multiplication; then the last word, which overlaps the one before it, or the bytes if there are fewer than 8. 0 if
- * the packet has fewer.
+ * Each half of a word has a secret multiplier of its own: whatever changes in a word, at least the upper 33 bits of the result
+ * change by a difference that depends on the seed. With a known multiplier, a change of the highest bit only would be the same
+ * change for every seed, and a change of the next word could undo it.
+ */
+static __always_inline __u64 kiln_packet_mix(__u64 hash, __u64 word, struct kiln_packet_keys keys)
+{
+	hash ^= word;
+	return (hash & 0xffffffff) * keys.low + (hash >> 32) * keys.high;
+}
+
+/*
+ * A hash of `bytes` bytes, at most KILN_PACKET_TOKEN_MOST: words, each mixed in by multiplications; then the last word, which
+ * overlaps the one before it, or the bytes if there are fewer than 8. 0 if the packet has fewer. `seed` should be 64 random bits
+ * that are kept secret: then a sender cannot choose bytes whose hashes are the same.
  */
 KILN_PACKET_FUNCTION __u64 kiln_packet_hash(KILN_PACKET_CONTEXT *ctx, __u64 at, __u64 bytes, __u64 seed)
 {
-	__u64 hash = kiln_packet_mix(seed, bytes), word = 0;
+	const __u64 low = kiln_packet_key(seed);
+	const struct kiln_packet_keys keys = { low, kiln_packet_key(low) };
+	__u64 hash = kiln_packet_mix(seed, bytes, keys), word = 0;
 	KILN_PACKET_OPEN(at, bytes, KILN_PACKET_TOKEN_MOST, 0);
 
 	if (bytes >= 8) {
@@ -274,7 +292,7 @@ KILN_PACKET_FUNCTION __u64 kiln_packet_hash(KILN_PACKET_CONTEXT *ctx, __u64 at, 
 
 			if ((const void *)(now + 1) > end)
 				return 0;
-			hash = kiln_packet_mix(hash, *now);
+			hash = kiln_packet_mix(hash, *now, keys);
 		}
 		packet += last;
 		if (packet + 8 > end)
@@ -294,7 +312,10 @@ KILN_PACKET_FUNCTION __u64 kiln_packet_hash(KILN_PACKET_CONTEXT *ctx, __u64 at, 
 			return 0;
 		word = first[0] | (__u64)middle[0] << 8 | (__u64)last[0] << 16;
 	}
-	return kiln_packet_mix(hash, word);
+	/* The lowest bits, which choose a bucket, of all the bits. */
+	hash = kiln_packet_mix(hash, word, keys);
+	hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 32;
 }
 
 #endif

@@ -31,14 +31,20 @@ impl Random {
     }
 }
 
-/// `kiln_packet_mix`.
-fn mix(hash: u64, word: u64) -> u64 {
-    let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash ^ hash >> 32
+fn folded(word: u64) -> u64 {
+    let product = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ product >> 32
 }
 
+/// `kiln_packet_hash`.
 fn hash(bytes: &[u8], seed: u64) -> u64 {
     let count = bytes.len();
+    let key = |seed: u64| folded(seed ^ 0xd6e8_feb8_6659_fd93) | 1;
+    let (low, high) = (key(seed), key(key(seed)));
+    let mix = |hash: u64, word: u64| {
+        let mixed = hash ^ word;
+        (mixed % (1 << 32)).wrapping_mul(low).wrapping_add((mixed >> 32).wrapping_mul(high))
+    };
     let mut hash = mix(seed, count as u64);
     let part =
         |at: usize, count: usize| bytes[at..at + count].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
@@ -53,7 +59,8 @@ fn hash(bytes: &[u8], seed: u64) -> u64 {
             part(count - 8, 8)
         }
     };
-    mix(hash, last)
+    let hash = mix(hash, last);
+    folded(hash ^ hash >> 32)
 }
 
 /// What a primitive answers, and what it changes: plainly.
