@@ -26,22 +26,28 @@
 static __always_inline __u64 kv_request_end(struct xdp_md *ctx, __u64 address, __u64 port)
 {
 	void *packet = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 datagram_end;
+	__u64 bytes;
 
 	if (packet + KV_KEY + 3 > end)
 		return 0;
 	if (*(__u16 *)(packet + 12) != bpf_htons(0x0800) || *(__u8 *)(packet + KV_IP) != 0x45)
 		return 0;
-	/* To this machine: no broadcast, and nothing that it forwards. */
-	if ((*(__u8 *)packet & 1) || *(__u32 *)(packet + 30) != address)
+	/* To this machine: no broadcast, and nothing that it forwards. From one machine that can have an answer. */
+	if (((*(__u8 *)packet | *(__u8 *)(packet + 6)) & 1) || *(__u32 *)(packet + 30) != address)
+		return 0;
+	if (!*(__u8 *)(packet + 26) || *(__u8 *)(packet + 26) == 127 || *(__u8 *)(packet + 26) >= 224)
 		return 0;
 	/* No part of a fragmented datagram. */
 	if ((*(__u16 *)(packet + 20) & bpf_htons(0x3fff)) || *(__u8 *)(packet + 23) != 17)
 		return 0;
 	if (*(__u16 *)(packet + 36) != port || *(__u16 *)(packet + 44) || *(__u16 *)(packet + 46) != bpf_htons(1))
 		return 0;
-	datagram_end = KV_UDP + kiln_packet_masked(bpf_ntohs(*(__u16 *)(packet + 38)), KILN_PACKET_MOST);
-	return datagram_end >= KV_KEY + 3 && packet + datagram_end <= end ? datagram_end : 0;
+	/* Both lengths say the same. */
+	bytes = bpf_ntohs(*(__u16 *)(packet + 38));
+	if (bytes > KILN_PACKET_MOST - KV_UDP || bytes + KV_UDP - KV_IP != bpf_ntohs(*(__u16 *)(packet + 16)))
+		return 0;
+	bytes = kiln_packet_masked(bytes, KILN_PACKET_MOST);
+	return bytes >= KV_KEY + 3 - KV_UDP && packet + KV_UDP + bytes <= end ? KV_UDP + bytes : 0;
 }
 
 /* Whether a number's text is as memcached would print it. */
@@ -106,10 +112,9 @@ KILN_FUNCTION int kv_read_set(struct xdp_md *ctx, __u64 end, struct kv_set_reque
 	return 0;
 }
 
-/* The headers of a request, 50 bytes. */
+/* The headers of a request: 50 bytes, less the two that say nothing. */
 struct kv_headers {
 	__u64 words[6];
-	__u64 last;
 };
 
 static __always_inline int kv_save(struct xdp_md *ctx, struct kv_headers *headers)
@@ -120,7 +125,6 @@ static __always_inline int kv_save(struct xdp_md *ctx, struct kv_headers *header
 		return -1;
 	_Pragma("unroll") for (int word = 0; word < 6; word++)
 		headers->words[word] = ((__u64 *)packet)[word];
-	headers->last = *(__u16 *)(packet + 48);
 	return 0;
 }
 
@@ -166,7 +170,7 @@ static __always_inline int kv_answer(struct xdp_md *ctx, const struct kv_headers
 	new[4] = (from >> 16) | (old[4] >> 32 & 0xffff) << 16 | (old[4] >> 16 & 0xffff) << 32 |
 		 (__u64)bpf_htons(bytes - KV_UDP) << 48;
 	new[5] = old[5] & ~0xffffull;
-	*(__u16 *)(packet + 48) = headers->last;
+	*(__u16 *)(packet + 48) = 0;
 	return 0;
 }
 

@@ -12,7 +12,7 @@ use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, VALUE_MOST, own_heap};
 const SETTINGS: Settings = Settings { buckets: 1 << 10, most_bytes: 16 << 20, served: None };
 
 /// What a client sends and what it gets, line by line: `>` before what is sent, `<` before what is expected. `$CAS` is the version
-/// that was told last. A line ends with CR LF.
+/// that was told last, `$LONG` a key that is too long. A line ends with CR LF.
 const CONVERSATIONS: &[(&str, &str)] = &[
     (
         "set and get",
@@ -67,12 +67,44 @@ const CONVERSATIONS: &[(&str, &str)] = &[
     ("verbosity", ">verbosity 1|<OK|>verbosity|<ERROR"),
     ("a value with line ends", ">set l 0 0 6|>a\r\nb\r\n|<STORED|>get l|<VALUE l 0 6|<a\r\nb\r\n|<END"),
     ("meta no-op", ">mn|<MN"),
+    (
+        "numbers as C reads them",
+        ">set a +1 +0 +1|>x|<STORED|>get a|<VALUE a 1 1|<x|<END|>set a \t07 0\t01|<ERROR|>set a 7\t8 0 01|>x|<STORED|>get a|<VALUE a 7 1|<x|<END|>set a 1x 0 1|<CLIENT_ERROR bad command line format|>set a 0x1 0 1|<CLIENT_ERROR bad command line format|>set a 0 - 1|<CLIENT_ERROR bad command line format|>set a 0 9223372036854775808 1|<CLIENT_ERROR bad command line format|>cas c 0 0 1 +1|>x|<NOT_FOUND|>cas c 0 0 1 -1|<CLIENT_ERROR bad command line format",
+    ),
+    (
+        "large flags and sizes",
+        ">set f 4294967297 0 1|>x|<STORED|>get f|<VALUE f 1 1|<x|<END|>set f 18446744073709551615 0 1|>x|<STORED|>get f|<VALUE f 4294967295 1|<x|<END|>set f 18446744073709551616 0 1|<CLIENT_ERROR bad command line format|>set f -1 0 1|<CLIENT_ERROR bad command line format|>set f -0 0 1|>x|<STORED|>set f 0 0 2147483646|<CLIENT_ERROR bad command line format",
+    ),
+    (
+        "numbers in values",
+        ">set n 0 0 2|> 5|<STORED|>incr n +1|<6|>set n 0 0 2|>+5|<STORED|>incr n 1\tx|<6|>set n 0 0 3|>5 6|<STORED|>incr n 01|<6|>set n 0 0 3|>5\0x|<STORED|>incr n 1|<6|>set n 0 0 2|>5x|<STORED|>incr n 1|<CLIENT_ERROR cannot increment or decrement non-numeric value|>set n 0 0 2|>-5|<STORED|>incr n 1|<CLIENT_ERROR cannot increment or decrement non-numeric value|>set n 0 0 1|>+|<STORED|>incr n 1|<CLIENT_ERROR cannot increment or decrement non-numeric value|>set n 0 0 25|>0000000000000000000000005|<STORED|>decr n 1|<4|>incr n 18446744073709551616|<CLIENT_ERROR invalid numeric delta argument",
+    ),
+    (
+        "a line ends at NUL",
+        ">set k\0 0 0 1|<ERROR|>set k 0 0 1\0 noreply|>x|<STORED|>get k\0l m|<VALUE k 0 1|<x|<END|>\0get k|<ERROR|>delete k\0 a b c d|<DELETED",
+    ),
+    (
+        "words after the last",
+        ">set w 0 0 1 other|>x|<STORED|>set w 0 0 1 other noreply|<ERROR|>touch w 0 other|<TOUCHED|>touch w 0 1 noreply|<ERROR|>incr w 1 2 3|<ERROR|>delete w other|<CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]|>delete w 0 0|<CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]|>delete w 0 0 0|<ERROR|>delete w 0|<DELETED|>flush_all 0 1|<OK|>flush_all 0 1 2|<ERROR|>flush_all x|<CLIENT_ERROR invalid exptime argument",
+    ),
+    (
+        "no reply that is an argument too",
+        ">set noreply 0 0 1|>x|<STORED|>delete noreply noreply|>get noreply|<END|>set q 0 0 1|>1|<STORED|>incr q noreply|>touch q noreply|>delete q x noreply|>flush_all x noreply|>verbosity noreply|>verbosity x noreply|>incr noreply|<ERROR|>touch noreply|<ERROR|>get q|<VALUE q 0 1|<1|<END|>flush_all noreply|>set q 0 0 1 noreply|>22|<ERROR|>delete q 0 noreply|>mn|<MN",
+    ),
+    (
+        "verbosity and statistics",
+        ">verbosity x|<CLIENT_ERROR bad command line format|>verbosity -1|<CLIENT_ERROR bad command line format|>verbosity 1 2|<OK|>verbosity 1 2 3|<ERROR|>stats foo|<ERROR|>stats noreply|<ERROR|>stats RESET|<ERROR|>stats reset foo|<RESET",
+    ),
+    (
+        "long keys",
+        ">incr $LONG|<ERROR|>incr $LONG x|<CLIENT_ERROR bad command line format|>touch $LONG x|<CLIENT_ERROR bad command line format|>delete $LONG x|<CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]|>delete $LONG noreply|>gat x $LONG|<CLIENT_ERROR invalid exptime argument|>gat 0 $LONG|<CLIENT_ERROR bad command line format|>get a $LONG|<CLIENT_ERROR bad command line format",
+    ),
 ];
 
 /// What is sent and what is expected, with `$CAS` in both.
 fn parts(conversation: &str) -> (String, Vec<(usize, String)>) {
     let (mut sent, mut expected) = (String::new(), Vec::new());
-    for line in conversation.split('|') {
+    for line in conversation.replace("$LONG", &"k".repeat(251)).split('|') {
         match line.split_at(1) {
             (">", text) => sent += &format!("{text}\r\n"),
             (_, text) => expected.push((sent.len(), format!("{text}\r\n"))),
@@ -224,6 +256,66 @@ fn hostile_clients_are_bounded() {
         }
     }
     assert_eq!(total, 1000 * (VALUE_MOST + format!("VALUE k 0 {VALUE_MOST}\r\n\r\n").len()) + 9);
+}
+
+#[test]
+fn what_does_not_fit_changes_nothing_else() {
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let ask = |bytes: &[u8]| {
+        let mut output = Vec::new();
+        assert_eq!(Session::new(&service).serve(bytes, &mut output), Next::Go);
+        String::from_utf8_lossy(&output).into_owned()
+    };
+    let storing = |command: &str, bytes: usize| {
+        [format!("{command} {bytes}\r\n").as_bytes(), &vec![b'x'; bytes], b"\r\n"].concat()
+    };
+    // An append beyond the largest value is answered as memcached does, and the old value stays.
+    assert_eq!(ask(&storing("set k 0 0", VALUE_MOST - 1)), "STORED\r\n");
+    assert_eq!(ask(&storing("append k 0 0", 2)), "NOT_STORED\r\n");
+    assert_eq!(ask(b"touch k 0\r\n"), "TOUCHED\r\n");
+    // A store that is smaller than a value: nobody goes for it, and only `set` removes the old value.
+    let small = Settings { most_bytes: 64 << 10, ..SETTINGS };
+    let heap = own_heap(&small);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &small).expect("a store"));
+    let ask = |bytes: &[u8]| {
+        let mut output = Vec::new();
+        assert_eq!(Session::new(&service).serve(bytes, &mut output), Next::Go);
+        String::from_utf8_lossy(&output).into_owned()
+    };
+    let full = "SERVER_ERROR out of memory storing object\r\n";
+    assert_eq!(ask(b"set other 0 0 1\r\nx\r\nset k 0 0 1\r\nx\r\n"), "STORED\r\nSTORED\r\n");
+    for command in ["add k 0 0", "replace k 0 0", "append k 0 0", "prepend k 0 0"] {
+        assert_eq!(ask(&storing(command, 70_000)), full, "{command}");
+        assert_eq!(ask(b"get k other\r\n"), "VALUE k 0 1\r\nx\r\nVALUE other 0 1\r\nx\r\nEND\r\n", "{command}");
+    }
+    assert_eq!(ask(&storing("set k 0 0", 70_000)), full);
+    assert_eq!(ask(b"get k other\r\n"), "VALUE other 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn a_flush_cancels_the_one_that_waits() {
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let mut session = Session::new(&service);
+    let mut ask = |bytes: &[u8]| {
+        let mut output = Vec::new();
+        assert_eq!(session.serve(bytes, &mut output), Next::Go);
+        String::from_utf8_lossy(&output).into_owned()
+    };
+    let stays = |ask: &mut dyn FnMut(&[u8]) -> String| {
+        assert_eq!(ask(b"set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(1300) {
+            service.maintain();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        ask(b"get k\r\n") != "END\r\n"
+    };
+    assert_eq!(ask(b"flush_all 1\r\n"), "OK\r\n");
+    assert!(!stays(&mut ask), "a delayed flush comes");
+    assert_eq!(ask(b"flush_all 1\r\nflush_all\r\n"), "OK\r\nOK\r\n");
+    assert!(stays(&mut ask), "unless there was another one");
 }
 
 #[test]

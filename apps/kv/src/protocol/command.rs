@@ -1,5 +1,6 @@
 //! Lines of requests: what a client asks for, by the first word.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use super::service::{Service, VERSION};
@@ -10,11 +11,15 @@ use crate::store::{Found, KEY_MOST, Outcome};
 /// Bytes of output from which on nothing more is served.
 pub const OUTPUT_MOST: usize = 1 << 20;
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+const BAD_TIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
+const DELETE_USAGE: &[u8] = b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 const ERROR: &[u8] = b"ERROR\r\n";
 
 /// Serves a line, of whose keys some are `answered`.
 pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Vec<u8>) -> Step {
+    // Text ends with a NUL, as in memcached: no key has one.
+    let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
     let Some(first) = words.first() else {
         output.extend(ERROR);
@@ -28,7 +33,7 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
             Some(Some(expires)) => {
                 return retrieve(service, &words[2..], Some(expires), first.ends_with(b"s"), answered, output);
             }
-            Some(None) => output.extend(b"CLIENT_ERROR invalid exptime argument\r\n"),
+            Some(None) => output.extend(BAD_TIME),
             None => output.extend(ERROR),
         },
         b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {
@@ -40,10 +45,12 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
         b"quit" => return Step::Close,
         b"shutdown" => output.extend(b"ERROR: shutdown not enabled\r\n"),
         b"delete" | b"incr" | b"decr" | b"touch" | b"flush_all" | b"verbosity" => {
-            // The last word of these may ask for silence.
-            match words.split_last() {
-                Some((last, rest)) if *last == b"noreply" => others(service, rest, &mut Vec::new()),
-                _ => others(service, &words, output),
+            // The last word of these may ask for silence. It is an argument nevertheless, unless it is after all others.
+            let is_quiet = words.len() > 1 && words.last() == Some(&&b"noreply"[..]);
+            match others(service, &words, is_quiet) {
+                Ok(_) if is_quiet => {}
+                Ok(answer) => output.extend(&*answer),
+                Err(Unknown) => output.extend(ERROR),
             }
         }
         _ => output.extend(ERROR),
@@ -88,23 +95,28 @@ fn retrieve(
     Step::Done
 }
 
-fn others(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) {
+/// A line whose command does not have so many words.
+struct Unknown;
+
+type Answer = Cow<'static, [u8]>;
+
+/// Serves a command whose last word may be `noreply`: its answer, which a quiet one does not send.
+fn others(service: &Service<'_>, words: &[&[u8]], is_quiet: bool) -> Result<Answer, Unknown> {
     let key = words.get(1).copied().unwrap_or_default();
-    match (words[0], words.len()) {
-        (b"delete" | b"incr" | b"decr" | b"touch", _) if key.len() > KEY_MOST => output.extend(BAD_FORMAT),
-        (b"delete", 2) => output.extend(delete(service, key)),
-        (b"delete", 3) if words[2] == b"0" => output.extend(delete(service, key)),
-        (b"delete", 3..) => {
-            output.extend(b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n");
-        }
-        (b"incr", 3) => arithmetic(service, key, words[2], true, output),
-        (b"decr", 3) => arithmetic(service, key, words[2], false, output),
-        (b"touch", 3) => output.extend(touch(service, key, words[2])),
-        (b"flush_all", 1) => output.extend(flush(service, b"0")),
-        (b"flush_all", 2) => output.extend(flush(service, key)),
-        (b"verbosity", 2..) => output.extend(b"OK\r\n"),
-        _ => output.extend(ERROR),
-    }
+    // Without the word that asks for silence.
+    let count = words.len() - usize::from(is_quiet);
+    Ok(match (words[0], words.len()) {
+        (b"delete", 2..=4) if count > 2 && !(count == 3 && words[2] == b"0") => DELETE_USAGE.into(),
+        (b"delete", 2..=4) | (b"incr" | b"decr" | b"touch", 3..=4) if key.len() > KEY_MOST => BAD_FORMAT.into(),
+        (b"delete", 2..=4) => delete(service, key).into(),
+        (b"incr", 3..=4) => arithmetic(service, key, words[2], true),
+        (b"decr", 3..=4) => arithmetic(service, key, words[2], false),
+        (b"touch", 3..=4) => touch(service, key, words[2]).into(),
+        (b"flush_all", 1..=3) => flush(service, if count > 1 { key } else { b"0" }).into(),
+        (b"verbosity", 2..=3) if number::unsigned(key).is_none() => BAD_FORMAT.into(),
+        (b"verbosity", 2..=3) => b"OK\r\n"[..].into(),
+        _ => return Err(Unknown),
+    })
 }
 
 fn delete(service: &Service<'_>, key: &[u8]) -> &'static [u8] {
@@ -113,27 +125,26 @@ fn delete(service: &Service<'_>, key: &[u8]) -> &'static [u8] {
 }
 
 fn touch(service: &Service<'_>, key: &[u8], seconds: &[u8]) -> &'static [u8] {
-    let Some(expires) = number::expires(&service.store, seconds) else {
-        return b"CLIENT_ERROR invalid exptime argument\r\n";
-    };
+    let Some(expires) = number::expires(&service.store, seconds) else { return BAD_TIME };
     service.statistics.touches.fetch_add(1, Ordering::Relaxed);
     if service.store.get(key, Some(expires)).is_some() { b"TOUCHED\r\n" } else { NOT_FOUND }
 }
 
 fn flush(service: &Service<'_>, delay: &[u8]) -> &'static [u8] {
+    let Some(at) = number::expires(&service.store, delay) else { return BAD_TIME };
     service.statistics.flushes.fetch_add(1, Ordering::Relaxed);
-    match number::expires(&service.store, delay) {
-        None => return b"CLIENT_ERROR bad command line format\r\n",
-        Some(at) if at > service.store.seconds() => service.flush_at.store(at, Ordering::Relaxed),
-        Some(_) => service.store.clear(),
+    // The last one counts: it also stops one that waits.
+    let waits = at > service.store.seconds();
+    service.flush_at.store(if waits { at } else { 0 }, Ordering::Relaxed);
+    if !waits {
+        service.store.clear();
     }
     b"OK\r\n"
 }
 
 /// What a value and a difference make; `None` if the value is no number.
 pub fn added(found: &Found, delta: u64, up: bool) -> Option<Vec<u8>> {
-    let text = found.value().trim_ascii_end();
-    let old = number::unsigned(text)?;
+    let old = number::unsigned(found.value())?;
     let new = if up { old.wrapping_add(delta) } else { old.saturating_sub(delta) };
     let mut new = new.to_string().into_bytes();
     // A shorter number keeps the value's length, as in memcached.
@@ -141,17 +152,14 @@ pub fn added(found: &Found, delta: u64, up: bool) -> Option<Vec<u8>> {
     Some(new)
 }
 
-fn arithmetic(service: &Service<'_>, key: &[u8], delta: &[u8], up: bool, output: &mut Vec<u8>) {
+fn arithmetic(service: &Service<'_>, key: &[u8], delta: &[u8], up: bool) -> Answer {
     let Some(delta) = number::unsigned(delta) else {
-        return output.extend(b"CLIENT_ERROR invalid numeric delta argument\r\n");
+        return b"CLIENT_ERROR invalid numeric delta argument\r\n"[..].into();
     };
     match changed(&service.store, key, |found| added(found, delta, up).ok_or(())) {
-        Ok((Outcome::Stored, value)) => {
-            output.extend(value.trim_ascii_end());
-            output.extend(b"\r\n");
-        }
-        Ok((Outcome::NotFound, _)) => output.extend(NOT_FOUND),
-        Ok(_) => output.extend(b"SERVER_ERROR out of memory in incr\r\n"),
-        Err(()) => output.extend(b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
+        Ok((Outcome::Stored, value)) => [value.trim_ascii_end(), b"\r\n"].concat().into(),
+        Ok((Outcome::NotFound, _)) => NOT_FOUND.into(),
+        Ok(_) => b"SERVER_ERROR out of memory in incr\r\n"[..].into(),
+        Err(()) => b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"[..].into(),
     }
 }

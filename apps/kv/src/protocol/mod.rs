@@ -100,7 +100,7 @@ impl<'s, 'h> Session<'s, 'h> {
             if end == b"\r\n" {
                 storing.store(self.service, value, output);
             } else {
-                output.extend(b"CLIENT_ERROR bad data chunk\r\n");
+                storing.refuse(output);
             }
             return Some((needed, Next::Go));
         }

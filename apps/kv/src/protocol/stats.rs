@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::service::{Service, VERSION};
 use crate::store;
 
-/// Serves `stats`, `stats reset` and the names of statistics that this server does not have, which are empty.
+/// Serves `stats`, `stats reset`, `stats settings` and memcached's other statistics, which are empty here.
 pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) {
     match words.get(1).copied() {
         None => general(service, output),
@@ -20,7 +20,8 @@ pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) {
             let rows = [("maxbytes", service.store.most_bytes()), ("item_size_max", store::VALUE_MOST as u64)];
             rows.into_iter().for_each(|(name, value)| row(output, name, value));
         }
-        Some(_) => {}
+        Some(b"items" | b"slabs" | b"sizes" | b"conns" | b"extstore") => {}
+        Some(_) => return output.extend(b"ERROR\r\n"),
     }
     output.extend(b"END\r\n");
 }

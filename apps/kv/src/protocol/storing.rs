@@ -8,6 +8,8 @@ use crate::store::{Condition, Found, KEY_MOST, Outcome, Store, VALUE_MOST};
 
 /// How often a value that depends on the old one is made again, because others have stored one meanwhile.
 const TRIES: usize = 1000;
+/// The largest size of a value that is a size at all.
+const BYTES_MOST: u64 = i32::MAX as u64 - 2;
 
 /// What a value is stored as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,15 +85,23 @@ fn read(service: &Service<'_>, words: &[&[u8]], is_cas: bool) -> Option<Storing>
     };
     Some(Storing {
         key: Some(words[1]).filter(|key| key.len() <= KEY_MOST)?.to_vec(),
-        flags: number::unsigned(words[2]).and_then(|flags| u32::try_from(flags).ok())?,
+        // Of more than 32 bits memcached keeps the lower ones too.
+        flags: number::unsigned(words[2])? as u32,
         expires: number::expires(&service.store, words[3])?,
-        bytes: number::unsigned(words[4]).filter(|bytes| *bytes <= i32::MAX as u64)? as usize,
+        bytes: number::unsigned(words[4]).filter(|bytes| *bytes <= BYTES_MOST)? as usize,
         mode,
         quiet: words.get(if is_cas { 6 } else { 5 }).is_some_and(|word| *word == b"noreply"),
     })
 }
 
 impl Storing {
+    /// Answers that what came is no value of this size.
+    pub fn refuse(self, output: &mut Vec<u8>) {
+        if !self.quiet {
+            output.extend(b"CLIENT_ERROR bad data chunk\r\n");
+        }
+    }
+
     /// Stores the value, and answers.
     pub fn store(self, service: &Service<'_>, value: &[u8], output: &mut Vec<u8>) {
         service.statistics.sets.fetch_add(1, Ordering::Relaxed);
@@ -138,5 +148,6 @@ fn joined(store: &Store<'_>, key: &[u8], value: &[u8], after: bool) -> Outcome {
         let both = if after { [found.value(), value].concat() } else { [value, found.value()].concat() };
         if both.len() > VALUE_MOST { Err(()) } else { Ok(both) }
     };
-    changed(store, key, join).map_or(Outcome::NoMemory, |(outcome, _)| outcome)
+    // What gets too long is not stored, like what is not there.
+    changed(store, key, join).map_or(Outcome::NotFound, |(outcome, _)| outcome)
 }

@@ -19,6 +19,7 @@ const DATAGRAMS: usize = 64;
 
 /// Serves datagrams that are there; whether there may be more.
 pub fn serve(socket: &UdpSocket, service: &Service<'_>, buffer: &mut Vec<u8>) -> bool {
+    let Ok(own) = socket.local_addr() else { return false };
     buffer.resize(REQUEST_MOST, 0);
     for _ in 0..DATAGRAMS {
         let (bytes, sender) = match socket.recv_from(buffer) {
@@ -27,6 +28,10 @@ pub fn serve(socket: &UdpSocket, service: &Service<'_>, buffer: &mut Vec<u8>) ->
             // An earlier answer was refused, or the like.
             Err(_) => continue,
         };
+        // An answer to a server of this kind would be answered again, and so on for ever.
+        if sender.port() == own.port() {
+            continue;
+        }
         for datagram in answers(service, &buffer[..bytes]) {
             // A client that is gone, or a full queue: datagrams may get lost.
             let _ = socket.send_to(&datagram, sender);

@@ -11,7 +11,8 @@ const AHEAD: u64 = 15;
 impl Store<'_> {
     /// Memory for an item, for which others go if there is no other room.
     pub(super) fn allocate(&self, bytes: usize) -> Option<usize> {
-        let allocator = self.allocator()?;
+        // Nobody goes for what has no room even alone.
+        let allocator = self.allocator().filter(|_| bytes as u64 <= self.most_bytes)?;
         // Each bucket is met three times at most: what was used, what was used meanwhile, and the rest.
         for _ in 0..3 * (self.mask + 1) {
             if self.bytes() + bytes as u64 <= self.most_bytes

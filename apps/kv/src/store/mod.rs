@@ -371,8 +371,10 @@ impl<'h> Store<'h> {
         text.extend(value);
         text.extend(b"\r\n");
         let Some(new) = self.allocate(item::TEXT + text.len()) else {
-            // What was there is not what the client believes to have stored.
-            self.delete(key);
+            // What was there is not what the client believes to have stored, unless it had a condition for it.
+            if condition == Condition::Any {
+                self.delete(key);
+            }
             return Outcome::NoMemory;
         };
         let fields = [
