@@ -4,6 +4,7 @@
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use kiln_driver::{Error, file};
 use lsp_types::{Position, Range, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
@@ -22,6 +23,21 @@ pub fn uri_of(path: &Path) -> Option<Uri> {
     format!("file://{}", percent_encode(path.as_os_str().as_bytes(), PLAIN)).parse().ok()
 }
 
+/// Bytes of a source that is read, at most.
+const MAX_SOURCE_BYTES: u64 = 64 << 20;
+
+/// The text of a source. Nothing of what is not a regular file, which may be endless or never have anything to read.
+///
+/// # Errors
+/// As [`file::read`].
+pub fn text_of(path: &Path) -> Result<String, Error> {
+    if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
+        return Err(Error::InvalidInput(format!("{} is not a regular file", path.display())));
+    }
+    let bytes = file::read(path, MAX_SOURCE_BYTES)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// The text of a file in lines, from which columns are counted.
 #[derive(Default)]
 pub struct Lines(Vec<String>);
@@ -29,8 +45,7 @@ pub struct Lines(Vec<String>);
 impl Lines {
     /// The lines of a file; none if it cannot be read.
     pub fn read(path: &Path) -> Lines {
-        let bytes = std::fs::read(path).unwrap_or_default();
-        Lines(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
+        Lines(text_of(path).unwrap_or_default().lines().map(str::to_owned).collect())
     }
 
     /// From a line and a column as clang counts them to the end of the code on that line. Without a column, the whole

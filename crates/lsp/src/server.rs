@@ -22,7 +22,7 @@ use lsp_types::{
 use serde_json::{Value, json};
 
 use crate::look::{self, CHECK, Look, OPTIMIZE};
-use crate::place::{path_of, uri_of};
+use crate::place::{path_of, text_of, uri_of};
 use crate::wire;
 
 /// The time for saying what optimizing a program would bring.
@@ -257,7 +257,8 @@ impl Server<'_> {
             HoverRequest::METHOD => {
                 let asked: HoverParams = serde_json::from_value(parameters)?;
                 let at = asked.text_document_position_params;
-                let text = look(&at.text_document.uri).and_then(|look| look.hovers.get(&(at.position.line + 1)));
+                let text =
+                    look(&at.text_document.uri).and_then(|look| look.hovers.get(&at.position.line.checked_add(1)?));
                 let markdown = |text: &String| MarkupContent { kind: MarkupKind::Markdown, value: text.clone() };
                 json!(text.map(|text| Hover { contents: HoverContents::Markup(markdown(text)), range: None }))
             }
@@ -308,6 +309,5 @@ fn document(parameters: &Value) -> Option<Uri> {
 }
 
 fn is_program_source(path: &Path) -> bool {
-    kiln_driver::source::is_source(path)
-        && std::fs::read(path).is_ok_and(|bytes| look::has_programs(&String::from_utf8_lossy(&bytes)))
+    kiln_driver::source::is_source(path) && text_of(path).is_ok_and(|text| look::has_programs(&text))
 }

@@ -196,3 +196,26 @@ fn what_is_not_understood_is_an_answer_and_not_the_end() {
     let hover = json!({ "textDocument": { "uri": "file:///none" }, "position": { "line": 0, "character": 0 } });
     assert_eq!(editor.ask("textDocument/hover", hover), Ok(Value::Null));
 }
+
+#[test]
+fn what_cannot_be_read_to_its_end_is_not_read() {
+    let Some((folder, uri)) = project(SOURCE) else { return };
+    let path = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink("/dev/zero", path("endless.bpf.c")).expect("a link");
+    std::os::unix::fs::symlink("itself.bpf.c", path("itself.bpf.c")).expect("a link");
+    let made = std::process::Command::new("mkfifo").arg(path("silent.bpf.c")).status();
+    assert!(made.expect("mkfifo runs").success());
+    let mut editor = Editor::begin();
+    for name in ["endless.bpf.c", "itself.bpf.c", "silent.bpf.c", "gone.bpf.c"] {
+        let uri = format!("file://{}", path(name).display());
+        editor.tell("textDocument/didSave", json!({ "textDocument": { "uri": uri } }));
+    }
+    // A place in a file that never ends, and the last line that there can be.
+    let text = SOURCE
+        .replace("SEC(\"xdp\") int counted", "#line 4294967295 \"/dev/zero\"\n#warning said\nSEC(\"xdp\") int counted");
+    save(folder.path(), &editor, &uri, &text);
+    assert!(!editor.diagnostics().is_empty());
+    let at = json!({ "line": u32::MAX, "character": u32::MAX });
+    let hover = editor.ask("textDocument/hover", json!({ "textDocument": { "uri": uri }, "position": at }));
+    assert_eq!(hover, Ok(Value::Null));
+}
