@@ -1,0 +1,180 @@
+//! The server under clients that do not behave: floods, half-closed connections, and no files left.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kiln_kv::protocol::Service;
+use kiln_kv::server::Server;
+use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, VALUE_MOST, own_heap};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const SETTINGS: Settings = Settings { buckets: 1 << 10, most_bytes: 16 << 20, served: None };
+const PATIENCE: Duration = Duration::from_secs(20);
+/// One test at a time: they share the process's files and processors.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Ends the server, also if a test fails.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Has a server with one worker serve while `client` runs.
+fn with_server(client: impl FnOnce(SocketAddr)) {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), true).expect("it listens");
+    let address = server.address().expect("an address");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        let serving = scope.spawn(|| server.run(&service, 1, &stop));
+        client(address);
+        stop.store(true, Ordering::SeqCst);
+        serving.join().expect("it ends").expect("it served");
+    });
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream
+}
+
+fn ask(stream: &mut TcpStream, request: &[u8], reply: &[u8]) {
+    stream.write_all(request).expect("it reads");
+    let mut told = vec![0; reply.len()];
+    stream.read_exact(&mut told).expect("it answers");
+    assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(reply));
+}
+
+/// A datagram with a request.
+fn framed(text: &[u8]) -> Vec<u8> {
+    [&[1, 2, 0, 0, 0, 1, 0, 0], text].concat()
+}
+
+#[test]
+fn a_flood_of_datagrams_does_not_stop_connections() {
+    const ROUNDS: usize = 200;
+    with_server(|address| {
+        let flooded = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _end = Stop(&flooded);
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+                    while !flooded.load(Ordering::SeqCst) {
+                        let _ = socket.send_to(&framed(b"get k\r\n"), address);
+                    }
+                });
+            }
+            let begun = Instant::now();
+            let mut stream = connect(address);
+            for _ in 0..ROUNDS {
+                ask(&mut stream, b"mn\r\n", b"MN\r\n");
+            }
+            println!("{ROUNDS} requests in {:?}", begun.elapsed());
+        });
+    });
+}
+
+#[test]
+fn datagrams_are_answered_except_those_of_a_server() {
+    with_server(|address| {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        // From the server's own port, at another address: an answer to it would be answered.
+        let other = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), address.port())).expect("the port");
+        other.set_read_timeout(Some(Duration::from_millis(300))).expect("a time limit");
+        let mut buffer = [0; 2048];
+        other.send_to(&framed(b"get k\r\n"), address).expect("it is sent");
+        socket.send_to(&framed(b"set k 0 0 1\r\nx\r\nget k\r\n"), address).expect("it is sent");
+        let bytes = socket.recv(&mut buffer).expect("an answer");
+        assert_eq!(buffer[..bytes], framed(b"STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n"));
+        assert!(other.recv(&mut buffer).is_err(), "no answer");
+        // What has no frame, or is a part of several.
+        for wrong in [&b""[..], b"1234567"] {
+            socket.send_to(wrong, address).expect("it is sent");
+        }
+        socket.send_to(&[1, 2, 0, 0, 0, 2, 0, 0, b'x'], address).expect("it is sent");
+        let bytes = socket.recv(&mut buffer).expect("an answer");
+        assert_eq!(buffer[..bytes], framed(b"SERVER_ERROR multi-packet request not supported\r\n"));
+    });
+}
+
+#[test]
+fn a_client_that_sends_nothing_more_still_gets_its_replies() {
+    const KEYS: usize = 30;
+    with_server(|address| {
+        let mut stream = connect(address);
+        let value = vec![b'x'; VALUE_MOST];
+        let store = [format!("set k 0 0 {VALUE_MOST}\r\n").as_bytes(), &value, b"\r\n"].concat();
+        ask(&mut stream, &store, b"STORED\r\n");
+        // Replies of 30 MiB: more than fits into any buffer, so most of them are sent after the client's last byte.
+        stream.write_all(format!("get{}\r\nmn\r\n", " k".repeat(KEYS)).as_bytes()).expect("it reads");
+        stream.shutdown(Shutdown::Write).expect("half of it");
+        std::thread::sleep(Duration::from_millis(300));
+        let mut told = Vec::new();
+        stream.read_to_end(&mut told).expect("it answers");
+        assert!(told.ends_with(b"END\r\nMN\r\n"));
+        assert_eq!(told.len(), KEYS * (VALUE_MOST + format!("VALUE k 0 {VALUE_MOST}\r\n\r\n").len()) + 9);
+    });
+}
+
+/// Lets the process have no more files than it has, and gives that back at the end.
+struct NoFiles {
+    before: Rlimit,
+    held: Vec<std::fs::File>,
+}
+
+impl NoFiles {
+    fn begin() -> NoFiles {
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..before.clone() }).expect("a lower limit");
+        let held = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).take(300).collect();
+        NoFiles { before, held }
+    }
+}
+
+impl Drop for NoFiles {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::Nofile, self.before.clone());
+    }
+}
+
+#[test]
+fn connections_beyond_the_last_file_wait_for_one() {
+    with_server(|address| {
+        let mut first = connect(address);
+        ask(&mut first, b"mn\r\n", b"MN\r\n");
+        let mut files = NoFiles::begin();
+        // The one file that is left is the client's; there is none for the server's side.
+        drop(files.held.pop().expect("there were files"));
+        let mut second = connect(address);
+        second.write_all(b"mn\r\n").expect("it is sent");
+        second.set_read_timeout(Some(Duration::from_millis(300))).expect("a time limit");
+        assert!(second.read(&mut [0]).is_err(), "nobody can accept it");
+        // Who was there before is served, and the server waits without turning.
+        let spent = || rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let before = spent();
+        for _ in 0..20 {
+            ask(&mut first, b"mn\r\n", b"MN\r\n");
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        let after = spent();
+        let used = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1_000_000;
+        assert!(used < 250, "{used} ms of a processor in half a second");
+        drop(files);
+        second.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let mut told = [0; 4];
+        second.read_exact(&mut told).expect("it is accepted now");
+        assert_eq!(&told, b"MN\r\n");
+    });
+}
