@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use kiln_driver::heap::KernelHeap;
 use kiln_heap::{Memory, lock, supply};
+use kiln_kv::protocol::{Service, Session};
 use kiln_kv::store::layout::{MAGIC, bucket, state};
-use kiln_kv::store::{Condition, Outcome, Settings, Store};
+use kiln_kv::store::{Condition, OWN_VARIABLE_BYTES, Outcome, Settings, Store, own_heap};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 
 const PORT: u16 = 11211;
@@ -104,15 +105,24 @@ fn answer(loaded: &LoadedObject, text: &[u8]) -> Vec<u8> {
     let sent = request(text);
     let (value, packet) = run(loaded, &sent);
     assert_eq!(value, XDP_TX, "{}", String::from_utf8_lossy(text));
+    text_of_reply(&sent, &packet).to_vec()
+}
+
+/// The text of the reply to a packet. Its headers are right.
+fn text_of_reply<'p>(sent: &[u8], packet: &'p [u8]) -> &'p [u8] {
     assert_eq!((&packet[..6], &packet[6..12]), (&sent[6..12], &sent[..6]), "Ethernet addresses");
     assert_eq!((&packet[26..30], &packet[30..34]), (&sent[30..34], &sent[26..30]), "IP addresses");
     assert_eq!((&packet[34..36], &packet[36..38]), (&sent[36..38], &sent[34..36]), "ports");
     assert_eq!(u16::from_be_bytes([packet[16], packet[17]]) as usize, packet.len() - 14, "IP length");
     assert_eq!(u16::from_be_bytes([packet[38], packet[39]]) as usize, packet.len() - 34, "UDP length");
-    assert_eq!(checksum(&packet[14..34]), 0, "IP checksum");
+    assert_eq!(checksum(&packet[14..34]), checksum(&sent[14..34]), "IP checksum");
     assert_eq!((&packet[12..16], &packet[18..24]), (&sent[12..16], &sent[18..24]), "the rest of the headers");
-    assert_eq!((&packet[40..42], &packet[42..50]), (&[0, 0][..], &sent[42..50]), "checksum and frame");
-    packet[HEADERS..].to_vec()
+    assert_eq!(
+        (&packet[40..48], &packet[48..50]),
+        (&[&[0, 0], &sent[42..48]].concat()[..], &[0, 0][..]),
+        "checksum, frame"
+    );
+    &packet[HEADERS..]
 }
 
 fn set(key: &str, value: &[u8]) -> Vec<u8> {
@@ -138,9 +148,25 @@ fn both_sides_find_what_the_other_stores() {
     assert_eq!(run(&loaded, &request(b"get k\r\n")).0, XDP_PASS, "before there is a store");
     let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
     assert_eq!(answer(&loaded, b"get missing\r\n"), b"END\r\n");
-    for (at, byte) in
-        [(0, 0xff), (13, 6), (14, 0x46), (20, 0x20), (23, 6), (33, 3), (37, 1), (45, 1), (47, 2), (39, 255)]
-    {
+    let wrong = [
+        (0, 0xff),
+        (6, 1),
+        (13, 6),
+        (14, 0x46),
+        (17, 0),
+        (20, 0x20),
+        (23, 6),
+        (26, 127),
+        (26, 255),
+        (33, 3),
+        (37, 1),
+        (45, 1),
+        (47, 2),
+        (39, 255),
+        // 2048 bytes more than there are.
+        (38, 8),
+    ];
+    for (at, byte) in wrong {
         let mut packet = request(b"get missing\r\n");
         packet[at] = byte;
         assert_eq!(run(&loaded, &packet), (XDP_PASS, packet.clone()), "byte {at} is {byte}");
@@ -174,6 +200,132 @@ fn both_sides_find_what_the_other_stores() {
     assert_eq!((counters.sets, counters.hits > 5), (17, true), "{counters:?}");
     store.clear();
     assert_eq!((store.items(), store.bytes()), (0, 0));
+    let accounts = supply::accounts(&heap).expect("an allocator");
+    assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "{accounts:?}");
+}
+
+/// The text of a packet, if its headers are those of a request to the server: what the program looks at, plainly.
+fn text_of_request(packet: &[u8]) -> Option<&[u8]> {
+    let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+    let ours = packet.len() >= HEADERS + 7
+        && (packet[0] | packet[6]) & 1 == 0
+        && (word(12), packet[14], packet[23]) == (0x0800, 0x45, 17)
+        && word(20) & 0x3fff == 0
+        && !matches!(packet[26], 0 | 127 | 224..)
+        && packet[30..34] == [10, 0, 0, 2]
+        && (word(36), word(44), word(46)) == (PORT, 0, 1);
+    let bytes = ours.then(|| usize::from(word(38))).filter(|bytes| bytes + 20 == usize::from(word(16)))?;
+    packet.get(HEADERS..34 + bytes)
+}
+
+/// A command of the text protocol, often a wrong one.
+fn command(below: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
+    let long = ["x".repeat(249), "x".repeat(250), "x".repeat(251)];
+    let keys: [&str; 10] = ["k", "k", "key", "ключ", "a\0b", "-", "noreply", &long[0], &long[1], &long[2]];
+    let mut one = |of: &[&str]| of[below(of.len())].to_owned();
+    let (key, end) =
+        (one(&keys), one(&["\r\n", "\r\n", "\r\n", "\r\n", "\n", " \r\n", "", " noreply\r\n", "\r\nget k\r\n"]));
+    let number = one(&["0", "1", "7", "18446744073709551615", "4294967296", "x", "+5", "-1"]);
+    let flags = one(&["0", "7", "4294967295", "4294967296", "007", "+1", "-1", "x", "\t3", ""]);
+    let seconds = one(&[
+        "0",
+        "0",
+        "0",
+        "1",
+        "2592000",
+        "2592001",
+        "-1",
+        "00",
+        "05",
+        "99999999999",
+        "999999999999999999",
+        "9999999999999999999",
+    ]);
+    let verb = one(&["set", "set", "set", "set", "add", "replace", "append", "prepend", "SET", "set "]);
+    match below(16) {
+        0..=4 => format!("get {key}{end}").into_bytes(),
+        5 => format!("get {key} k{end}").into_bytes(),
+        6 => format!("delete {key}{end}").into_bytes(),
+        7 => format!("{} {key} {number}{end}", ["incr", "decr", "touch", "gat"][below(4)]).into_bytes(),
+        8 => (0..below(60)).map(|_| b"get sk0 1\r\n\0"[below(12)]).collect(),
+        _ => {
+            let bytes = [0, 1, 2, 5, 5, 5, 20, 20, 100, 700, 1200][below(11)];
+            let value: Vec<u8> = (0..bytes)
+                .map(|_| [b'0' + below(10) as u8, b'\r', b'\n', below(256) as u8][below(20).min(3)])
+                .collect();
+            let told = match below(12) {
+                0 => format!("0{bytes}"),
+                1 => (bytes + 1).to_string(),
+                2 => bytes.wrapping_sub(1).to_string(),
+                _ => bytes.to_string(),
+            };
+            let (after, end) = (
+                ["\r\n", " noreply\r\n", "\n", " \r\n"][below(24).saturating_sub(20)],
+                if below(9) == 0 { end } else { "\r\n".to_owned() },
+            );
+            [format!("{verb} {key} {flags} {seconds} {told}{after}").as_bytes(), &value, end.as_bytes()].concat()
+        }
+    }
+}
+
+#[test]
+fn both_paths_answer_alike() {
+    const ROUNDS: usize = 30_000;
+    let Some((loaded, variables)) = loaded() else { return };
+    let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
+    let shared = Service::new(Store::create(&heap, variables, &SETTINGS).expect("a store"));
+    let own = own_heap(&SETTINGS);
+    let alone = Service::new(Store::create(&own, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let slowly = |service: &Service<'_>, text: &[u8]| {
+        let mut output = Vec::new();
+        Session::new(service).serve(text, &mut output);
+        output
+    };
+    let mut random = 0x2545_f491_4f6c_dd1du64;
+    let mut below = |limit: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) as usize % limit
+    };
+    let rounds = std::env::var("KILN_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let (mut served, mut strange) = (0, 0);
+    for round in 0..rounds {
+        let mut packet = request(&command(&mut below));
+        match below(10) {
+            0 => packet[below(HEADERS)] = below(256) as u8,
+            1 => packet[below(HEADERS)] ^= 1 << below(8),
+            2 => packet.truncate(14.max(packet.len() - below(packet.len().min(80)))),
+            3 => packet.resize(packet.len().max(60) + below(20), 0),
+            _ => {}
+        }
+        let text = text_of_request(&packet);
+        let (value, reply) = run(&loaded, &packet);
+        let shown = || format!("round {round}: {:?}", String::from_utf8_lossy(&packet[HEADERS.min(packet.len())..]));
+        let Some(text) = text else {
+            strange += 1;
+            assert_eq!((value, &reply), (XDP_PASS, &packet), "{}", shown());
+            continue;
+        };
+        let wanted = slowly(&alone, text);
+        let told = match value {
+            XDP_TX => {
+                served += 1;
+                text_of_reply(&packet, &reply).to_vec()
+            }
+            _ => {
+                assert_eq!((value, &reply), (XDP_PASS, &packet), "{}", shown());
+                slowly(&shared, text)
+            }
+        };
+        assert_eq!(String::from_utf8_lossy(&told), String::from_utf8_lossy(&wanted), "{}", shown());
+        assert_eq!(told, wanted);
+        assert_eq!(shared.store.items(), alone.store.items(), "{}", shown());
+        assert_eq!(shared.store.bytes(), alone.store.bytes(), "{}", shown());
+    }
+    println!("{served} of {rounds} were served by the program, {strange} had other headers");
+    assert!(served > rounds / 6 && strange > rounds / 20, "{served}, {strange}");
+    shared.store.clear();
     let accounts = supply::accounts(&heap).expect("an allocator");
     assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "{accounts:?}");
 }
