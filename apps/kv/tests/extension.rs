@@ -249,7 +249,7 @@ fn command(below: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
         7 => format!("{} {key} {number}{end}", ["incr", "decr", "touch", "gat"][below(4)]).into_bytes(),
         8 => (0..below(60)).map(|_| b"get sk0 1\r\n\0"[below(12)]).collect(),
         _ => {
-            let bytes = [0, 1, 2, 5, 5, 5, 20, 20, 100, 700, 1200][below(11)];
+            let bytes: usize = [0, 1, 2, 5, 5, 5, 20, 20, 100, 700, 1200][below(11)];
             let value: Vec<u8> = (0..bytes)
                 .map(|_| [b'0' + below(10) as u8, b'\r', b'\n', below(256) as u8][below(20).min(3)])
                 .collect();

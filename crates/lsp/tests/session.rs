@@ -210,6 +210,9 @@ fn what_cannot_be_read_to_its_end_is_not_read() {
         let uri = format!("file://{}", path(name).display());
         editor.tell("textDocument/didSave", json!({ "textDocument": { "uri": uri } }));
     }
+    editor.open(&format!("file://{}", path("silent.bpf.c").display()), SOURCE);
+    let said = editor.told("window/showMessage");
+    assert!(said["message"].as_str().expect("a message").contains("not a regular file"), "{said}");
     // A place in a file that never ends, and the last line that there can be.
     let text = SOURCE
         .replace("SEC(\"xdp\") int counted", "#line 4294967295 \"/dev/zero\"\n#warning said\nSEC(\"xdp\") int counted");
