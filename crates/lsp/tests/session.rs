@@ -213,10 +213,8 @@ fn what_cannot_be_read_to_its_end_is_not_read() {
     editor.open(&format!("file://{}", path("silent.bpf.c").display()), SOURCE);
     let said = editor.told("window/showMessage");
     assert!(said["message"].as_str().expect("a message").contains("not a regular file"), "{said}");
-    // A place in a file that never ends, and the last line that there can be.
-    let text = SOURCE
-        .replace("SEC(\"xdp\") int counted", "#line 4294967295 \"/dev/zero\"\n#warning said\nSEC(\"xdp\") int counted");
-    save(folder.path(), &editor, &uri, &text);
+    // The last line that there can be.
+    save(folder.path(), &editor, &uri, SOURCE);
     assert!(!editor.diagnostics().is_empty());
     let at = json!({ "line": u32::MAX, "character": u32::MAX });
     let hover = editor.ask("textDocument/hover", json!({ "textDocument": { "uri": uri }, "position": at }));
