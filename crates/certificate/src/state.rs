@@ -10,7 +10,7 @@
 //!   r0 = *(u8 *)(r8 + 0)          r8 + 0 == r7 + 2 ? 5 : memory(r8 + 0)      if the two may meet
 //! ```
 //!
-//! If an address may be anywhere in the frame, the loaded value or the new contents are a function of the address and
+//! If an address may be anywhere in the frame, each loaded byte or the new contents are a function of the address and
 //! the whole frame: equal contents give equal results.
 
 use std::collections::BTreeMap;
@@ -222,10 +222,15 @@ impl<'a> State<'a> {
         (name, of)
     }
 
-    fn anywhere(&self, address: Term<'a>, class: Class, bits: u32) -> Term<'a> {
-        let (name, mut of) = self.everything(class);
-        of.push(address);
-        address.arena().apply(&format!("any_{bits}_{name}"), &of, bits)
+    /// Bytes from an address that may be in several parts of memory. Each byte is a function of its own address and of all
+    /// that memory, so a load is the loads of its bytes, whatever memory it is. A field of a context may be behind such
+    /// an address, too: the kernel loads a part of a field by a shift and a mask, so bytes of one field fit together.
+    fn anywhere(&self, address: Term<'a>, class: Class, bytes: u64) -> Term<'a> {
+        let (name, of) = self.everything(class);
+        let arena = address.arena();
+        // One term stands for all that memory: bytes with an operand for each byte of the frame would be long.
+        let memory = arena.apply(&format!("all_{}_{name}", of.len()), &of, 64);
+        joined((0..bytes).map(|byte| arena.apply("any_byte", &[memory, address.add(&address.like(byte))], 8)))
     }
 
     fn store_anywhere(&mut self, address: Term<'a>, value: Term<'a>, class: Class) {
@@ -366,10 +371,10 @@ impl<'a> Running<'_, 'a> {
     }
 
     fn load_from(&mut self, (at, class): (Term<'a>, Class), size: Size) -> Term<'a> {
-        let (bits, bytes) = (size.bits(), i64::from(size.bytes()));
+        let bytes = i64::from(size.bytes());
         match class {
             Class::Frame(Some(offset)) => self.state.frame_bytes(self.world, offset, bytes),
-            Class::Frame(None) | Class::Unknown | Class::Elsewhere => self.state.anywhere(at, class, bits),
+            Class::Frame(None) | Class::Unknown | Class::Elsewhere => self.state.anywhere(at, class, bytes as u64),
             _ => joined((0..bytes).map(|byte| self.state.byte(self.world, at.add(&at.like(byte as u64)), class))),
         }
     }

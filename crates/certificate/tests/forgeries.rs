@@ -550,3 +550,65 @@ fn stores_at_unknown_addresses_take_little_memory() {
     let (before, after) = listing(2);
     assert!(certificate(&program, &before, &with(&after, "w7 &= 0x7", "w7 &= 0x3")).is_err());
 }
+
+/// Bytes at an address that is in the packet on one path and in the frame on the other.
+#[test]
+fn loads_anywhere_are_loads_of_their_bytes() {
+    let Some(program) = program() else { return };
+    let listing = |loads: &[&str]| {
+        let begin = [
+            "r2 = *(u32 *)(r1 + 0x0)",
+            "r4 = *(u32 *)(r1 + 0x4)",
+            "*(u64 *)(r10 - 0x8) = r4",
+            "r3 = r2",
+            "r3 += 0x8",
+            "if r3 <= r4 goto L1",
+            "r2 = r10",
+            "r2 += -0x8",
+            "L1:",
+        ];
+        numbered(&begin.into_iter().chain(loads.iter().copied()).chain(["exit"]).collect::<Vec<_>>())
+    };
+    let joined = |first: &str, second: &str| {
+        let (first, second) = (format!("r0 = *(u8 *)(r2 + {first})"), format!("r5 = *(u8 *)(r2 + {second})"));
+        listing(&[&first, &second, "r5 <<= 0x8", "r0 |= r5"])
+    };
+    let loaded = |load: &str| listing(&[load]);
+    let before = joined("0x2", "0x3");
+    certificate(&program, &before, &loaded("r0 = *(u16 *)(r2 + 0x2)")).expect("both bytes at once");
+    certificate(&program, &before, &loaded("r0 = *(u16 *)(r2 + 0x3)")).expect_err("another address");
+    certificate(&program, &before, &loaded("r0 = *(u32 *)(r2 + 0x2)")).expect_err("more bytes");
+    certificate(&program, &before, &loaded("r0 = *(s16 *)(r2 + 0x2)")).expect_err("an extended sign");
+    certificate(&program, &joined("0x3", "0x2"), &loaded("r0 = *(u16 *)(r2 + 0x2)")).expect_err("another order");
+    let stored = listing(&["*(u8 *)(r2 + 0x3) = 1", "r0 = *(u16 *)(r2 + 0x2)"]);
+    let stale = listing(&["r0 = *(u16 *)(r2 + 0x2)", "*(u8 *)(r2 + 0x3) = 1"]);
+    certificate(&program, &stored, &stale).expect_err("a load before a store into it");
+    // 32 bits at such an address may be a field of a context, which is wider in the register than two halves.
+    let there = |loads: &[&str]| {
+        let begin = ["r2 = r1", "r3 = *(u32 *)(r1 + 0x0)", "if r3 == 0x0 goto L1", "r2 = r10", "r2 += -0x8", "L1:"];
+        numbered(&begin.into_iter().chain(loads.iter().copied()).chain(["exit"]).collect::<Vec<_>>())
+    };
+    let halves = ["r0 = *(u16 *)(r2 + 0x0)", "r5 = *(u16 *)(r2 + 0x2)", "r5 <<= 0x10", "r0 |= r5"];
+    certificate(&program, &there(&halves), &there(&["r0 = *(u32 *)(r2 + 0x0)"])).expect_err("a field of a context");
+}
+
+/// A block that only jumps on, to which no branch leads any more.
+#[test]
+fn blocks_that_only_jump_are_no_meeting_places() {
+    let Some(program) = program() else { return };
+    let lines = |[first, second]: [&str; 2], between: &[&str]| {
+        let begin = [
+            "r2 = *(u32 *)(r1 + 0x8)",
+            "r9 = map_value[.data] + 0",
+            first,
+            "r2 = *(u32 *)(r1 + 0xc)",
+            second,
+            "*(u64 *)(r9 + 0x0) = r2",
+        ];
+        let end = ["L2:", "*(u64 *)(r9 + 0x8) = r2", "r0 = 0", "exit"];
+        numbered(&begin.into_iter().chain(between.iter().copied()).chain(end).collect::<Vec<_>>())
+    };
+    let before = lines(["if r2 > 0x5 goto L1", "if r2 > 0x7 goto L1"], &["goto L2", "L1:", "goto L2"]);
+    let after = lines(["if r2 > 0x5 goto L2", "if r2 > 0x7 goto L2"], &[]);
+    certificate(&program, &before, &after).expect("branches lead to where the jump led");
+}

@@ -85,8 +85,13 @@ fn corresponding(functions: [&Function; 2], graphs: &[Cfg; 2]) -> BTreeSet<Pair>
         let nodes = &functions[side].nodes[range];
         nodes.iter().map(|node| node.id).find(|id| graphs[1 - side].position.contains_key(id))
     };
+    // A block that only jumps on is passed where branches lead to its target now.
+    let only_jumps = |block: usize| {
+        let nodes = &functions[0].nodes[graphs[0].blocks[block].range.clone()];
+        matches!(nodes, [Node { insn: Insn::Jump { .. }, .. }])
+    };
     let mut pairs = BTreeSet::new();
-    for old in 0..graphs[0].blocks.len() {
+    for old in (0..graphs[0].blocks.len()).filter(|old| !only_jumps(*old)) {
         let Some(id) = first(0, old) else { continue };
         let new = graphs[1].block_of[graphs[1].position[&id]].index();
         let back = first(1, new).map(|id| graphs[0].block_of[graphs[0].position[&id]].index());
