@@ -46,9 +46,12 @@ struct kiln_cancellation {
 	__u64 terminate; /* set by user space: cancels runs that loop under a kernel lock */
 	__u64 runs; /* how many runs were cancelled, if there is a limit to them (--detach-after) */
 	__u64 points[KILN_POINTS]; /* how many were at each point */
-	/* Of each CPU: the deadlines that tail calls give to the next program. User space leaves them alone. */
+	/*
+	 * Of each CPU: the deadlines that tail calls give to the next program; `lent` of the first two entries, the deadline that a call
+	 * gives to a global function with five arguments, and the task that calls. User space leaves them alone.
+	 */
 	struct {
-		__u64 context, deadline, time, unused;
+		__u64 context, deadline, time, lent;
 	} handovers[KILN_HANDOVERS][4];
 };
 

@@ -30,6 +30,8 @@ pub(super) enum Block {
     From(Reg),
     /// In its own frame; the deadline comes in this register, one more argument of a global function.
     Given(Reg),
+    /// In its own frame; its caller leaves the deadline in the CPU's word ([`super::lent`]), because all arguments are taken.
+    Lent,
     /// In its caller's, or in that of what calls the helper that runs it: the register has the address of two words in the frame,
     /// the argument itself and the block's address.
     Through(Reg),

@@ -15,7 +15,7 @@
 //!
 //! Global functions are verified on their own, so they get no address of another frame. They get the deadline itself, as one
 //! more argument, and have a block of their own; their caller looks at the clock afterwards. A function with five arguments
-//! already begins a quantum of its own. Programs that call such functions read the clock where they begin.
+//! already finds the deadline in a word of the CPU (`lent`). Programs that call such functions read the clock where they begin.
 //!
 //! A tail call gives the deadline to the next program (`tail`).
 //!
@@ -26,6 +26,7 @@
 mod canceller;
 pub mod counted;
 mod hide;
+mod lent;
 mod long;
 mod pad;
 mod release;
@@ -62,6 +63,8 @@ pub(crate) struct Plan {
     slow: Slow,
     /// The section with slots for tail calls, in objects that make some.
     handovers: Option<MapId>,
+    /// The section with a word of each CPU, in which deadlines are lent.
+    words: Option<MapId>,
     /// Functions whose block is their own and whose deadline is set where they begin.
     early: BTreeSet<FunctionId>,
     /// Whether a point reads the clock.
@@ -81,8 +84,8 @@ impl Plan {
         let mut cancelled: BTreeSet<FunctionId> =
             probe.points.iter().filter(|(_, points)| !points.is_empty()).map(|(id, _)| *id).collect();
         cancelled.extend(slow.calls.keys().chain(&slow.globals));
-        let handovers = counted::section_with_handovers(object)
-            .filter(|_| target == Target::Linux && tail::callers(object).next().is_some());
+        let words = counted::section_with_handovers(object).filter(|_| target == Target::Linux);
+        let handovers = words.filter(|_| tail::callers(object).next().is_some());
         if handovers.is_some() {
             cancelled.extend(tail::callers(object));
             cancelled.extend(object.programs.iter().map(|program| program.entry));
@@ -124,19 +127,23 @@ impl Plan {
                 return Block::Own;
             }
             if function.linkage != Linkage::Static {
-                let one_more = slow.globals.contains(&id).then(|| one_more_argument(object, types.as_ref(), id));
-                return one_more.flatten().map_or(Block::Own, Block::Given);
+                return match types.as_ref().filter(|_| slow.globals.contains(&id)) {
+                    Some(types) => {
+                        from_caller_of_global(object, types, id, words.is_some() && lent::may_ask_for_the_task(object))
+                    }
+                    None => Block::Own,
+                };
             }
             from_caller(object, id, probe)
         };
         let blocks: BTreeMap<_, _> = cancelled.iter().map(|id| (*id, block(*id))).collect();
-        let is_given = |id: &FunctionId| matches!(blocks.get(id), Some(Block::Given(_)));
+        let is_given = |id: &FunctionId| matches!(blocks.get(id), Some(Block::Given(_) | Block::Lent));
         let own = blocks.iter().filter(|(_, block)| **block == Block::Own).map(|(id, _)| *id);
         let early: BTreeSet<_> = own.filter(|id| object.reachable_functions(*id).iter().any(is_given)).collect();
         let at_points = probe.points.values().flatten().any(|header| reads_clock(probe, *header, target));
         let has_deadline = at_points || !slow.calls.is_empty() || !slow.globals.is_empty() || handovers.is_some();
         let shared = counted::section(object);
-        Ok(Plan { blocks, callbacks, passed, shared, slow, handovers, early, has_deadline })
+        Ok(Plan { blocks, callbacks, passed, shared, slow, handovers, words, early, has_deadline })
     }
 
     /// The object's types, in which global functions take the deadline too.
@@ -157,12 +164,15 @@ fn reads_clock(probe: &Probe, header: InsnId, target: Target) -> bool {
     target == Target::Linux && !under_lock && probe.facts.at(at).is_some()
 }
 
-/// The register of one more argument of a global function; `None` if it has five.
-fn one_more_argument(object: &Object, types: Option<&Btf>, id: FunctionId) -> Option<Reg> {
-    let types = types?;
-    let Kind::Function { prototype, .. } = types.kind(TypeId(object.function(id).btf_id)) else { return None };
-    let count = types.parameters(*prototype).len();
-    RegSet::arguments(5).iter().nth(count)
+/// How a global function gets the deadline: in the register of one more argument; if it has five, in a word of the CPU, where there
+/// are such words.
+fn from_caller_of_global(object: &Object, types: &Btf, id: FunctionId, has_words: bool) -> Block {
+    let Kind::Function { prototype, .. } = types.kind(TypeId(object.function(id).btf_id)) else { return Block::Own };
+    match RegSet::arguments(5).iter().nth(types.parameters(*prototype).len()) {
+        Some(free) => Block::Given(free),
+        None if has_words => Block::Lent,
+        None => Block::Own,
+    }
 }
 
 /// How a function gets its caller's block: in the last argument register that it does not read, or with the last argument.
@@ -201,15 +211,17 @@ pub(crate) fn insert(
     let mut at = edit.slot()?;
     let first = edit.function.nodes.first().and_then(|node| node.line);
     let is_entry = edit.object.programs.iter().any(|program| program.entry == edit.id);
-    let mut handed_over = None;
+    let (mut handed_over, mut lent) = (None, None);
     let enter = match block {
-        Block::Own | Block::Given(_) => {
+        Block::Own | Block::Given(_) | Block::Lent => {
             for _ in 1..BLOCK_SLOTS {
                 at = edit.slot()?;
             }
             let mut enter = vec![store(Reg::R10, at + CANCELLED, 0)];
             if let Block::Given(reg) = block {
                 enter.push(store(Reg::R10, at + DEADLINE, reg));
+            } else if block == Block::Lent {
+                lent = plan.words;
             } else if let Some(map) = plan.handovers.filter(|_| is_entry) {
                 handed_over = Some(map);
             } else if plan.early.contains(&edit.id) {
@@ -230,13 +242,16 @@ pub(crate) fn insert(
     if let Some(map) = handed_over {
         enter.extend(tail::begin(edit, map, at, options)?);
     }
+    if let Some(map) = lent {
+        enter.extend(lent::begin(edit, map, at, options)?);
+    }
     edit.enter_with(enter);
     let cancelled_return = cancelled_return(edit, plan, options)?;
     detach(edit, plan, options, cancelled_return);
     let (locks, shared) = (BTreeMap::new(), plan.shared);
     let counts_runs = options.detach_after.is_some();
     let pads = Vec::new();
-    let own = matches!(block, Block::Own | Block::Given(_));
+    let own = matches!(block, Block::Own | Block::Given(_) | Block::Lent);
     let mut canceller = Canceller { edit, own, at, pads, locks, shared, counts_runs, cancelled_return };
     canceller.keep_locks(plan, probe)?;
     canceller.calls(plan, options)?;
@@ -332,6 +347,13 @@ impl Canceller<'_, '_> {
                     let given = self.deadline(*reg);
                     let given = self.edit.nodes(given, node.line);
                     self.edit.guard(node.id, given);
+                    self.look_after(node, plan.has_deadline, options)?;
+                    continue;
+                }
+                Some(Block::Lent) => {
+                    if let Some(map) = plan.words {
+                        self.lend(node, map)?;
+                    }
                     self.look_after(node, plan.has_deadline, options)?;
                     continue;
                 }

@@ -60,13 +60,13 @@ fn ktime() -> Insn {
     Insn::Call(CallTarget::Helper(KTIME_GET_NS))
 }
 
-fn branch(edit: &mut Edit<'_>, op: JumpOp, dst: Reg, src: Source, to: &Node) -> Node {
+pub(super) fn branch(edit: &mut Edit<'_>, op: JumpOp, dst: Reg, src: Source, to: &Node) -> Node {
     let branch = Insn::Branch { op, width: Width::W64, dst, src, offset: 0 };
     edit.node(branch, Reference::Branch(to.id), to.line)
 }
 
 /// Puts the address of the CPU's entries into R1.
-fn entries(edit: &mut Edit<'_>, map: MapId, like: &Node) -> Vec<Node> {
+pub(super) fn entries(edit: &mut Edit<'_>, map: MapId, like: &Node) -> Vec<Node> {
     let number = [
         Insn::Call(CallTarget::Helper(GET_SMP_PROCESSOR_ID)),
         alu(AluOp::And, Reg::R0, Source::Imm(CPUS - 1)),
