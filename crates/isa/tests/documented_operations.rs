@@ -1,4 +1,5 @@
-//! The table of rows in `docs/reference/operations.md` has the rows of the operation table, and their machines.
+//! The table of rows in `docs/reference/operations.md` has the rows of the operation table, and their machines. Its list of mutants
+//! is `proofs/survivors.txt` (`BLESS=1` writes it).
 
 use std::collections::BTreeSet;
 
@@ -26,4 +27,40 @@ fn the_documentation_lists_every_row() {
     }
     let all: BTreeSet<String> = Registry::BUILTIN.operations().map(|operation| operation.name.to_owned()).collect();
     assert_eq!(listed, all);
+}
+
+/// The mutants of `proofs/survivors.txt` as a table: each has the reason that the comment before it says.
+fn survivors() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proofs/survivors.txt");
+    let text = std::fs::read_to_string(path).expect("the list of survivors");
+    let (_, listed) = text.split_once("\n\n").expect("the list begins after an empty line");
+    let (mut reason, mut is_new) = (String::new(), false);
+    let mut table = String::from("| mutant | why it is right |\n|---|---|\n");
+    for line in listed.lines().filter(|line| !line.is_empty()) {
+        match line.strip_prefix("# ") {
+            Some(more) if is_new => reason = format!("{reason} {more}"),
+            Some(first) => (reason, is_new) = (first.to_owned(), true),
+            None => {
+                assert!(!reason.is_empty(), "{line}: no reason");
+                table += &format!("| `{line}` | {reason} |\n");
+                is_new = false;
+            }
+        }
+    }
+    table
+}
+
+#[test]
+fn the_documentation_lists_every_mutant_that_is_proved() {
+    const MARKS: [&str; 2] = ["<!-- survivors -->\n", "<!-- /survivors -->"];
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/operations.md");
+    let text = std::fs::read_to_string(path).expect("the page");
+    let (before, rest) = text.split_once(MARKS[0]).expect("the list begins");
+    let (listed, after) = rest.split_once(MARKS[1]).expect("the list ends");
+    let survivors = survivors();
+    if std::env::var_os("BLESS").is_some() {
+        let page = format!("{before}{}{survivors}{}{after}", MARKS[0], MARKS[1]);
+        return std::fs::write(path, page).expect("the page is written");
+    }
+    assert!(listed == survivors, "docs/reference/operations.md lists other mutants: BLESS=1 writes them");
 }
