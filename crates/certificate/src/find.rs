@@ -1,6 +1,6 @@
 //! Finds a certificate for two versions of a function. None of this is trusted.
 
-mod evaluate;
+pub(crate) mod evaluate;
 mod guess;
 pub mod hunks;
 mod pairs;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::find::evaluate::likely_first;
 use crate::relation::Relation;
 use crate::solver::{Answer, Solver};
 use crate::state::{State, World};
@@ -86,8 +87,7 @@ impl<'a> Prover<'_, 'a> {
 impl<'a> Visitor<'a> for Prover<'_, 'a> {
     fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool> {
         let arena = self.world.arena;
-        let negated = <Term<'_> as kiln_isa::semantics::BitVec>::not(&condition);
-        [(condition, true), (negated, false)].into_iter().find_map(|(goal, value)| {
+        likely_first(arena, known, condition).into_iter().find_map(|(goal, value)| {
             let follows = self.solver.ask(&arena.query(known, goal)) == Answer::Unsat;
             self.count.queries += usize::from(follows);
             follows.then_some(value)

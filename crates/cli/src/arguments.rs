@@ -390,7 +390,8 @@ pub struct OptimizeArguments {
     pub cost_model: Option<PathBuf>,
     /// Maximum seconds. By default 10 for objects up to 200 slots, and up to 60 for larger ones, which is seldom used
     /// up. A longer budget lets the search continue. With `--evidence`, half of it is for optimizing, and functions
-    /// without a certificate in time stay unchanged. Without `--budget`, certificates have 60 more seconds or longer.
+    /// without a certificate in time stay unchanged. Without `--budget`, certificates have as long as optimizing took,
+    /// and 20 seconds at least.
     #[arg(long, value_name = "SECONDS")]
     pub budget: Option<f64>,
     /// The kernels that the result must load on, by default as for `kiln check`. Instructions that the oldest one lacks

@@ -8,6 +8,7 @@
 //! ```
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -42,6 +43,9 @@ const MAX_COMPRESSED: u64 = 64 << 20;
 /// Steps that Kiln's own solver may take for a question on the way to a certificate, and how it works: first, and where
 /// it gave up then.
 const EFFORTS: [(u32, Strategy); 2] = [(500_000, Strategy::Incremental), (5_000_000, Strategy::Preprocessed)];
+
+/// Slots that a function counts for at least when time is shared.
+const LEAST_GAIN: u32 = 4;
 
 const README: &str = include_str!("evidence_readme.md");
 
@@ -88,8 +92,8 @@ pub type Proofs = BTreeMap<u32, Vec<Version>>;
 /// last version of such a function is not the optimized one, and it comes with the reason. It has no version if nothing
 /// of it can be proved.
 ///
-/// No function gets more than twice its even share of the time that is left, so one that is hard to prove leaves time
-/// to the others.
+/// The functions that gained most come first, and none gets more than twice its share by gain of the time that is left, so
+/// one that is hard to prove leaves time to the others.
 pub fn certify(
     original: &Object,
     optimized: &Object,
@@ -103,10 +107,15 @@ pub fn certify(
     let (mut proofs, mut refused) = (Proofs::new(), BTreeMap::new());
     let changed = |(_, (old, new)): &(u32, (&Function, &Function))| old.nodes != new.nodes;
     let pairs = (0..).zip(original.functions.iter().zip(&optimized.functions));
-    let changed: Vec<(u32, (&Function, &Function))> = pairs.filter(changed).collect();
-    for (at, (number, (old, new))) in changed.iter().copied().enumerate() {
+    let mut changed: Vec<(u32, (&Function, &Function))> = pairs.filter(changed).collect();
+    // A function that became no shorter may be a faster one.
+    let gain = |(old, new): (&Function, &Function)| old.slots().saturating_sub(new.slots()).max(LEAST_GAIN);
+    changed.sort_by_key(|(_, both)| Reverse(gain(*both)));
+    let mut gains: u32 = changed.iter().map(|(_, both)| gain(*both)).sum();
+    for (number, (old, new)) in changed {
         let left = end.saturating_duration_since(Instant::now());
-        let deadline = Instant::now() + left.min(2 * left / (changed.len() - at) as u32);
+        let deadline = Instant::now() + left.min(left * (2 * gain((old, new))) / gains);
+        gains -= gain((old, new));
         let id = FunctionId(number);
         let mut versions: Vec<&Function> = vec![old];
         versions.extend(chain.iter().filter(|step| step.function == id).map(|step| &*step.after));

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::evaluate::{self, SAMPLES, sample};
 use crate::relation::{Claim, Order, Place, Relation, Side, Target};
 use crate::solver::{Answer, Solver};
 use crate::state::{State, World};
@@ -17,8 +18,6 @@ use kiln_isa::{Insn, Reg, RegSet, Source};
 const ROUNDS: usize = 40;
 /// Constants that are tried as the bound of a register.
 const MAX_BOUNDS: usize = 8;
-/// Random states in which two values are compared before a solver is asked.
-const SAMPLES: u64 = 6;
 
 /// What a place holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -302,19 +301,6 @@ impl<'a> Arrivals<'_, 'a> {
     }
 }
 
-/// A number that a variable has in a random state.
-fn sample(seed: u64, name: &str, operands: &[u64]) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    (seed, name, operands).hash(&mut hasher);
-    let hash = hasher.finish();
-    match hash % 5 {
-        0 => hash >> 8 & 0xff,
-        1 => hash >> 60,
-        _ => hash,
-    }
-}
-
 /// The name of a value that has one.
 fn named<'a>(world: &World<'a>, term: Term<'a>) -> Option<Label> {
     if let Some(value) = term.as_constant() {
@@ -436,11 +422,8 @@ impl Guess {
 
 impl<'a> Visitor<'a> for Arrivals<'_, 'a> {
     fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool> {
-        let negated = Term::not(&condition);
-        if self.follows(known, condition) {
-            return Some(true);
-        }
-        self.follows(known, negated).then_some(false)
+        let goals = evaluate::likely_first(self.world.arena, known, condition);
+        goals.into_iter().find(|(goal, _)| self.follows(known, *goal)).map(|(_, value)| value)
     }
 
     fn event(&mut self, _: &[Term<'a>], _: Vec<Term<'a>>, _: &str) -> Result<(), String> {

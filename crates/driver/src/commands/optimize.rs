@@ -58,7 +58,7 @@ pub struct Options {
     /// Whether to find a certificate; a function without one stays as it is.
     pub certify: bool,
     /// Whether the budget bounds the time for the certificate too: half of it is for optimizing then. Otherwise the
-    /// certificate gets the budget once more, and [`MIN_CERTIFICATE`] at least.
+    /// certificate gets the time that optimizing took once more, and [`MIN_CERTIFICATE`] at least.
     pub budget_bounds_certificate: bool,
     /// The oldest kernel that the result is to load on, where that is not just the running one. What does not
     /// load there
@@ -98,8 +98,8 @@ const LARGE_SLOTS: u32 = 4000;
 const SMALL_SECONDS: f64 = 10.0;
 const LARGE_SECONDS: f64 = 60.0;
 
-/// Time for the certificate of an object, at least; otherwise it gets the budget once more.
-const MIN_CERTIFICATE: Duration = Duration::from_secs(60);
+/// Time for the certificate of an object, at least; otherwise it gets the time that optimizing took once more.
+const MIN_CERTIFICATE: Duration = Duration::from_secs(20);
 
 /// The time to spend on an object at most, unless told otherwise: ten seconds for a small one, up to sixty for a large
 /// one. Most are done in a fraction of it, for what is tried within it is bounded by work; a longer time lets search

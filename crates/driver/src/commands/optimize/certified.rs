@@ -31,11 +31,12 @@ pub struct Uncertified {
     pub why: Option<Shown>,
 }
 
-/// The time for certificates, after `spent` of the budget.
+/// The time for certificates, after `spent` of the budget: without a bound it is as long as optimizing took, and
+/// [`MIN_CERTIFICATE`] at least.
 pub(super) fn certificate_time(options: &Options, spent: Duration) -> Duration {
     match options.budget_bounds_certificate {
         true => options.budget.saturating_sub(spent),
-        false => options.budget.max(MIN_CERTIFICATE),
+        false => spent.max(MIN_CERTIFICATE),
     }
 }
 
