@@ -3,11 +3,11 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-test test-build-systems test-forges test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
 demo: setup corpus ## Run the main job on real objects: check, optimize, run, in the VM and the kernel
 	@cargo xtask demo
@@ -69,11 +69,43 @@ fuzz: setup corpus ## Fuzz longer than the tests do (FUZZ_SECONDS in all, ten mi
 bench: setup corpus ## Measure against the kernel and the peers
 	@cargo xtask bench
 
-dist: ## Build the static binary and pack it into target/dist: tarball, .deb, SBOM, checksums (needs cmake, g++)
+# Tools from PyPI that packages are made with.
+MATURIN := $(CURDIR)/target/tools/python/bin
+dist dist-arm64: export PATH := $(PATH):$(MATURIN)
+$(MATURIN)/maturin:
+	@python3 -m venv $(dir $(MATURIN)) && $(MATURIN)/pip install -q maturin==1.16.0
+
+dist: $(MATURIN)/maturin ## Build the static binary and pack it into target/dist: tarball, .deb, wheel, npm, SBOM, checksums (needs cmake, g++)
 	@scripts/setup --dist
 	@cargo xtask dist
 	@rm -rf target/dist-play && mkdir target/dist-play
 	@tests/users/install target/dist target/dist-play
+
+dist-arm64: $(MATURIN)/maturin ## The same for 64-bit Arm, cross-compiled, played under QEMU
+	@scripts/setup --dist
+	@cargo xtask dist --machine arm64
+	@rm -rf target/dist-play && mkdir target/dist-play
+	@tests/users/install target/dist target/dist-play aarch64
+
+dist-test: ## Install and use each package of target/dist in a clean root of Debian (needs root, and make dist before)
+	@scripts/setup --dist
+	@rm -rf target/packages-play && mkdir -p target/packages-play target/roots
+	@ROOTS=$(CURDIR)/target/roots tests/packages/play target/dist target/packages-play
+
+dist-all: dist dist-arm64 dist-test ## All of it, as a release has it
+
+test-build-systems: setup-tests ## Build the projects of examples/build-systems with CMake, Meson, bpf2go and libbpf-rs (some minutes)
+	@cargo build --quiet -p kiln-cli
+	@rm -rf target/build-systems && mkdir -p target/build-systems
+	@KILN=$(or $(CARGO_TARGET_DIR),target)/debug/kiln tests/build-systems/play target/build-systems
+
+test-forges: setup-tests ## Play action.yml, the GitLab component and the pre-commit hooks, and validate them (a minute; PyPI)
+	@cargo build --quiet -p kiln-cli
+	@rm -rf target/forges && mkdir -p target/forges
+	@KILN=$(or $(CARGO_TARGET_DIR),target)/debug/kiln tests/forge/play target/forges
+
+test-other-systems: ## Type-check the checker for Windows, macOS and WASI (needs rustup)
+	@scripts/other-systems
 
 publish-check: setup ## Pack every crate as for the registry, each built from its package
 	@cargo xtask publish-check

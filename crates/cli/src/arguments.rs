@@ -1,9 +1,11 @@
 //! The command line, as data.
 
 pub mod build;
+pub mod complete;
 mod congestion;
 mod dispatch;
 mod explain;
+mod formats;
 mod kv;
 mod query;
 mod repair;
@@ -21,6 +23,7 @@ use kiln_driver::kernels::Kernel;
 pub use congestion::CongestionArguments;
 pub use dispatch::{DispatchArguments, SocketHook};
 pub use explain::ExplainArguments;
+pub use formats::command;
 pub use kv::{KvArguments, KvCommand, MemcachedArguments};
 pub use query::{QueryArguments, TablesArguments};
 pub use repair::RepairArguments;
@@ -38,89 +41,129 @@ Examples:
 const CHECK_EXAMPLES: &str = "\
 Examples:
   kiln check prog.o
-  kiln check prog.bpf.c                            compiled first, with the project's flags
-  kiln check build/ more/*.o -q                    many at once: what is not accepted, and a count
-  kiln check prog.o --with-kernel                  with the running kernel's verdict (root)
-  kiln check prog.o --btf /sys/kernel/btf/vmlinux  as it would be relocated for this kernel
-  kiln check prog.o --kernel 5.15,6.1              does it load there? (also: all, running)
-  kiln check prog.o --type handler=sched_cls       if SEC(\"...\") does not tell the type
-  kiln check prog.o --profile --flame-graph p.svg  where the processed instructions went
-  kiln check prog.o --format sarif > kiln.sarif    annotations for code review
-  kiln check build/ --baseline known.json          only what is new fails (made with --format json)
-  kiln check build/ --no-cache                     again, whatever an earlier check decided
-  kiln check prog.bpf.c --watch                    again after each change
-  kiln check prog.o --lint --deny unwritten-key    warnings, too; one of them counts
-  kiln explain possibly-null                       more about the code of a rejection";
+  kiln check prog.bpf.c               compiled first, with the project's flags
+  kiln check build/ more/*.o -q       many at once: what is not accepted, and a
+                                      count
+  kiln check prog.o --with-kernel     with the running kernel's verdict (root)
+  kiln check prog.o --btf /sys/kernel/btf/vmlinux
+                                      as it would be relocated for this kernel
+  kiln check prog.o --kernel 5.15,6.1
+                                      does it load there? (also: all, running)
+  kiln check prog.o --type handler=sched_cls
+                                      if SEC(\"...\") does not tell the type
+  kiln check prog.o --profile --flame-graph p.svg
+                                      where the processed instructions went
+  kiln check prog.o --format sarif > kiln.sarif
+                                      annotations for code review
+  kiln check build/ --baseline known.json
+                                      only what is new fails (made with --format
+                                      json)
+  kiln check build/ --no-cache        again, whatever an earlier check decided
+  kiln check prog.bpf.c --watch       again after each change
+  kiln check prog.o --lint --deny unwritten-key
+                                      warnings, too; one of them counts
+  kiln explain possibly-null          more about the code of a rejection";
 
 const OPTIMIZE_EXAMPLES: &str = "\
 Examples:
   kiln optimize prog.o -o prog.opt.o
-  kiln optimize build/ -o optimized/               all objects of a folder into another
-  kiln optimize prog.o -o prog.o --budget 2        in place: replaced whole or not at all
-  kiln optimize prog.o -o out.o --kernel 5.15      if it loads there before, it does after
-  kiln optimize prog.o -o out.o --goal complexity  if the kernel's verifier finds it too complex
-  kiln optimize prog.o -o out.o --evidence proofs  then: kiln verify-evidence proofs
+  kiln optimize build/ -o optimized/  all objects of a folder into another
+  kiln optimize prog.o -o prog.o --budget 2
+                                      in place: replaced whole or not at all
+  kiln optimize prog.o -o out.o --kernel 5.15
+                                      if it loads there before, it does after
+  kiln optimize prog.o -o out.o --goal complexity
+                                      if the kernel's verifier finds it too
+                                      complex
+  kiln optimize prog.o -o out.o --evidence proofs
+                                      then: kiln verify-evidence proofs
 
-Ctrl-C ends the search and writes the best so far; a second one gives up and writes nothing.";
+Ctrl-C ends the search and writes the best so far; a second one gives up and
+writes nothing.";
 
 const SANDBOX_EXAMPLES: &str = "\
 Examples:
-  kiln sandbox prog.o -o prog.kiln.o               heap accesses guarded, loops cancellable
-  kiln sandbox prog.o -o out.o --quantum 0.0001    cancelled after 100 us in loops
-  kiln sandbox prog.o -o out.o --target vm         for kiln run only: faster there, no clock in the program
-  kiln sandbox prog.o -o out.o --explain           guards and cancellation points by source line";
+  kiln sandbox prog.o -o prog.kiln.o  heap accesses guarded, loops cancellable
+  kiln sandbox prog.o -o out.o --quantum 0.0001
+                                      cancelled after 100 us in loops
+  kiln sandbox prog.o -o out.o --target vm
+                                      for kiln run only: faster there, no clock
+                                      in the program
+  kiln sandbox prog.o -o out.o --explain
+                                      guards and cancellation points by source
+                                      line";
 
 const CC_EXAMPLES: &str = "\
 Examples:
-  kiln cc -c prog.bpf.c -o prog.o                  clang, then sandbox and optimize
-  make CLANG=\"kiln cc\"                           in any Makefile
+  kiln cc -c prog.bpf.c -o prog.o     clang, then sandbox and optimize
+  make CLANG=\"kiln cc\"                in any Makefile
   KILN_QUANTUM=0.001 kiln cc -c prog.bpf.c -o prog.o
 
-Environment: KILN_CLANG names clang (clang-19), KILN_QUANTUM the seconds until a run is cancelled (0.01),
-KILN_OPTIMIZE the seconds for the optimizer (1; 0 leaves it out).";
+Environment: KILN_CLANG names clang (clang-19), KILN_QUANTUM the seconds until a
+run is cancelled (0.01), KILN_OPTIMIZE the seconds for the optimizer (1; 0
+leaves it out).";
 
 const EVIDENCE_EXAMPLES: &str = "\
 Examples:
-  kiln verify-evidence proofs                      with the first of cvc5, bitwuzla, z3
+  kiln verify-evidence proofs         with the first of cvc5, bitwuzla, z3
   kiln verify-evidence proofs --original prog.o --object out.o
   kiln verify-evidence proofs --format json
 
-Exit code 1 when a rewrite is not proved, or the folder is not what kiln optimize wrote.";
+Exit code 1 when a rewrite is not proved, or the folder is not what kiln
+optimize wrote.";
 
 const LEARN_EXAMPLES: &str = "\
 Examples:
-  kiln learn objects/ -o my.rules                  then: kiln optimize prog.o -o out.o --rules my.rules
-  kiln learn more/*.o -o my.rules --budget 3600    what the file has stays; new rules are added
+  kiln learn objects/ -o my.rules     then: kiln optimize prog.o -o out.o
+                                      --rules my.rules
+  kiln learn more/*.o -o my.rules --budget 3600
+                                      what the file has stays; new rules are
+                                      added
 
-Ctrl-C ends the search and writes what was learned; a second one gives up and writes nothing.";
+Ctrl-C ends the search and writes what was learned; a second one gives up and
+writes nothing.";
 
 const LSP_EXAMPLES: &str = "\
-An editor starts it, and shows what it says of sources with BPF programs: clang's messages, rejections with their story,
-warnings of kiln check --lint, what the verifier knows at a line, and a verdict for each program. The flags come from the
-nearest compile_commands.json or kiln.toml, the kernels from kiln.toml. docs/guide/editor.md has the settings of editors.";
+An editor starts it, and shows what it says of sources with BPF programs:
+clang's messages, rejections with their story, warnings of kiln check --lint,
+what the verifier knows at a line, and a verdict for each program. The flags
+come from the nearest compile_commands.json or kiln.toml, the kernels from
+kiln.toml. docs/guide/editor.md has the settings of editors.";
 
 const OPS_EXAMPLES: &str = "\
 Examples:
-  kiln ops                       the operations: proof sequences, native code, what proves them
-  kiln ops prog.o                where they are in an object
-  kiln ops prog.o -o marked.o    the same object with its marks, in the section .kiln.ops";
+  kiln ops                            the operations: proof sequences, native
+                                      code, what proves them
+  kiln ops prog.o                     where they are in an object
+  kiln ops prog.o -o marked.o         the same object with its marks, in the
+                                      section .kiln.ops";
 
 const DUMP_EXAMPLES: &str = "\
 Examples:
   kiln dump prog.o
-  kiln dump prog.o -p ingress --facts      what the verifier knows before each instruction
-  kiln dump prog.o --native                the machine instructions that each instruction becomes
-  kiln dump prog.o --format json           an object per instruction: slot, text, line, reference";
+  kiln dump prog.o -p ingress --facts
+                                      what the verifier knows before each
+                                      instruction
+  kiln dump prog.o --native           the machine instructions that each
+                                      instruction becomes
+  kiln dump prog.o --format json      an object per instruction: slot, text,
+                                      line, reference";
 
 const QUERY_EXAMPLES: &str = "\
 Examples:
-  kiln query 'SELECT pid, name, max(latency_ns) FROM syscalls GROUP BY pid, name WINDOW 1 SECOND'
-  kiln query 'SELECT name, count(*), p99(latency_ns) FROM syscalls GROUP BY name ORDER BY 2 DESC LIMIT 10' --duration 5s
+  kiln query 'SELECT pid, name, max(latency_ns) FROM syscalls
+      GROUP BY pid, name WINDOW 1 SECOND'
+  kiln query 'SELECT name, count(*), p99(latency_ns) FROM syscalls
+      GROUP BY name ORDER BY 2 DESC LIMIT 10' --duration 5s
   kiln query \"SELECT ts, comm, arg1 FROM syscalls WHERE name = 'openat'\" -- ls /
-  kiln query 'SELECT * FROM tracepoint.sched.sched_process_exit LIMIT 5' --format ndjson
-  kiln query 'EXPLAIN SELECT count(*) FROM page_faults'   which splits there are, and what they cost to verify
+  kiln query 'SELECT * FROM tracepoint.sched.sched_process_exit LIMIT 5' \\
+      --format ndjson
+  kiln query 'EXPLAIN SELECT count(*) FROM page_faults'
+                                      which splits there are, and what they cost
+                                      to verify
   kiln query 'SELECT * FROM syscalls' --record calls.kev --duration 1s
-  kiln query 'SELECT name, count(*) FROM syscalls GROUP BY name' --replay calls.kev      (no root)
+  kiln query 'SELECT name, count(*) FROM syscalls GROUP BY name' \\
+      --replay calls.kev              (no root)
 
 Ctrl-C ends the query; what it knows by then is shown.";
 
@@ -161,6 +204,10 @@ pub enum Format {
     Json,
     /// For code review: SARIF 2.1.0 (`kiln check` only).
     Sarif,
+    /// Annotations of a GitHub workflow, and the text (`kiln check` only).
+    Github,
+    /// For GitLab: a Code Quality report (`kiln check` only).
+    Gitlab,
     /// A table for each window, or for all rows (`kiln query` only).
     Table,
     /// One line per row, as it arrives (`kiln query` only).
@@ -284,10 +331,10 @@ pub struct ObjectArguments {
     #[arg(value_hint = ValueHint::FilePath)]
     pub object: PathBuf,
     /// The type of programs whose section name does not tell it, such as `xdp`, or `NAME=xdp` for one program.
-    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
+    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type, add = complete::types())]
     pub types: Vec<(String, ProgramType)>,
     /// Only this program (repeatable).
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", add = complete::programs())]
     pub program: Vec<String>,
 }
 
@@ -299,10 +346,10 @@ pub struct CheckArguments {
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub objects: Vec<PathBuf>,
     /// The type of programs whose section name does not tell it, such as `xdp`, or `NAME=xdp` for one program.
-    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
+    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type, add = complete::types())]
     pub types: Vec<(String, ProgramType)>,
     /// Only this program (repeatable).
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", add = complete::programs())]
     pub program: Vec<String>,
     /// Print only what is not accepted, and the last line, which counts.
     #[arg(long, short)]
@@ -334,7 +381,7 @@ pub struct CheckArguments {
     pub flame_graph: Option<PathBuf>,
     /// The kernels to check for: 5.15 to 7.3, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default
     /// those that KILN_KERNEL or the nearest kiln.toml names, or else the running one.
-    #[arg(long, value_name = "RELEASE", value_delimiter = ',', conflicts_with = "with_kernel")]
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',', conflicts_with = "with_kernel", add = complete::kernels())]
     pub kernel: Vec<Kernel>,
     /// The kernel's BTF (such as /sys/kernel/btf/vmlinux): resolve CO-RE relocations against it, and take kernel
     /// structures and functions from it instead of the running kernel. A folder has a BTF for each release, in BTFHub's
@@ -358,10 +405,10 @@ pub struct CheckArguments {
     #[arg(long)]
     pub lint: bool,
     /// Warn as with --lint, and make warnings of this rule (or `all`) errors: exit code 1.
-    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', add = complete::rules())]
     pub deny: Vec<String>,
     /// Leave this rule of the lint out; `// kiln: allow(RULE)` does so for one line of the source.
-    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', add = complete::rules())]
     pub allow: Vec<String>,
 }
 
@@ -372,10 +419,10 @@ pub struct OptimizeArguments {
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub objects: Vec<PathBuf>,
     /// The type of programs whose section name does not tell it, such as `xdp`, or `NAME=xdp` for one program.
-    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
+    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type, add = complete::types())]
     pub types: Vec<(String, ProgramType)>,
     /// Only this program (repeatable).
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", add = complete::programs())]
     pub program: Vec<String>,
     /// Where to write the result; `-` is standard output, and the table is left out. For several objects or a folder,
     /// the folder to write them into, each below it as it was below its own.
@@ -396,7 +443,7 @@ pub struct OptimizeArguments {
     pub budget: Option<f64>,
     /// The kernels that the result must load on, by default as for `kiln check`. Instructions that the oldest one lacks
     /// are not used.
-    #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',', add = complete::kernels())]
     pub kernel: Vec<Kernel>,
     /// Do not ask the running kernel at the end.
     #[arg(long)]

@@ -12,7 +12,7 @@ use kiln_driver::commands::check::cache::{Cache, Entry, Place};
 use kiln_driver::commands::check::reports::{self, Document, Outcome, Report, SCHEMA, Summary, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
-use kiln_driver::{Error, fix, flame, lint, output, sarif};
+use kiln_driver::{Error, Input, fix, flame, forge, lint, output, sarif};
 
 use crate::arguments::{CheckArguments, Format};
 use crate::commands::Code;
@@ -87,7 +87,7 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
         kernel_types,
         lint: lint::Selection::new(arguments.lint, &arguments.deny, &arguments.allow)?,
     };
-    let text = !matches!(format, Format::Json | Format::Sarif);
+    let text = !matches!(format, Format::Json | Format::Sarif | Format::Gitlab);
     let baseline = arguments.baseline.as_deref().map(Baseline::read).transpose()?;
     let mut all = Checking { several, quiet: arguments.quiet, text, ..Checking::default() };
     (all.summary.left_out, all.summary.big_endian) = (gathered.left_out, gathered.big_endian);
@@ -112,12 +112,13 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
     }
     match format {
         Format::Json => print::json(&Document { schema: SCHEMA, objects: &all.reports, summary: &all.summary })?,
-        Format::Sarif => {
-            let root = std::env::current_dir().unwrap_or_default();
-            print::json(&sarif::log(&root, &all.reports))?;
-        }
+        Format::Sarif => print::json(&log(&all.reports, baseline.as_ref()))?,
+        Format::Gitlab => print::json(&forge::gitlab(&log(&all.reports, baseline.as_ref())))?,
         _ if several || all.summary.failed == 0 => say!("{}", all.summary),
         _ => {}
+    }
+    if format == Format::Github {
+        crate::output::write(&forge::github(&log(&all.reports, baseline.as_ref())));
     }
     let included = all.reports.iter().filter_map(|report| report.compiled.as_ref());
     *files = included.flat_map(|how| how.read.clone()).collect();
@@ -130,6 +131,11 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
         say!("{} known from the baseline, not counted", print::count(known, "problem"));
     }
     Ok(worst(judged.iter().map(|judged| judged.exit_code)))
+}
+
+/// The SARIF log of what was checked.
+fn log(reports: &[Report], baseline: Option<&Baseline>) -> serde_json::Value {
+    sarif::log(&std::env::current_dir().unwrap_or_default(), reports, baseline)
 }
 
 /// An object's report, and its text form, which was made where the object still was.
@@ -202,6 +208,9 @@ fn one(outcome: Outcome, how: &How<'_>) -> Shown {
         (reports::Result::Kernels(matrix), Some(input), Some(quiet)) => print::matrix(input, matrix, quiet),
         _ => String::new(),
     };
+    if let (Some(maps), Some(false)) = (outcome.input.as_ref().and_then(Input::only_maps), text) {
+        shown.push_str(&format!("{}\n", kiln_driver::Shown::from(maps.as_str())));
+    }
     if text.is_some() {
         outcome.report.fixes.iter().for_each(|own| shown.push_str(&print::fix(own)));
     }

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use kiln_driver::check::Verdict;
 use kiln_driver::commands::dump as native_dump;
@@ -15,7 +14,7 @@ use kiln_driver::{
 };
 
 use crate::arguments::build::Native;
-use crate::arguments::{self, BenchArguments, Cli, DumpArguments, Format, ObjectArguments};
+use crate::arguments::{self, BenchArguments, DumpArguments, Format, ObjectArguments, complete};
 use crate::arguments::{
     CcArguments, EvidenceArguments, LearnArguments, OpsArguments, RunArguments, SandboxArguments, SandboxTarget,
 };
@@ -411,15 +410,19 @@ pub fn calibrate(output: Option<&Path>, format: Format) -> Code {
 
 /// `kiln completions`.
 pub fn completions(shell: Shell) -> Code {
+    let shells = clap_complete::env::Shells::builtins();
+    let name = shell.to_string();
+    let completer = shells.completer(&name).ok_or_else(|| Error::Unsupported(format!("no completions for {name}")))?;
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "kiln", &mut script);
+    let written = completer.write_registration(complete::VARIABLE, "kiln", "kiln", "kiln", &mut script);
+    written.map_err(|error| Error::io("the script", &error))?;
     crate::output::write(&String::from_utf8_lossy(&script));
     Ok(0)
 }
 
 /// `kiln manual`.
 pub fn manual(folder: &Path) -> Code {
-    clap_mangen::generate_to(Cli::command(), folder).map_err(|error| Error::file(folder, &error))?;
+    clap_mangen::generate_to(arguments::command(), folder).map_err(|error| Error::file(folder, &error))?;
     Ok(0)
 }
 

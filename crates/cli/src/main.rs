@@ -27,9 +27,10 @@ mod tables;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches as _;
+use clap_complete::CompleteEnv;
 
-use arguments::{Cli, Color, Command, Format};
+use arguments::{Cli, Color, Command, Format, complete};
 
 /// Terms, states and sets of facts are many small pieces, and the solver's are, too: it takes its memory from here as well.
 #[cfg(feature = "mimalloc")]
@@ -37,7 +38,9 @@ use arguments::{Cli, Color, Command, Format};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    // A shell asks for words that complete a command line; this ends the process if it does.
+    CompleteEnv::with_factory(arguments::command).var(complete::VARIABLE).complete();
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are answers, not errors; anything else is bad usage.
@@ -61,8 +64,9 @@ fn main() -> ExitCode {
         Color::Always => anstream::ColorChoice::Always.write_global(),
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
-    if format == Format::Sarif && !matches!(cli.command, Command::Check(_)) {
-        anstream::eprintln!("error: --format sarif is for kiln check");
+    let of_reviews = matches!(format, Format::Sarif | Format::Github | Format::Gitlab);
+    if of_reviews && !matches!(cli.command, Command::Check(_)) {
+        anstream::eprintln!("error: --format sarif, github and gitlab are for kiln check");
         return ExitCode::from(2);
     }
     let of_rows = matches!(format, Format::Table | Format::Lines | Format::Csv | Format::Ndjson | Format::Parquet);
@@ -105,4 +109,15 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// Reads the command line.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = arguments::command();
+    // Help is as wide as the terminal, which may not know how wide it is.
+    if let Some(width) = print::terminal_width() {
+        command = command.term_width(width);
+    }
+    let mut matches = command.clone().try_get_matches()?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }

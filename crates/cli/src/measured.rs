@@ -1,5 +1,7 @@
 //! How measurements of `kiln bench` look.
 
+use std::collections::BTreeMap;
+
 use kiln_driver::bench::{Pair, Row, geomean};
 use kiln_driver::check::{KernelVerdict, Verdict};
 use kiln_driver::shown::Clean;
@@ -54,10 +56,23 @@ pub fn benched(rows: &[Row]) {
         })
         .collect();
     say!("{}", table(&BENCH_COLUMNS, &table_rows));
+    notes(rows);
     means(rows);
+}
+
+/// What could not be measured, each reason once with its programs. The means follow: they are the result.
+fn notes(rows: &[Row]) {
+    let mut programs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for row in rows {
         if let Some(note) = &row.note {
-            say!("{}:{}: {note}", row.object, row.optimized.program);
+            let own = programs.entry(note.to_string()).or_default();
+            own.push(format!("{}:{}", row.object, row.optimized.program));
+        }
+    }
+    for (note, programs) in programs {
+        match &programs[..] {
+            [one] => say!("{one}: {note}"),
+            several => say!("{}: {note}: {}", count(several.len(), "program"), several.join(", ")),
         }
     }
 }

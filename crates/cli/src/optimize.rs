@@ -52,7 +52,9 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
                 if text && folder {
                     say!("{object}:");
                 }
-                if text {
+                if let Some(maps) = input.only_maps().filter(|_| text) {
+                    say!("{}", Shown::from(maps.as_str()));
+                } else if text {
                     print::optimized(&outcome, arguments.verbose, arguments.timings);
                 }
                 documents.push(document(&outcome, &object, output));
@@ -135,6 +137,9 @@ fn one(
     let begun = Instant::now();
     let (types, program) = (arguments.types.clone(), arguments.program.clone());
     let input = commands::open(&ObjectArguments { object: path.to_owned(), types, program })?;
+    if last && input.only_maps().is_none() && input.object.programs.is_empty() && check::unreadable(&input).is_empty() {
+        return Err(input.holds_no_programs());
+    }
     let budget = arguments.budget.map_or_else(|| Ok(default_budget(&input.object)), commands::seconds)?;
     output::check_writable(output)?;
     arguments.evidence.as_deref().map_or(Ok(()), evidence::check_folder)?;

@@ -13,7 +13,7 @@ use kiln_driver::kernels::Matrix;
 use kiln_driver::optimize::Outcome;
 pub use kiln_driver::shown::count;
 use kiln_driver::shown::{Clean, clean, escaped_json};
-use kiln_driver::{Error, Shown, ops};
+use kiln_driver::{Error, Shown, forge, ops, sarif};
 
 pub use table::{table, terminal_width};
 
@@ -42,15 +42,21 @@ pub fn error(error: &Error, format: Format) {
     match format {
         Format::Json => error_document(error.kind(), &error.to_string(), error.exit_code(), error.errno()),
         Format::Sarif => failed_log(&error.to_string(), error.exit_code()),
+        Format::Github => output::write(&forge::github(&failed(&error.to_string(), error.exit_code()))),
+        // A document in memory can be written.
+        Format::Gitlab => drop(json(&forge::gitlab(&failed(&error.to_string(), error.exit_code())))),
         _ => {}
     }
 }
 
 /// An error as a SARIF log, on standard output.
 pub fn failed_log(message: &str, exit_code: u8) {
-    let root = std::env::current_dir().unwrap_or_default();
     // A document in memory can be written.
-    let _ = json(&kiln_driver::sarif::failed(&root, message, exit_code));
+    let _ = json(&failed(message, exit_code));
+}
+
+fn failed(message: &str, exit_code: u8) -> serde_json::Value {
+    sarif::failed(&std::env::current_dir().unwrap_or_default(), message, exit_code)
 }
 
 /// What failed for one of several objects, on standard error.

@@ -165,3 +165,15 @@ fn figures_of_the_readme_are_measured() {
         assert!(page.contains(figure), "{target} does not have {figure}");
     }
 }
+
+/// The recipes for build systems print whole files, which `make test-build-systems` builds.
+#[test]
+fn recipes_print_the_projects_that_are_built() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = |path: &str| std::fs::read_to_string(root.join(path)).expect("a file");
+    let page = text("docs/recipes/build-systems.md");
+    for path in ["cmake/CMakeLists.txt", "meson/meson.build", "bpf2go/main.go", "libbpf-rs/build.rs"] {
+        let file = text(&format!("examples/build-systems/{path}"));
+        assert!(page.contains(file.trim_end()), "docs/recipes/build-systems.md prints another {path}");
+    }
+}

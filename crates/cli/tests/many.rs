@@ -164,6 +164,42 @@ fn what_is_written_beside_a_verdict_is_no_input() {
 }
 
 #[test]
+fn forges_show_what_is_new() {
+    let folder = folder();
+    let annotations = |arguments: &[&str]| {
+        let output = kiln(&folder, arguments).args(["--format", "github", "-q"]).output().expect("kiln starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines: Vec<String> = text.lines().filter(|line| line.starts_with("::")).map(str::to_owned).collect();
+        (output.status.code(), lines)
+    };
+    let (code, lines) = annotations(&["check", "build"]);
+    assert_eq!((code, lines.len()), (Some(1), 1), "{lines:?}");
+    assert!(lines[0].starts_with("::error file=build/b/unsafe.bpf,line=1,title=packet-out-of-bounds::"), "{lines:?}");
+    let (code, lines) = annotations(&["check", "none.o"]);
+    assert_eq!(code, Some(2));
+    assert!(lines.len() == 1 && lines[0].contains("title=not-checked"), "{lines:?}");
+
+    let report = document(kiln(&folder, &["check", "build"]).args(["--format", "gitlab"]));
+    assert_eq!(report.as_array().map(Vec::len), Some(1), "{report}");
+    assert_eq!(report[0]["check_name"], "packet-out-of-bounds");
+    assert_eq!(report[0]["location"]["path"], "build/b/unsafe.bpf");
+    for key in ["description", "fingerprint", "severity"] {
+        assert!(report[0][key].as_str().is_some_and(|text| !text.is_empty()), "{key}: {report}");
+    }
+    // What a baseline knows is in the SARIF log, marked, and nowhere else.
+    let known = kiln(&folder, &["check", "build", "--format", "json"]).output().expect("kiln starts");
+    std::fs::write(folder.path().join("known.json"), known.stdout).expect("a file");
+    let baseline = ["check", "build", "--baseline", "known.json"];
+    assert_eq!(annotations(&baseline), (Some(0), Vec::new()));
+    assert_eq!(document(kiln(&folder, &baseline).args(["--format", "gitlab"])), serde_json::json!([]));
+    let log = document(kiln(&folder, &baseline).args(["--format", "sarif"]));
+    assert_eq!(log["runs"][0]["results"][0]["baselineState"], "unchanged", "{log}");
+    for format in ["github", "gitlab"] {
+        kiln(&folder, &["doctor", "--format", format]).assert().code(2).stderr(contains("for kiln check"));
+    }
+}
+
+#[test]
 fn one_sarif_log_is_written_whatever_happens() {
     let folder = folder();
     let log = |arguments: &[&str]| document(kiln(&folder, arguments).args(["--format", "sarif"]));

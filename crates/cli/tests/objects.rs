@@ -325,7 +325,30 @@ old: r0 = 2
             .code(2)
             .stderr(contains("symbol old there has no type").and(contains("compile it again")));
     }
-    kiln().arg("check").arg(made.path()).assert().code(2).stderr(contains("holds no programs: section xdp holds code"));
+    let why = "holds no programs: section xdp holds code";
+    kiln().arg("check").arg(made.path()).assert().code(2).stderr(contains(why));
+    let output = made.folder.path().join("out.o");
+    kiln().arg("optimize").arg(made.path()).arg("-o").arg(&output).assert().code(2).stderr(contains(why));
+    assert!(!output.exists());
+}
+
+/// A table of `struct_ops` whose programs are elsewhere is no mistake.
+#[test]
+fn an_object_of_maps_alone_is_read_and_said_to_be_one() {
+    let source = "\
+#define SEC(name) __attribute__((section(name), used))
+struct tcp_congestion_ops { char name[16]; };
+SEC(\".struct_ops\") struct tcp_congestion_ops mine = { .name = \"mine\" };
+char LICENSE[] SEC(\"license\") = \"GPL\";
+";
+    let Some(made) = Made::by_clang("c", source) else { return };
+    let said = "holds no programs, only maps: mine (struct_ops)";
+    let output = made.folder.path().join("out.o");
+    kiln().arg("check").arg(made.path()).assert().code(0).stdout(contains(said).and(contains("0 programs")));
+    let mut optimize = kiln();
+    optimize.arg("optimize").arg(made.path()).arg("-o").arg(&output).arg("--offline");
+    optimize.assert().code(0).stdout(contains(said).and(contains("rewrites").not()));
+    assert_eq!(std::fs::read(output).ok(), std::fs::read(made.path()).ok());
 }
 
 /// Opcode 0x11 stands for nothing.

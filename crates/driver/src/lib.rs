@@ -66,7 +66,7 @@ pub mod target;
 pub mod tier;
 pub mod timing;
 
-pub use commands::check::{fix, flame, sarif};
+pub use commands::check::{fix, flame, forge, sarif};
 pub use commands::doctor::calibrate;
 pub use commands::run::replay;
 pub use commands::{bench, build, cc, doctor, kv, learn, optimize, repair, run, sandbox, tables, verify_evidence};

@@ -405,6 +405,18 @@ impl Input {
         Error::InvalidInput(format!("{} holds no programs{why}", self.object.name))
     }
 
+    /// What an object without any code is for, such as `struct_ops` tables alone; `None` if it has code, or no maps either.
+    pub fn only_maps(&self) -> Option<String> {
+        let object = &self.object;
+        let code = !object.functions.is_empty() || self.unreadable().next().is_some();
+        if code || self.elf.as_ref().and_then(ElfObject::untyped_code).is_some() {
+            return None;
+        }
+        let names: Vec<String> =
+            object.maps.iter().map(|map| format!("{} ({})", map.name, map.map_type.name())).collect();
+        (!names.is_empty()).then(|| format!("{} holds no programs, only maps: {}", object.name, names.join(", ")))
+    }
+
     fn no_program(&self, name: &str) -> Error {
         if let Some(function) = self.unreadable().find(|function| function.function == name) {
             return elf_error(name, function.reason.clone());

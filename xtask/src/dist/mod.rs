@@ -2,50 +2,56 @@
 //!
 //! ```text
 //!   scripts/static-z3 ──> Z3's sources ─┐
-//!                                       ├─> kiln: static, stripped ──> stage/usr/{bin,share/man,share/...}
-//!   libelf.a, libz.a, libstdc++.a ──────┘            │                    ├─> kiln-VERSION-TARGET.tar.gz
+//!                                       ├─> kiln: static, stripped ──> stage-MACHINE/usr/{bin,share/man,share/...}
+//!   libelf.a, libz.a, libstdc++.a ──────┘            │                    ├─> kiln-VERSION-MACHINE-linux.tar.gz
 //!                                                    │                    ├─> kiln_VERSION_ARCH.deb
-//!                          kiln manual, completions ─┘                    └─> kiln-VERSION.cdx.json, SHA256SUMS
+//!                          kiln manual, completions ─┘                    ├─> kiln-ebpf-linux-CPU-VERSION.tgz, kiln-ebpf-VERSION.tgz (npm)
+//!                                          maturin ──> the binary again ──┼─> kiln_ebpf-VERSION-py3-none-PLATFORM.whl
+//!                                                                         └─> kiln-VERSION.cdx.json, kiln.rb, SHA256SUMS
 //! ```
 //!
 //! glibc is linked in, too: Z3 and libelf of Debian are made for it. A static glibc cannot look up users or hosts by name,
-//! which Kiln does not. `--binary FILE` packs a program that is there, for tests.
+//! which Kiln does not. `--binary FILE` packs a program that is there, for tests. `--machine aarch64` compiles for another
+//! machine with Debian's cross compiler, and writes manual and completions by running the result under QEMU.
 
+mod build;
+mod machine;
 mod packages;
 mod sbom;
+mod wrappers;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Failure, cargo, root, run as run_command, script, target_dir};
-
-/// The features of the binary, best first: with the solver, and without where Z3 cannot be built.
-const WITH_SOLVER: &str = "static";
-const WITHOUT_SOLVER: &str = "static-kernel";
+use crate::command::{Failure, root, target_dir};
+use machine::Machine;
 
 /// What was asked for.
 struct Wanted {
     binary: Option<PathBuf>,
     output: PathBuf,
     solver: bool,
+    machine: &'static Machine,
 }
 
 impl Wanted {
     fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
-        let mut wanted = Wanted { binary: None, output: target_dir().join("dist"), solver: true };
+        let output = target_dir().join("dist");
+        let mut wanted = Wanted { binary: None, output, solver: true, machine: Machine::find(None)? };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
-            let mut path = || {
-                let value = rest.next().ok_or_else(|| Failure::usage(format!("{argument} wants a path")))?;
+            let mut value = || rest.next().ok_or_else(|| Failure::usage(format!("{argument} wants a value")));
+            let path = |value: &String| {
                 std::path::absolute(value).map_err(|error| Failure::usage(format!("{value}: {error}")))
             };
             match argument.as_str() {
-                "--binary" => wanted.binary = Some(path()?),
-                "--output" => wanted.output = path()?,
+                "--binary" => wanted.binary = Some(path(value()?)?),
+                "--output" => wanted.output = path(value()?)?,
+                "--machine" => wanted.machine = Machine::find(Some(value()?))?,
                 "--without-solver" => wanted.solver = false,
                 other => {
-                    let known = "--binary FILE, --output FOLDER, --without-solver";
+                    let known = "--binary FILE, --output FOLDER, --machine NAME, --without-solver";
                     return Err(Failure::usage(format!("unknown argument '{other}' (known: {known})")));
                 }
             }
@@ -60,25 +66,32 @@ impl Wanted {
 /// Returns a failure if a step fails, with the step.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let wanted = Wanted::parse(arguments)?;
+    let Wanted { machine, output, .. } = &wanted;
+    std::fs::create_dir_all(output).map_err(file_error(output))?;
     let (binary, features) = match &wanted.binary {
-        Some(binary) => (binary.clone(), WITH_SOLVER),
-        None => build(wanted.solver)?,
+        Some(binary) => (binary.clone(), build::WITH_SOLVER),
+        None => build::build(machine, wanted.solver)?,
     };
     let linking = linking(&binary)?;
     println!("{}: {} bytes, {linking}", binary.display(), size(&binary)?);
     if wanted.binary.is_none() && linking != Linking::Static {
         return Err(Failure::failed("the binary is not static"));
     }
-    let stage = wanted.output.join("stage");
+    let stage = output.join(format!("stage-{}", machine.name));
     let _ = std::fs::remove_dir_all(&stage);
-    packages::stage(&binary, &stage)?;
-    let mut files = vec![sbom::write(features, &wanted.output)?];
-    std::fs::copy(&files[0], stage.join("usr/share/doc/kiln/sbom.cdx.json")).map_err(file_error(&files[0]))?;
-    files.push(packages::tarball(&stage, &wanted.output)?);
-    files.extend(packages::deb(&stage, &wanted.output, linking == Linking::Static)?);
-    files.push(packages::checksums(&files, &wanted.output)?);
-    for file in &files {
-        println!("{} ({} bytes)", file.display(), size(file)?);
+    packages::stage(machine, &binary, &stage)?;
+    let sbom = sbom::write(features, output)?;
+    std::fs::copy(&sbom, stage.join("usr/share/doc/kiln/sbom.cdx.json")).map_err(file_error(&sbom))?;
+    packages::tarball(machine, &stage, output)?;
+    packages::deb(machine, &stage, output, linking == Linking::Static)?;
+    // A test's binary is large and unstripped: packing it again and again would take long.
+    if wanted.binary.is_none() {
+        wrappers::npm(machine, &stage, output)?;
+        build::wheel(machine, features, output)?;
+    }
+    wrappers::formula(output)?;
+    for file in packages::checksums(output)? {
+        println!("{} ({} bytes)", file.display(), size(&file)?);
     }
     Ok(())
 }
@@ -99,63 +112,11 @@ impl std::fmt::Display for Linking {
     }
 }
 
-/// Asks `ldd`, which fails for what has no dynamic section and names a static PIE as such.
+/// Whether a program asks for a loader, as every dynamically linked one does.
 fn linking(binary: &Path) -> Result<Linking, Failure> {
-    let output = Command::new("ldd").arg(binary).output();
-    let output = output.map_err(|error| Failure::usage(format!("ldd does not start: {error}")))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    let is_static = text.contains("statically linked") || text.contains("not a dynamic executable");
-    Ok(if is_static { Linking::Static } else { Linking::Dynamic })
-}
-
-/// Builds the static binary. Returns it and the features that it was built with.
-fn build(solver: bool) -> Result<(PathBuf, &'static str), Failure> {
-    let sources = if solver { z3_sources() } else { None };
-    let features = if sources.is_some() { WITH_SOLVER } else { WITHOUT_SOLVER };
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    // A folder of its own: other flags would build everything again and again. Z3 stays there, too.
-    let folder = target_dir().join("static");
-    let libraries = folder.join("libraries");
-    link_static_libraries(&libraries)?;
-    let mut command = cargo();
-    command.args(["build", "--locked", "--profile", "dist", "-p", "kiln-cli", "--no-default-features"]);
-    command.args(["--features", features, "--target", &target, "--target-dir"]).arg(&folder);
-    command.env("RUSTFLAGS", format!("-C target-feature=+crt-static -L native={}", libraries.display()));
-    // The build script of z3-sys would name the shared library.
-    command.env("CXXSTDLIB", "static=stdc++").env("PKG_CONFIG_ALL_STATIC", "1");
-    if let Some(sources) = sources {
-        command.env("Z3_SRC_SOURCE_DIR", sources);
-    }
-    run_command(&mut command, "cargo build")?;
-    Ok((folder.join(target).join("dist/kiln"), features))
-}
-
-/// Z3's sources, of the version that Debian packages and the tests use; `None`, with the reason said, if there are none.
-fn z3_sources() -> Option<PathBuf> {
-    let folder = target_dir().join("static").join("z3-source");
-    match script("static-z3").arg(&folder).status() {
-        Ok(status) if status.success() => Some(folder.join("source")),
-        _ => {
-            println!("Z3 is left out (see above): the binary proves rewrites by normal forms only");
-            None
-        }
-    }
-}
-
-/// Collects the static libraries of the compiler and Debian in a folder that has no shared ones beside them.
-fn link_static_libraries(folder: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(file_error(folder))?;
-    for (library, package) in [("libstdc++.a", "g++"), ("libelf.a", "libelf-dev"), ("libz.a", "zlib1g-dev")] {
-        let output = Command::new("gcc").arg(format!("-print-file-name={library}")).output();
-        let output = output.map_err(|error| Failure::usage(format!("gcc does not start: {error}")))?;
-        let found = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        if !found.is_absolute() {
-            return Err(Failure::usage(format!("there is no {library}: apt-get install {package}")));
-        }
-        let to = folder.join(library);
-        std::fs::copy(&found, &to).map_err(file_error(&to))?;
-    }
-    Ok(())
+    let headers = output_of(Command::new("readelf").args(["--program-headers", "--wide"]).arg(binary))?;
+    let dynamic = String::from_utf8_lossy(&headers).contains("INTERP");
+    Ok(if dynamic { Linking::Dynamic } else { Linking::Static })
 }
 
 /// The version of the workspace's packages.
@@ -189,4 +150,18 @@ fn has(tool: impl AsRef<OsStr>) -> bool {
 /// A file of the repository.
 fn repository(path: &str) -> PathBuf {
     root().join(path)
+}
+
+/// A text of `packaging/` with the version and the repository's address filled in.
+fn template(path: &str) -> Result<String, Failure> {
+    let path = repository("packaging").join(path);
+    let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
+    Ok(text.replace("@VERSION@", version()).replace("@REPOSITORY@", env!("CARGO_PKG_REPOSITORY")))
+}
+
+/// Writes a file, and the folders that it is in.
+fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let folder = path.parent().unwrap_or(path);
+    std::fs::create_dir_all(folder).map_err(file_error(folder))?;
+    std::fs::write(path, contents).map_err(file_error(path))
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{file_error, has, output_of, repository, version};
+use super::machine::Machine;
+use super::{file_error, has, output_of, repository, version, write};
 use crate::command::{Failure, run as run_command};
 
 /// Shells, and where Debian looks for their completions.
@@ -17,7 +18,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Lays out an installation below a folder. The manual and the completions are what the binary itself writes.
-pub fn stage(binary: &Path, stage: &Path) -> Result<(), Failure> {
+pub fn stage(machine: &Machine, binary: &Path, stage: &Path) -> Result<(), Failure> {
     let manual = stage.join("usr/share/man/man1");
     for folder in [&stage.join("usr/bin"), &stage.join("usr/share/doc/kiln"), &manual] {
         std::fs::create_dir_all(folder).map_err(file_error(folder))?;
@@ -25,13 +26,10 @@ pub fn stage(binary: &Path, stage: &Path) -> Result<(), Failure> {
     let installed = stage.join("usr/bin/kiln");
     std::fs::copy(binary, &installed).map_err(file_error(binary))?;
     run_command(Command::new("chmod").arg("755").arg(&installed), "chmod")?;
-    run_command(Command::new(&installed).arg("manual").arg(&manual), "kiln manual")?;
+    run_command(machine.start(&installed).arg("manual").arg(&manual), "kiln manual")?;
     for (shell, path) in COMPLETIONS {
-        let path = stage.join(path);
-        let folder = path.parent().unwrap_or(stage);
-        std::fs::create_dir_all(folder).map_err(file_error(folder))?;
-        let script = output_of(Command::new(&installed).args(["completions", shell]))?;
-        std::fs::write(&path, script).map_err(file_error(&path))?;
+        let script = output_of(machine.start(&installed).args(["completions", shell]))?;
+        write(&stage.join(path), script)?;
     }
     for name in DOCUMENTS {
         let to = stage.join("usr/share/doc/kiln").join(name);
@@ -41,8 +39,8 @@ pub fn stage(binary: &Path, stage: &Path) -> Result<(), Failure> {
 }
 
 /// An archive whose bytes depend on the files alone: sorted, owned by root, of one date.
-pub fn tarball(stage: &Path, output: &Path) -> Result<PathBuf, Failure> {
-    let file = output.join(format!("kiln-{}-{}-linux.tar.gz", version(), std::env::consts::ARCH));
+pub fn tarball(machine: &Machine, stage: &Path, output: &Path) -> Result<(), Failure> {
+    let file = output.join(format!("kiln-{}-{}-linux.tar.gz", version(), machine.name));
     let tar = output.join("kiln.tar");
     let mut command = Command::new("tar");
     command.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "--mode=u+w,go-w", "-C"]);
@@ -51,21 +49,16 @@ pub fn tarball(stage: &Path, output: &Path) -> Result<PathBuf, Failure> {
     run_command(&mut command, "tar")?;
     run_command(Command::new("gzip").args(["-9", "-n", "-f"]).arg(&tar), "gzip")?;
     let packed = output.join("kiln.tar.gz");
-    std::fs::rename(&packed, &file).map_err(file_error(&packed))?;
-    Ok(file)
+    std::fs::rename(&packed, &file).map_err(file_error(&packed))
 }
 
-/// A Debian package; `None`, with the reason said, where `dpkg-deb` is not installed.
-pub fn deb(stage: &Path, output: &Path, is_static: bool) -> Result<Option<PathBuf>, Failure> {
+/// A Debian package; where `dpkg-deb` is not installed, that is said.
+pub fn deb(machine: &Machine, stage: &Path, output: &Path, is_static: bool) -> Result<(), Failure> {
     if !has("dpkg-deb") {
         println!("no .deb: dpkg-deb is not installed (apt-get install dpkg)");
-        return Ok(None);
+        return Ok(());
     }
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
+    let architecture = machine.debian;
     let root = output.join("deb");
     let _ = std::fs::remove_dir_all(&root);
     std::fs::create_dir_all(root.join("DEBIAN")).map_err(file_error(&root))?;
@@ -89,14 +82,18 @@ pub fn deb(stage: &Path, output: &Path, is_static: bool) -> Result<Option<PathBu
     command.args(["--root-owner-group", "-Zxz", "--build"]).arg(&root).arg(&file);
     output_of(command.env("SOURCE_DATE_EPOCH", "0"))?;
     let _ = std::fs::remove_dir_all(&root);
-    Ok(Some(file))
+    Ok(())
 }
 
-/// `SHA256SUMS`, for `sha256sum --check`.
-pub fn checksums(files: &[PathBuf], output: &Path) -> Result<PathBuf, Failure> {
-    let names = files.iter().filter_map(|file| file.file_name());
-    let sums = output_of(Command::new("sha256sum").current_dir(output).args(names))?;
+/// Writes `SHA256SUMS`, for `sha256sum --check`, of all files of a folder. Returns them and it.
+pub fn checksums(output: &Path) -> Result<Vec<PathBuf>, Failure> {
     let file = output.join("SHA256SUMS");
-    std::fs::write(&file, sums).map_err(file_error(&file))?;
-    Ok(file)
+    let entries = std::fs::read_dir(output).map_err(file_error(output))?;
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.is_file() && *path != file);
+    files.sort();
+    let names = files.iter().filter_map(|path| path.file_name());
+    write(&file, output_of(Command::new("sha256sum").current_dir(output).args(names))?)?;
+    files.push(file);
+    Ok(files)
 }

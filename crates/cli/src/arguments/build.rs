@@ -9,11 +9,15 @@ use super::ObjectArguments;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  kiln build prog.o -o native                  NAME.so, NAME.a and NAME.h for each program, the fastest setting
-  kiln build prog.o --native=size -o native    as few bytes of code as possible
-  kiln build prog.o --cpu x86-64-v2 -o native  for other machines than this one
+  kiln build prog.o -o native         NAME.so, NAME.a and NAME.h for each
+                                      program, the fastest setting
+  kiln build prog.o --native=size -o native
+                                      as few bytes of code as possible
+  kiln build prog.o --cpu x86-64-v2 -o native
+                                      for other machines than this one
 
-Environment: KILN_CLANG names clang (clang-19). Results are kept in XDG_CACHE_HOME or ~/.cache, in kiln/native.";
+Environment: KILN_CLANG names clang (clang-19). Results are kept in
+XDG_CACHE_HOME or ~/.cache, in kiln/native.";
 
 /// How clang compiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

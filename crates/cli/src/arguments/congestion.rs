@@ -9,13 +9,17 @@ use super::query::duration;
 /// Shown below `kiln congestion --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  kiln congestion cubic.ccp                                what runs in the kernel and what in user space (no root)
-  kiln congestion aimd.ccp --name kiln_aimd                connections can choose kiln_aimd until Ctrl-C (root)
+  kiln congestion cubic.ccp           what runs in the kernel and what in user
+                                      space (no root)
+  kiln congestion aimd.ccp --name kiln_aimd
+                                      connections can choose kiln_aimd until
+                                      Ctrl-C (root)
   kiln congestion aimd.ccp --name kiln_aimd --duration 1m --format json
   kiln congestion '(when true (:= Cwnd (* 10 Flow.mss)))' --name ten
-  kiln congestion --signals                                what a policy can read and set
+  kiln congestion --signals           what a policy can read and set
 
-A connection chooses with setsockopt(TCP_CONGESTION), a route with `ip route ... congctl NAME`.";
+A connection chooses with setsockopt(TCP_CONGESTION), a route with `ip route ...
+congctl NAME`.";
 
 /// `kiln congestion`.
 #[derive(Args, Debug)]

@@ -12,14 +12,22 @@ use super::query::duration;
 /// Shown below `kiln dispatch --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  kiln dispatch 'schedule(packet): packet.count % executors' --interface eth0 --processors 0-3
-  kiln dispatch 'schedule(packet): hash(udp.payload[0]) % executors' --interface eth0 --processors 0-3 --duration 10s
-  kiln dispatch 'schedule(packet): hash(udp.payload[0]) % executors' --sockets udp:9000
-  kiln dispatch 'schedule(packet): packet.count % N' --sockets tcp:8081-8084 --hook sk_lookup --ports 80
-  kiln dispatch policy.kiln --processors 0-3                      its program, without loading it (no root)
-  kiln dispatch policy.kiln --hook sk_lookup --executors 4        the same, for sockets
-  kiln dispatch policy.kiln --replay packets.pcap --executors 4   where the packets of a capture would go (no root)
-  kiln dispatch --fields                                          what a policy can read of a packet
+  kiln dispatch 'schedule(packet): packet.count % executors' \\
+      --interface eth0 --processors 0-3
+  kiln dispatch 'schedule(packet): hash(udp.payload[0]) % executors' \\
+      --interface eth0 --processors 0-3 --duration 10s
+  kiln dispatch 'schedule(packet): hash(udp.payload[0]) % executors' \\
+      --sockets udp:9000
+  kiln dispatch 'schedule(packet): packet.count % N' \\
+      --sockets tcp:8081-8084 --hook sk_lookup --ports 80
+  kiln dispatch policy.kiln --processors 0-3
+                                      its program, without loading it (no root)
+  kiln dispatch policy.kiln --hook sk_lookup --executors 4
+                                      the same, for sockets
+  kiln dispatch policy.kiln --replay packets.pcap --executors 4
+                                      where the packets of a capture would go
+                                      (no root)
+  kiln dispatch --fields              what a policy can read of a packet
 
 Ctrl-C ends it; the interface, or the sockets, are then as they were.";
 

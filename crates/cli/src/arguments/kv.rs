@@ -9,9 +9,11 @@ use super::dispatch::Mode;
 /// Shown below `kiln kv --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  kiln kv memcached                                    on 127.0.0.1:11211, without privilege
+  kiln kv memcached                   on 127.0.0.1:11211, without privilege
   kiln kv memcached --memory 1024 --threads 4
-  kiln kv memcached --listen 10.0.0.2:11211 --xdp eth0 get and set over UDP in XDP, all else behind sockets (root)
+  kiln kv memcached --listen 10.0.0.2:11211 --xdp eth0
+                                      get and set over UDP in XDP, all else
+                                      behind sockets (root)
 
 Ctrl-C ends the server; nothing stays attached, however it ends.";
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use kiln_driver::kernels::Kernel;
+
+use super::complete;
 use kiln_driver::query::Split;
 use kiln_driver::query::budget::Sample;
 
@@ -78,10 +80,13 @@ pub struct QueryArguments {
 /// Shown under `kiln tables --help`.
 pub const TABLES_EXAMPLES: &str = "\
 Examples:
-  kiln tables                                   all tables, and what this kernel lacks
-  kiln tables tracepoint.sched.sched_switch     the columns of one
-  kiln tables --check --kernel all              which releases have which tables, without root
-  kiln tables --check --with-kernel             the same for this kernel, which also loads the programs";
+  kiln tables                         all tables, and what this kernel lacks
+  kiln tables tracepoint.sched.sched_switch
+                                      the columns of one
+  kiln tables --check --kernel all    which releases have which tables, without
+                                      root
+  kiln tables --check --with-kernel   the same for this kernel, which also loads
+                                      the programs";
 
 /// `kiln tables`.
 #[derive(Args, Debug)]
@@ -94,7 +99,7 @@ pub struct TablesArguments {
     pub check: bool,
     /// The kernels to check for: 5.15 to 7.3, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default as
     /// for `kiln check`.
-    #[arg(long, value_name = "RELEASE", value_delimiter = ',', requires = "check")]
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',', requires = "check", add = complete::kernels())]
     pub kernel: Vec<Kernel>,
     /// A file with a kernel's BTF, or a folder with one for each release; by default the running kernel's.
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, requires = "check")]

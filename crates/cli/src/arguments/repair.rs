@@ -5,15 +5,20 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use kiln_driver::kernels::Kernel;
 
+use super::complete;
+
 pub const EXAMPLES: &str = "\
 Examples:
-  kiln repair prog.o -o prog.ok.o                  what the verifier rejects although it is safe
-  kiln repair prog.o -o prog.ok.o --kernel 5.15    for an older kernel
+  kiln repair prog.o -o prog.ok.o     what the verifier rejects although it is
+                                      safe
+  kiln repair prog.o -o prog.ok.o --kernel 5.15
+                                      for an older kernel
   kiln repair prog.o -o prog.ok.o --evidence proofs
-                                                   then: kiln verify-evidence proofs
+                                      then: kiln verify-evidence proofs
 
-Exit code 1 when a program is still rejected; the object is written all the same, and that program is unchanged in it.
-Ctrl-C ends the search and writes what was repaired.";
+Exit code 1 when a program is still rejected; the object is written all the
+same, and that program is unchanged in it. Ctrl-C ends the search and writes
+what was repaired.";
 
 /// `kiln repair`.
 #[derive(Args, Debug)]
@@ -22,7 +27,7 @@ pub struct RepairArguments {
     #[arg(long, short, value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
     /// The kernels that decide, by default as for `kiln check`; of several, the oldest.
-    #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',', add = complete::kernels())]
     pub kernel: Vec<Kernel>,
     /// Maximum seconds, 60 by default.
     #[arg(long, value_name = "SECONDS")]

@@ -13,16 +13,20 @@ Examples:
   kiln run prog.o --packet-file packet.bin
   kiln run prog.o --packet 'ffffffffffff 020000000001 0800 45000014...' --maps
   kiln run prog.o -p ingress --packet-file - --in kernel < packet.bin
-  kiln run prog.o --packet-file capture.pcapng --pcap-out out.pcap    every packet, and what each returned
-  kiln run prog.o --packet-file p.bin --map 'ports:0={\"port\": 80}' --set debug=true --map stats
-  kiln run prog.o --packet-file p.bin --maps-file stats=dump.json      as bpftool map dump -j prints it
+  kiln run prog.o --packet-file capture.pcapng --pcap-out out.pcap
+                                      every packet, and what each returned
+  kiln run prog.o --packet-file p.bin --map 'ports:0={\"port\": 80}' \\
+      --set debug=true --map stats
+  kiln run prog.o --packet-file p.bin --maps-file stats=dump.json
+                                      as bpftool map dump -j prints it
   kiln run tracing.o --context-file record.bin";
 
 pub const BENCH_EXAMPLES: &str = "\
 Examples:
   kiln bench prog.o
   kiln bench *.o --offline --format json
-  kiln bench --profile -o here.cost    then: kiln optimize --cost-model here.cost ...";
+  kiln bench --profile -o here.cost   then: kiln optimize --cost-model here.cost
+                                      ...";
 
 /// Where a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -9,11 +9,14 @@ use super::query::{percent, ring_bytes};
 /// Shown below `kiln serve --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  kiln serve --listen 127.0.0.1:9436              a service, with a page for browsers
-  kiln serve install calls 'SELECT name, count(*) AS n FROM syscalls GROUP BY name WINDOW 1 SECOND'
-  kiln serve list                                 what runs, what it costs, what was lost; the page's address
-  kiln serve show calls                           its last windows (--format table, lines, csv, ndjson, json)
-  kiln serve stop calls                           stops it, and shows its last windows
+  kiln serve --listen 127.0.0.1:9436  a service, with a page for browsers
+  kiln serve install calls 'SELECT name, count(*) AS n FROM syscalls
+      GROUP BY name WINDOW 1 SECOND'
+  kiln serve list                     what runs, what it costs, what was lost;
+                                      the page's address
+  kiln serve show calls               its last windows (--format table, lines,
+                                      csv, ndjson, json)
+  kiln serve stop calls               stops it, and shows its last windows
 
 Ctrl-C ends the service; nothing stays attached, however it ends.";
 

@@ -24,9 +24,13 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     }
 }
 
+/// Columns of a terminal that does not know its own, as those of some containers and build machines.
+const USUAL_WIDTH: usize = 80;
+
 /// The columns of the terminal that standard output is, if it is one.
 pub fn terminal_width() -> Option<usize> {
-    Table::new().width().map(usize::from)
+    let width = Table::new().width().map(usize::from);
+    width.map(|width| if width == 0 { USUAL_WIDTH } else { width })
 }
 
 /// Rows as records, each line at most as wide as `width` where its parts are.

@@ -4,6 +4,7 @@ mod evidence;
 #[cfg(unix)]
 mod interrupted;
 mod kernels;
+mod terminal;
 mod world;
 
 use std::path::{Path, PathBuf};
@@ -286,7 +287,7 @@ fn version_help_and_completions() {
         kiln().args([command, "--help"]).assert().code(0).stdout(contains("Examples:"));
     }
     for shell in ["bash", "zsh", "fish"] {
-        kiln().args(["completions", shell]).assert().code(0).stdout(contains("optimize"));
+        kiln().args(["completions", shell]).assert().code(0).stdout(contains("KILN_COMPLETE"));
     }
 }
 

@@ -188,7 +188,8 @@ fn checked(
     let none_here = names.is_empty() && !wanted.programs.is_empty();
     let programs = if none_here { Vec::new() } else { input.select(&names)? };
     let unreadable = if wanted.programs.is_empty() { check::unreadable(&input) } else { Vec::new() };
-    if programs.is_empty() && unreadable.is_empty() && !found.in_folder && !none_here {
+    let none_at_all = programs.is_empty() && unreadable.is_empty() && !none_here;
+    if none_at_all && !found.in_folder && input.only_maps().is_none() {
         return Err(input.holds_no_programs());
     }
     let findings = wanted.lint.on.then(|| lint::lint(&input, &programs, &wanted.lint));

@@ -18,6 +18,7 @@ use kiln_program::clean;
 use kiln_verifier::Reason;
 use serde_json::{Value, json};
 
+use super::baseline::{Baseline, Judged};
 use super::reports::{self, Report};
 use kiln_inspect::check::{Checked, Verdict};
 use kiln_inspect::lint::{Finding, RULES, Rule};
@@ -31,8 +32,8 @@ const HELP: &str = "https://docs.kernel.org/bpf/verifier.html";
 /// The URI base for files below the current folder.
 const ROOT: &str = "%SRCROOT%";
 
-/// The log of one `kiln check`. `root` is the current folder.
-pub fn log(root: &Path, objects: &[Report]) -> Value {
+/// The log of one `kiln check`. `root` is the current folder. With a baseline, each result says whether it is new.
+pub fn log(root: &Path, objects: &[Report], baseline: Option<&Baseline>) -> Value {
     let mut found = Vec::new();
     let mut notifications = Vec::new();
     let mut artifacts = Vec::new();
@@ -40,8 +41,13 @@ pub fn log(root: &Path, objects: &[Report]) -> Value {
         let files = Files { object: Path::new(report.object.exact()), root };
         let own = files.location(report.object.exact());
         let verdicts = report.verdicts();
-        found.extend(verdicts.iter().filter_map(|checked| result(&files, checked)));
-        found.extend(report.findings.iter().flatten().map(|finding| warning(&files, finding)));
+        let judged = baseline.and_then(|baseline| baseline.judge(report).ok());
+        let state = |result: Value, program: &Shown| stated(result, judged.as_ref(), program);
+        found.extend(verdicts.iter().filter_map(|checked| Some(state(result(&files, checked)?, &checked.program))));
+        let none = Shown::from("");
+        let findings = report.findings.iter().flatten();
+        found
+            .extend(findings.map(|finding| state(warning(&files, finding), finding.program.as_ref().unwrap_or(&none))));
         notifications.extend(verdicts.iter().filter_map(notification));
         if let reports::Result::Failed { error } = &report.result {
             notifications.push(failure(error.message.exact(), Some(&own)));
@@ -52,6 +58,14 @@ pub fn log(root: &Path, objects: &[Report]) -> Value {
     let successful = !objects.iter().any(|report| matches!(report.result, reports::Result::Failed { .. }));
     let exit_code = reports::worst(objects.iter().map(Report::exit_code));
     document(root, successful, exit_code, &notifications, &artifacts, &found)
+}
+
+/// The result, with what the baseline says of its program.
+fn stated(mut result: Value, judged: Option<&Judged>, program: &Shown) -> Value {
+    if let Some(judged) = judged {
+        result["baselineState"] = if judged.knows(program) { "unchanged" } else { "new" }.into();
+    }
+    result
 }
 
 /// The log of a command that failed as a whole.
@@ -218,7 +232,8 @@ fn fingerprint(code: &str, checked: &Checked, diagnosis: &Diagnosis) -> String {
     hash(&[code, checked.program.exact(), diagnosis.place.function.exact(), line.exact()])
 }
 
-fn hash(parts: &[&str]) -> String {
+/// A hash of the parts without their white space.
+pub(super) fn hash(parts: &[&str]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in parts.join("\0").bytes().filter(|byte| !byte.is_ascii_whitespace()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);

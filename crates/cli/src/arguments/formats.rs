@@ -1,0 +1,58 @@
+//! The values of `--format` that each command takes: its help and the shells' completions list these and no others.
+
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Command, CommandFactory as _, Error, ValueEnum as _};
+
+use super::{Cli, Format};
+
+/// What commands print unless [`OTHERS`] names them.
+const USUAL: &[Format] = &[Format::Text, Format::Json];
+/// For the rows of queries.
+const ROWS: &[Format] =
+    &[Format::Text, Format::Json, Format::Table, Format::Lines, Format::Csv, Format::Ndjson, Format::Parquet];
+/// Commands with other formats; an empty list stands for a command that prints in one way only.
+const OTHERS: &[(&str, &[Format])] = &[
+    ("check", &[Format::Text, Format::Json, Format::Sarif, Format::Github, Format::Gitlab]),
+    ("query", ROWS),
+    ("serve", ROWS),
+    ("cc", &[]),
+    ("lsp", &[]),
+    ("completions", &[]),
+    ("manual", &[]),
+];
+
+/// The command line, with the formats of each command.
+pub fn command() -> Command {
+    let mut command = Cli::command();
+    let format = command.get_arguments().find(|argument| argument.get_id() == "format").cloned();
+    let format = format.unwrap_or_else(|| Arg::new("format"));
+    let names: Vec<String> = command.get_subcommands().map(|own| own.get_name().to_owned()).collect();
+    for name in names {
+        let formats = OTHERS.iter().find(|(own, _)| *own == name).map_or(USUAL, |(_, formats)| *formats);
+        let own = format.clone().value_parser(Parser(formats)).hide(formats.is_empty());
+        command = command.mut_subcommand(name, |sub| sub.arg(own));
+    }
+    command.mut_arg("format", |all| all.value_parser(Parser(USUAL)))
+}
+
+/// Takes every format, so that the command can say whose it is, and lists those of one command.
+#[derive(Clone, Debug)]
+struct Parser(&'static [Format]);
+
+impl TypedValueParser for Parser {
+    type Value = Format;
+
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<Format, Error> {
+        if let Some(format) = value.to_str().and_then(|value| Format::from_str(value, false).ok()) {
+            return Ok(format);
+        }
+        let listed = PossibleValuesParser::new(self.0.iter().filter_map(Format::to_possible_value));
+        listed.parse_ref(command, argument, value).map(|_| Format::Text)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().filter_map(Format::to_possible_value)))
+    }
+}
