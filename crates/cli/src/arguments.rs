@@ -171,7 +171,7 @@ Ctrl-C ends the query; what it knows by then is shown.";
 ///
 /// Exit codes: 0 done; 1 a program was rejected, a comparison failed or a limit was reached; 2 bad input or usage; 3 not supported here.
 #[derive(Parser, Debug)]
-#[command(name = "kiln", version, about, long_about, after_help = EXAMPLES)]
+#[command(name = "kiln", version, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -5,6 +5,7 @@ use std::process::Command as Process;
 use predicates::prelude::*;
 use predicates::str::{contains, starts_with};
 
+use crate::UNSAFE;
 use crate::world::{Folder, PASS, kiln};
 
 /// The words that a shell is given for the last word of a command line.
@@ -75,7 +76,7 @@ fn shells_know_codes_kernels_and_programs() {
     assert_eq!(completed(&["kiln", "explain", "possibly-n"]), ["possibly-null"]);
     assert_eq!(completed(&["kiln", "check", "--kernel", "5.15,6.1"]).first().map(String::as_str), Some("5.15,6.1"));
     assert_eq!(completed(&["kiln", "check", "--kernel", "ru"]), ["running"]);
-    assert_eq!(completed(&["kiln", "check", "--deny", "unwritten"]), ["unwritten-key"]);
+    assert_eq!(completed(&["kiln", "check", "--deny", "unwritten-k"]), ["unwritten-key"]);
     assert_eq!(completed(&["kiln", "check", &object, "-p", ""]), ["first", "second"]);
     assert_eq!(completed(&["kiln", "check", "--type", "sched_c"]), ["sched_cls"]);
     assert_eq!(completed(&["kiln", "check", "--format", ""]), ["text", "json", "sarif", "github", "gitlab"]);
@@ -87,12 +88,13 @@ fn shells_know_codes_kernels_and_programs() {
 
 #[test]
 fn a_terminal_of_0_columns_is_one_of_80() {
-    let folder = Folder::with(&[("pass.bpf", PASS.as_bytes())]);
-    let command = format!("dump --help; {} check {}", env!("CARGO_BIN_EXE_kiln"), folder.path("pass.bpf").display());
+    let folder = Folder::with(&[("unsafe.bpf", UNSAFE.as_bytes())]);
+    let object = folder.path("unsafe.bpf");
+    let command = format!("dump --help; {} check {}", env!("CARGO_BIN_EXE_kiln"), object.display());
     let (Some(none), Some(usual)) = (in_terminal(0, &command), in_terminal(80, &command)) else {
         eprintln!("skipped: script and stty are not installed");
         return;
     };
-    assert!(usual.contains("Examples:"), "{usual}");
+    assert!(usual.contains("Examples:") && usual.contains("[packet-out-of-bounds]"), "{usual}");
     assert_eq!(none, usual);
 }
