@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::files::{file_error, has, repository};
 use super::machine::Machine;
-use super::{file_error, has, repository};
 use crate::command::{Failure, cargo, run as run_command, script, target_dir};
 
 /// The features of the binary, best first: with the solver, and without where Z3 cannot be built.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{file_error, has};
+use super::files::{file_error, has};
 use crate::command::{Failure, root, script, target_dir};
 
 /// A machine that binaries are built for.

@@ -15,16 +15,17 @@
 //! machine with Debian's cross compiler, and writes manual and completions by running the result under QEMU.
 
 mod build;
+mod files;
 mod machine;
 mod packages;
 mod sbom;
 mod wrappers;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Failure, root, target_dir};
+use crate::command::{Failure, target_dir};
+use files::{file_error, output_of, size};
 use machine::Machine;
 
 /// What was asked for.
@@ -117,51 +118,4 @@ fn linking(binary: &Path) -> Result<Linking, Failure> {
     let headers = output_of(Command::new("readelf").args(["--program-headers", "--wide"]).arg(binary))?;
     let dynamic = String::from_utf8_lossy(&headers).contains("INTERP");
     Ok(if dynamic { Linking::Dynamic } else { Linking::Static })
-}
-
-/// The version of the workspace's packages.
-fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
-}
-
-fn size(path: &Path) -> Result<u64, Failure> {
-    Ok(std::fs::metadata(path).map_err(file_error(path))?.len())
-}
-
-fn file_error(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
-    move |error| Failure::failed(format!("{}: {error}", path.display()))
-}
-
-/// What a command prints.
-fn output_of(command: &mut Command) -> Result<Vec<u8>, Failure> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| Failure::usage(format!("{name} does not start: {error}")))?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    Err(Failure::failed(format!("{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim())))
-}
-
-/// Whether a tool is there.
-fn has(tool: impl AsRef<OsStr>) -> bool {
-    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
-/// A file of the repository.
-fn repository(path: &str) -> PathBuf {
-    root().join(path)
-}
-
-/// A text of `packaging/` with the version and the repository's address filled in.
-fn template(path: &str) -> Result<String, Failure> {
-    let path = repository("packaging").join(path);
-    let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
-    Ok(text.replace("@VERSION@", version()).replace("@REPOSITORY@", env!("CARGO_PKG_REPOSITORY")))
-}
-
-/// Writes a file, and the folders that it is in.
-fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
-    let folder = path.parent().unwrap_or(path);
-    std::fs::create_dir_all(folder).map_err(file_error(folder))?;
-    std::fs::write(path, contents).map_err(file_error(path))
 }

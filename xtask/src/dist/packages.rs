@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::files::{file_error, has, output_of, repository, version, write};
 use super::machine::Machine;
-use super::{file_error, has, output_of, repository, version, write};
 use crate::command::{Failure, run as run_command};
 
 /// Shells, and where Debian looks for their completions.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{file_error, output_of, version};
+use super::files::{file_error, output_of, version};
 use crate::command::{Failure, cargo};
 
 /// Libraries that are linked in from outside of Rust, with what brings them. A static binary has all of them.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::files::{file_error, has, output_of, repository, template, version, write};
 use super::machine::Machine;
-use super::{file_error, has, output_of, repository, template, version, write};
 use crate::command::Failure;
 
 /// The licenses that each package carries.
