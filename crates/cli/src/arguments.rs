@@ -351,6 +351,10 @@ pub struct CheckArguments {
     /// Only this program (repeatable).
     #[arg(long, short, value_name = "NAME", add = complete::programs())]
     pub program: Vec<String>,
+    /// Check the object as a loader passes it on after it has set this variable, such as a `const volatile` one;
+    /// repeatable. VALUE is JSON or text, as for `kiln run`.
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "with_kernel")]
+    pub set: Vec<String>,
     /// Print only what is not accepted, and the last line, which counts.
     #[arg(long, short)]
     pub quiet: bool,

@@ -86,6 +86,7 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
         choice,
         kernel_types,
         lint: lint::Selection::new(arguments.lint, &arguments.deny, &arguments.allow)?,
+        settings: arguments.set.clone(),
     };
     let text = !matches!(format, Format::Json | Format::Sarif | Format::Gitlab);
     let baseline = arguments.baseline.as_deref().map(Baseline::read).transpose()?;

@@ -260,6 +260,7 @@ fn exit_code(found: &Found, input: &Input, outcome: &Outcome, arguments: &Optimi
         choice: choice.clone(),
         kernel_types,
         lint: kiln_driver::lint::Selection::default(),
+        settings: Vec::new(),
     };
     worst([unreadable, reports::check(found, &wanted).report.exit_code()])
 }

@@ -95,6 +95,7 @@ fn wanted(choice: Choice) -> Result<Wanted, Error> {
         kernel_types: Types::open(choice.btf.as_deref())?,
         choice,
         lint: lint::Selection::new(true, &[], &[])?,
+        settings: Vec::new(),
     })
 }
 

@@ -224,9 +224,19 @@ fn hash(parts: &[&[u8]]) -> [u8; HASH_BYTES] {
 /// The hash of what is asked about each object, and of who answers. `None` if that cannot be said.
 fn question(wanted: &Wanted, look: &str) -> Option<[u8; HASH_BYTES]> {
     // Each field by name: a new one must be thought of here.
-    let Wanted { types, programs, several, with_kernel: _, profile: _, unprivileged, choice, kernel_types, lint } =
-        wanted;
-    let words = format!("{types:?} {programs:?} {several} {unprivileged} {choice:?} {lint:?} {look}");
+    let Wanted {
+        types,
+        programs,
+        several,
+        with_kernel: _,
+        profile: _,
+        unprivileged,
+        choice,
+        kernel_types,
+        lint,
+        settings,
+    } = wanted;
+    let words = format!("{types:?} {programs:?} {several} {unprivileged} {choice:?} {lint:?} {settings:?} {look}");
     let mut parts = vec![own_hash()?.to_vec(), words.into_bytes()];
     for path in ["/proc/sys/kernel/osrelease", RUNNING_KERNEL_TYPES] {
         parts.push(fs::read(path).unwrap_or_default());

@@ -7,6 +7,7 @@ use kiln_program::Program;
 use serde::{Deserialize, Serialize};
 
 use super::fix::Fix;
+use crate::inputs::feed::Feed;
 use crate::kernel;
 use crate::objects::Found;
 use crate::source::{self, How};
@@ -44,6 +45,8 @@ pub struct Wanted {
     pub kernel_types: Types,
     /// The rules of the lint that are wanted.
     pub lint: lint::Selection,
+    /// Global variables that are set before the object is verified, as `NAME=VALUE`.
+    pub settings: Vec<String>,
 }
 
 /// One object's part of the report.
@@ -226,6 +229,11 @@ fn check_kernels(input: &Input, programs: &[&Program], wanted: &Wanted) -> std::
 fn open(path: &Path, bytes: Vec<u8>, wanted: &Wanted, unknown: &mut Vec<String>) -> std::result::Result<Input, Error> {
     let types = if wanted.several { &[][..] } else { &wanted.types };
     let mut input = input::parse(&path.display().to_string(), bytes, types)?;
+    if !wanted.settings.is_empty() {
+        let mut feed = Feed::default();
+        wanted.settings.iter().try_for_each(|setting| feed.global(setting))?;
+        feed.set_globals(&mut input.object)?;
+    }
     if wanted.several {
         unknown.extend(input.set_types(&wanted.types).into_iter().map(str::to_owned));
     }
