@@ -50,3 +50,47 @@ fn a_mistake_is_mended_by_its_own_fix() {
         assert_eq!(accepted, !WITHOUT.contains(&name.as_str()), "{name}: {text}");
     }
 }
+
+#[test]
+fn sarif_has_the_edit_that_is_written() {
+    if Command::new("clang-19").arg("--version").output().is_err() {
+        eprintln!("skipped: no clang-19");
+        return;
+    }
+    let copies = tempfile::tempdir().expect("a folder");
+    let copy = copies.path().join("lookup-used-at-once.c");
+    let original = std::fs::read_to_string(folder().join("lookup-used-at-once.c")).expect("a text");
+    std::fs::write(&copy, &original).expect("a copy");
+    let file = copy.to_str().expect("a path");
+    let (text, _) = kiln(&["check", file, "--kernel", "6.18", "--format", "sarif"]);
+    let log: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let fixes = &log["runs"][0]["results"][0]["fixes"];
+    assert_eq!(fixes[0]["properties"]["safe"], true, "{text}");
+    let mut lines: Vec<String> = original.split_inclusive('\n').map(str::to_owned).collect();
+    let replacements = fixes[0]["artifactChanges"][0]["replacements"].as_array().expect("replacements");
+    for replacement in replacements.iter().rev() {
+        let region = &replacement["deletedRegion"];
+        let line = |name: &str| region[name].as_u64().expect("a line") as usize - 1;
+        let inserted = replacement["insertedContent"]["text"].as_str().expect("a text");
+        lines.splice(line("startLine")..line("endLine"), [inserted.to_owned()]);
+    }
+    kiln(&["check", file, "--kernel", "6.18", "--fix"]);
+    assert_eq!(lines.concat(), std::fs::read_to_string(&copy).expect("a text"));
+}
+
+#[test]
+fn a_constant_that_a_loader_sets_opens_a_path() {
+    if Command::new("clang-19").arg("--version").output().is_err() {
+        eprintln!("skipped: no clang-19");
+        return;
+    }
+    let source = folder().join("knob-opens-a-path.c");
+    let file = source.to_str().expect("a path");
+    let (text, accepted) = kiln(&["check", file, "--kernel", "6.18", "--set", "strict=true"]);
+    assert!(!accepted && text.contains("packet-out-of-bounds"), "{text}");
+    let (text, accepted) = kiln(&["check", file, "--kernel", "6.18", "--set", "strict=false"]);
+    assert!(accepted, "{text}");
+    for wrong in ["strickt=true", "strict=300", "strict"] {
+        assert!(!kiln(&["check", file, "--kernel", "6.18", "--set", wrong]).1, "{wrong}");
+    }
+}

@@ -8,6 +8,7 @@ use kiln_driver::check::{Checked, Verdict};
 use kiln_driver::commands::check::reports::{self, Report, Wanted};
 use kiln_driver::diagnostic::Diagnosis;
 use kiln_driver::dump::{self, Listing};
+use kiln_driver::fix::{self, Fix};
 use kiln_driver::kernels::Kernel;
 use kiln_driver::objects::Found;
 use kiln_driver::source::{self, Message};
@@ -37,8 +38,10 @@ pub struct Look {
     pub hints: Vec<InlayHint>,
     /// Above each program: its verdict, and what to do with it.
     pub lenses: Vec<CodeLens>,
-    /// The edits for warnings.
+    /// The edits for warnings; those for rejections come later, by [`Unfixed::actions`].
     pub actions: Vec<CodeAction>,
+    /// What is rejected, if fixes may be sought.
+    pub unfixed: Option<Box<Unfixed>>,
     /// What is known at a line, from 1, as Markdown.
     pub hovers: BTreeMap<u32, String>,
     /// Where the programs load, in a sentence, where several kernels were asked for.
@@ -47,6 +50,39 @@ pub struct Look {
     pub read: Vec<PathBuf>,
     /// The object, if the source compiles and can be read.
     pub input: Option<Input>,
+}
+
+/// Rejections for which fixes may be sought. That takes longer than a look, so it is done once they are shown.
+pub struct Unfixed {
+    found: Found,
+    report: Report,
+    wanted: Wanted,
+    /// The diagnostic of each rejected program.
+    rejected: Vec<(Shown, Diagnostic)>,
+    /// What the source and its headers became.
+    object: Vec<u8>,
+}
+
+/// The fixes that were found for the last object of a source. They need not be sought, and nothing be compiled, while
+/// the source and the object stay the same.
+#[derive(Default)]
+pub struct Known(BTreeMap<PathBuf, (Vec<u8>, Vec<u8>, Vec<Fix>)>);
+
+impl Unfixed {
+    /// Seeks the fixes, by compiling edited copies, and returns them as code actions.
+    pub fn actions(&self, known: &mut Known) -> Vec<CodeAction> {
+        let text = std::fs::read(&self.found.path).unwrap_or_default();
+        let fixes = match known.0.get(&self.found.path) {
+            Some((source, object, fixes)) if *source == text && *object == self.object => fixes.clone(),
+            _ => {
+                let fixes = fix::fixes(&self.found, &self.report, &self.wanted, fix::BUDGET);
+                known.0.insert(self.found.path.clone(), (text, self.object.clone(), fixes.clone()));
+                fixes
+            }
+        };
+        let of = |own: &Fix| self.rejected.iter().find(|(program, _)| *program == own.program);
+        fixes.iter().filter(|own| own.accepted).filter_map(|own| replace(own, &of(own)?.1)).collect()
+    }
 }
 
 /// Whether a source has BPF programs: libbpf's way to mark one stands in it.
@@ -65,7 +101,8 @@ pub fn look(path: &Path, kernels: Option<&[Kernel]>) -> Result<Look, Error> {
         choice = Choice { kernels: kernels.to_vec(), ..choice };
     }
     let mut compiled = source::compile(path)?;
-    let mut view = View { path, folder: compiled.folder.clone(), lines: BTreeMap::new(), look: Look::default() };
+    let (folder, lines, rejected) = (compiled.folder.clone(), BTreeMap::new(), Vec::new());
+    let mut view = View { path, folder, lines, look: Look::default(), rejected };
     // A file that has nothing to be said of it loses what was said before.
     view.look.diagnostics.insert(path.to_owned(), Vec::new());
     view.look.read = std::mem::take(&mut compiled.how.read);
@@ -73,6 +110,7 @@ pub fn look(path: &Path, kernels: Option<&[Kernel]>) -> Result<Look, Error> {
     let Some(bytes) = compiled.object.take() else { return Ok(view.look) };
     let wanted = wanted(choice)?;
     let found = Found { path: path.to_owned(), below: path.to_owned(), in_folder: true };
+    let object = bytes.clone();
     let outcome = reports::check_bytes(&found, None, Ok(bytes), &wanted);
     if let reports::Result::Failed { error } = &outcome.report.result {
         view.whole_file(&error.message, DiagnosticSeverity::ERROR);
@@ -81,7 +119,11 @@ pub fn look(path: &Path, kernels: Option<&[Kernel]>) -> Result<Look, Error> {
         view.report(&outcome.report, &input);
         view.look.input = Some(input);
     }
-    Ok(view.look)
+    let View { mut look, rejected, .. } = view;
+    if !rejected.is_empty() {
+        look.unfixed = Some(Box::new(Unfixed { found, report: outcome.report, wanted, rejected, object }));
+    }
+    Ok(look)
 }
 
 fn wanted(choice: Choice) -> Result<Wanted, Error> {
@@ -105,6 +147,7 @@ struct View<'a> {
     folder: PathBuf,
     lines: BTreeMap<PathBuf, Lines>,
     look: Look,
+    rejected: Vec<(Shown, Diagnostic)>,
 }
 
 impl View<'_> {
@@ -219,6 +262,7 @@ impl View<'_> {
             Some(DiagnosticRelatedInformation { location, message: step.text.to_string() })
         });
         rejected.related_information = Some(steps.collect());
+        self.rejected.push((checked.program.clone(), rejected.clone()));
         self.look.diagnostics.entry(file).or_default().push(rejected);
     }
 
@@ -280,6 +324,28 @@ impl View<'_> {
         }
         self.look.diagnostics.entry(file).or_default().push(warning);
     }
+}
+
+/// The edit of a source with which a program is accepted.
+// As below.
+#[allow(clippy::mutable_key_type)]
+fn replace(own: &Fix, rejected: &Diagnostic) -> Option<CodeAction> {
+    let begin = |line: u32| Position::new(line.saturating_sub(1), 0);
+    let edit = |edit: &fix::Replacement| TextEdit {
+        range: Range::new(begin(edit.line), begin(edit.line + edit.removed)),
+        new_text: edit.inserted.clone(),
+    };
+    let edits: Vec<TextEdit> = own.edits.iter().map(edit).collect();
+    let steps: Vec<String> = own.steps.iter().map(Shown::to_string).collect();
+    let meaning = if own.safe { "" } else { " (changes what the program means)" };
+    Some(CodeAction {
+        title: format!("{}{meaning}", steps.join("; ")),
+        kind: Some(CodeActionKind::QUICKFIX),
+        diagnostics: Some(vec![rejected.clone()]),
+        is_preferred: Some(own.safe),
+        edit: Some(WorkspaceEdit { changes: Some([(uri_of(&own.path)?, edits)].into()), ..WorkspaceEdit::default() }),
+        ..CodeAction::default()
+    })
 }
 
 /// The edit that leaves a rule out for one line.

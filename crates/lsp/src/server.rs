@@ -14,14 +14,14 @@ use lsp_types::request::{
     CodeActionRequest, CodeLensRequest, ExecuteCommand, HoverRequest, InlayHintRequest, Request as _,
 };
 use lsp_types::{
-    CodeActionParams, CodeActionProviderCapability, CodeLensOptions, CodeLensParams, ExecuteCommandOptions,
+    CodeAction, CodeActionParams, CodeActionProviderCapability, CodeLensOptions, CodeLensParams, ExecuteCommandOptions,
     ExecuteCommandParams, Hover, HoverContents, HoverParams, HoverProviderCapability, InlayHintParams, MarkupContent,
     MarkupKind, MessageType, OneOf, PublishDiagnosticsParams, SaveOptions, ServerCapabilities, ShowMessageParams,
     TextDocumentSyncCapability, TextDocumentSyncOptions, TextDocumentSyncSaveOptions, Uri,
 };
 use serde_json::{Value, json};
 
-use crate::look::{self, CHECK, Look, OPTIMIZE};
+use crate::look::{self, CHECK, Known, Look, OPTIMIZE};
 use crate::place::{path_of, text_of, uri_of};
 use crate::wire;
 
@@ -92,12 +92,16 @@ enum Job {
 /// What came of it.
 enum Done {
     Look(PathBuf, Box<Look>),
+    /// Edits for the rejections of the last look at a source.
+    Fixes(PathBuf, Vec<CodeAction>),
     Say(MessageType, String),
 }
 
-/// Does jobs one after the other; one that is asked for again while it waits is done once.
+/// Does jobs one after the other; one that is asked for again while it waits is done once. Fixes are sought when a look
+/// was shown, unless the source is to be looked at again already.
 fn work(queue: &Receiver<Job>, results: &Sender<Done>) {
     let mut waiting: Vec<Job> = Vec::new();
+    let mut known = Known::default();
     loop {
         match waiting.is_empty() {
             true => match queue.recv() {
@@ -105,18 +109,37 @@ fn work(queue: &Receiver<Job>, results: &Sender<Done>) {
                 Err(_) => return,
             },
             false => {
-                for job in queue.try_iter() {
-                    if !waiting.contains(&job) {
-                        waiting.push(job);
-                    }
-                }
-                let done = finished(waiting.remove(0));
+                waiting.extend(queue.try_iter());
+                waiting = once_each(waiting);
+                let mut done = finished(waiting.remove(0));
+                let unfixed = match &mut done {
+                    Done::Look(path, look) => look.unfixed.take().map(|unfixed| (path.clone(), unfixed)),
+                    _ => None,
+                };
                 if results.send(done).is_err() {
+                    return;
+                }
+                waiting.extend(queue.try_iter());
+                waiting = once_each(waiting);
+                if let Some((path, unfixed)) = unfixed
+                    && !waiting.contains(&Job::Look(path.clone()))
+                    && results.send(Done::Fixes(path, unfixed.actions(&mut known))).is_err()
+                {
                     return;
                 }
             }
         }
     }
+}
+
+/// Jobs without those that were asked for before.
+fn once_each(jobs: Vec<Job>) -> Vec<Job> {
+    jobs.into_iter().fold(Vec::new(), |mut kept, job| {
+        if !kept.contains(&job) {
+            kept.push(job);
+        }
+        kept
+    })
 }
 
 fn finished(job: Job) -> Done {
@@ -180,6 +203,11 @@ impl Server<'_> {
                 },
                 recv(done) -> done => match done? {
                     Done::Look(path, look) => self.show(path, *look)?,
+                    Done::Fixes(path, actions) => {
+                        if let Some(look) = self.looks.get_mut(&path) {
+                            look.actions.extend(actions);
+                        }
+                    }
                     Done::Say(typ, message) => {
                         self.tell::<ShowMessage>(ShowMessageParams { typ, message })?;
                     }

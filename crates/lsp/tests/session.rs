@@ -165,6 +165,36 @@ fn a_rejection_is_shown_with_its_story_and_goes_when_it_is_mended() {
 }
 
 #[test]
+fn a_rejection_has_the_edit_that_mends_it() {
+    let Some((folder, uri)) = project(SOURCE) else { return };
+    let mut editor = Editor::begin();
+    editor.open(&uri, SOURCE);
+    assert_eq!(editor.diagnostics().len(), 1);
+    let line = json!({ "start": { "line": 12, "character": 0 }, "end": { "line": 12, "character": 0 } });
+    let asked = json!({ "textDocument": { "uri": uri }, "range": line, "context": { "diagnostics": [] } });
+    // The edits are sought after the rejection is shown.
+    let mut actions = Vec::new();
+    for _ in 0..600 {
+        let found = editor.ask("textDocument/codeAction", asked.clone()).expect("actions");
+        actions = found.as_array().expect("actions").clone();
+        if !actions.is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let [action] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!((&action["kind"], &action["isPreferred"]), (&json!("quickfix"), &json!(true)));
+    let edits = action["edit"]["changes"][&uri].as_array().expect("edits");
+    let mut lines: Vec<String> = SOURCE.split_inclusive('\n').map(str::to_owned).collect();
+    for edit in edits.iter().rev() {
+        let line = |end: &str| edit["range"][end]["line"].as_u64().expect("a line") as usize;
+        lines.splice(line("start")..line("end"), [edit["newText"].as_str().expect("a text").to_owned()]);
+    }
+    save(folder.path(), &editor, &uri, &lines.concat());
+    assert_eq!(editor.diagnostics(), Vec::<Value>::new());
+}
+
+#[test]
 fn commands_answer_with_a_message() {
     let Some((_folder, uri)) = project(SOURCE) else { return };
     let mut editor = Editor::begin();

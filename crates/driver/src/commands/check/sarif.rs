@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   run.tool.driver.rules      one for each reason and each rule of the lint, with its meaning and its fix
-//!   run.results                one for each rejected program: location, code flow, fingerprint; one for each warning
+//!   run.results                one for each rejected program: location, code flow, fingerprint, fixes that were checked;
+//!                              one for each warning
 //!   run.artifacts              one for each object: its programs, with their slots and processed instructions
 //!   run.invocations            programs and objects that Kiln cannot judge, as notifications
 //! ```
@@ -19,6 +20,7 @@ use kiln_verifier::Reason;
 use serde_json::{Value, json};
 
 use super::baseline::{Baseline, Judged};
+use super::fix::{Fix, Replacement};
 use super::reports::{self, Report};
 use kiln_inspect::check::{Checked, Verdict};
 use kiln_inspect::lint::{Finding, RULES, Rule};
@@ -43,7 +45,7 @@ pub fn log(root: &Path, objects: &[Report], baseline: Option<&Baseline>) -> Valu
         let verdicts = report.verdicts();
         let judged = baseline.and_then(|baseline| baseline.judge(report).ok());
         let state = |result: Value, program: &Shown| stated(result, judged.as_ref(), program);
-        found.extend(verdicts.iter().filter_map(|checked| Some(state(result(&files, checked)?, &checked.program))));
+        found.extend(verdicts.iter().filter_map(|checked| Some(state(result(&files, checked, &report.fixes)?, &checked.program))));
         let none = Shown::from("");
         let findings = report.findings.iter().flatten();
         found
@@ -169,7 +171,7 @@ fn warning(files: &Files<'_>, finding: &Finding) -> Value {
     })
 }
 
-fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
+fn result(files: &Files<'_>, checked: &Checked, fixes: &[Fix]) -> Option<Value> {
     let Verdict::Rejected { code, diagnosis, .. } = &checked.verdict else { return None };
     let index = Reason::ALL.iter().position(|reason| reason.code() == code);
     let mut text = format!("{}: {}", checked.program, diagnosis.message);
@@ -203,7 +205,31 @@ fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
             .collect();
         result["codeFlows"] = json!([{"threadFlows": [{"locations": locations}]}]);
     }
+    let fixes: Vec<Value> =
+        fixes.iter().filter(|own| own.accepted && own.program == checked.program).map(|own| fix(files, own)).collect();
+    if !fixes.is_empty() {
+        result["fixes"] = json!(fixes);
+    }
     Some(result)
+}
+
+/// An edit of the source with which the program is accepted.
+fn fix(files: &Files<'_>, own: &Fix) -> Value {
+    let steps: Vec<&str> = own.steps.iter().map(Shown::exact).collect();
+    let replacements: Vec<Value> = own.edits.iter().map(replacement).collect();
+    json!({
+        "description": message(&steps.join("; ")),
+        "artifactChanges": [{"artifactLocation": files.location(own.file.exact()), "replacements": replacements}],
+        "properties": {"safe": own.safe},
+    })
+}
+
+/// Whole lines: the region ends where the line after them begins, and is empty where lines only come.
+fn replacement(own: &Replacement) -> Value {
+    let region = json!({
+        "startLine": own.line, "startColumn": 1, "endLine": own.line + own.removed, "endColumn": 1,
+    });
+    json!({"deletedRegion": region, "insertedContent": {"text": own.inserted}})
 }
 
 /// A program's counts, which are those of the text and of JSON.
