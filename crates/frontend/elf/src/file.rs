@@ -39,7 +39,7 @@ pub(crate) const STT_SECTION: u8 = 3;
 pub(crate) const STB_LOCAL: u8 = 0;
 pub(crate) const STB_WEAK: u8 = 2;
 const STV_INTERNAL: u8 = 1;
-const STV_HIDDEN: u8 = 2;
+pub(crate) const STV_HIDDEN: u8 = 2;
 pub(crate) const SHN_UNDEF: u16 = 0;
 /// First of the reserved section numbers, which are not sections.
 pub(crate) const SHN_LORESERVE: u16 = 0xff00;

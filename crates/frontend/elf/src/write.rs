@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use kiln_program::{FunctionId, InsnId, MapId, Object, Reference};
+use kiln_program::{FunctionId, InsnId, Linkage, MapId, Object, Reference};
 
 use crate::btf_ext::{BtfExt, Part, Record, SectionRecords};
 use crate::code::{Origin, SLOT_BYTES};
@@ -20,7 +20,7 @@ use crate::emit::Output;
 use crate::error::{Fault, Result, unsupported};
 use crate::file::{
     R_BPF_64_32, R_BPF_64_64, R_BPF_64_ABS32, R_BPF_64_ABS64, R_BPF_64_NODYLD32, Rel, SHT_PROGBITS, STB_LOCAL,
-    STT_FUNC, STT_SECTION,
+    STT_FUNC, STT_SECTION, STV_HIDDEN,
 };
 use crate::layout::CodeLayout;
 use crate::read::Sources;
@@ -119,7 +119,7 @@ fn check_same_shape(object: &Object, sources: &Sources) -> Result<()> {
 
 fn is_unchanged(object: &Object, sources: &Sources) -> bool {
     let same = |(new, old): (&kiln_program::Function, &kiln_program::Function)| {
-        new.nodes == old.nodes && new.btf_id == old.btf_id
+        new.nodes == old.nodes && new.btf_id == old.btf_id && new.linkage == old.linkage
     };
     object.functions.iter().zip(&sources.original).all(same)
         && object.lines == sources.lines
@@ -167,6 +167,13 @@ impl Writer<'_> {
             for (function, range) in layout.functions() {
                 let symbol = &mut self.output.symbols[sources.places[function].symbol];
                 (symbol.value, symbol.size) = (range.start, range.end - range.start);
+            }
+        }
+        // A function that became static: libbpf tells the kernel that hidden functions are.
+        for (index, function) in self.object.functions.iter().enumerate() {
+            if function.linkage == Linkage::Static && sources.original[index].linkage != Linkage::Static {
+                let symbol = &mut self.output.symbols[sources.places[index].symbol];
+                symbol.other = symbol.other & !3 | STV_HIDDEN;
             }
         }
     }
