@@ -85,6 +85,19 @@ impl Held {
     }
 }
 
+impl Held {
+    /// What is held, in words; `None` if nothing is.
+    pub(crate) fn words(&self) -> Option<String> {
+        let rows = [
+            (usize::from(self.lock != 0) + self.resilient.len(), "a lock"),
+            (self.records.len(), "a reserved record"),
+            (self.sockets.len(), "a socket"),
+        ];
+        let held: Vec<&str> = rows.iter().filter(|(count, _)| *count > 0).map(|(_, name)| *name).collect();
+        (!held.is_empty()).then(|| format!("{} is still held", held.join(" and ")))
+    }
+}
+
 /// A loaded program's entry function, for tail calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {

@@ -29,7 +29,9 @@
 mod call;
 mod context;
 mod made_up;
+mod strict;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kiln_isa::{Reg, Size};
@@ -39,7 +41,7 @@ use kiln_platform::helper_id::{
 use kiln_platform::{ArgKind, Helper, Lookup, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::interpret::{Environment, Fault, HelperResult, Interpreter, Trap};
-use kiln_program::{ExternId, ExternKind, FunctionId, MapId, Node, Object};
+use kiln_program::{ExternId, ExternKind, FunctionId, InsnId, MapId, Node, Object};
 use kiln_verifier::{Facts, Value};
 
 use crate::helper::{self, How};
@@ -50,6 +52,8 @@ use crate::state::{Output, State};
 use crate::vm::Vm;
 use call::{Calls, KfuncShape, Role, Shape};
 use made_up::{MadeUp, is_kernel, mix, pointer};
+use strict::Strict;
+pub use strict::{Step, Violation, Wrong};
 
 /// Rounds of loops that `may_goto` ends.
 const MOST_ROUNDS: u32 = 64;
@@ -151,8 +155,19 @@ impl World {
             look: false,
             excluded: false,
             rounds: 0,
+            strict: None,
         };
         Ok(Runs { interpreter, entry, stage, budget: options.budget })
+    }
+
+    /// Prepares runs in which every pointer may only reach what it was made from, for a program that may be unsafe.
+    ///
+    /// # Errors
+    /// As [`World::runs`].
+    pub fn strict_runs(&mut self, name: &str) -> Result<Runs<'_>, Error> {
+        let mut runs = self.runs(name, None)?;
+        runs.stage.strict = Some(Strict::default());
+        Ok(runs)
     }
 
     /// All entries of all maps, by name.
@@ -200,6 +215,37 @@ impl Runs<'_> {
     }
 }
 
+/// How a strict run ended, and what it met.
+#[derive(Clone, Debug)]
+pub struct Strictly {
+    /// R0, or why the run says nothing.
+    pub ended: Result<u64, Stray>,
+    /// What went wrong first.
+    pub violation: Option<Violation>,
+    /// The instructions that ran.
+    pub reached: BTreeSet<InsnId>,
+    /// Numbers that were compared, below 2^32.
+    pub compared: BTreeSet<u64>,
+    /// The steps, as far as they are kept.
+    pub steps: Vec<Step>,
+    /// The number of instructions that ran.
+    pub executed: u64,
+}
+
+impl Runs<'_> {
+    /// Runs the program on an input, in the world of a seed, and says what goes wrong. With `keep_steps`, the run's
+    /// first steps are returned.
+    pub fn run_strictly(&mut self, input: &Input<'_>, seed: u64, keep_steps: bool) -> Strictly {
+        let strict = self.stage.strict.get_or_insert_default();
+        strict.keep_steps = keep_steps;
+        strict.begin();
+        let ended = self.run(input, seed).map(|seen| seen.value);
+        let strict = std::mem::take(self.stage.strict.get_or_insert_default());
+        let Strict { violation, reached, compared, steps, executed, .. } = strict;
+        Strictly { ended, violation, reached, compared, steps, executed }
+    }
+}
+
 /// Where a program runs: the VM's view, and stand-ins.
 struct Stage<'w> {
     view: View<'w>,
@@ -214,6 +260,7 @@ struct Stage<'w> {
     look: bool,
     excluded: bool,
     rounds: u32,
+    strict: Option<Strict>,
 }
 
 /// How a helper reads memory at an address that may not be there.
@@ -381,18 +428,31 @@ impl Stage<'_> {
     }
 }
 
+impl Stage<'_> {
+    /// Ends a strict run in which something went wrong.
+    fn go_on(&self) -> Result<(), Fault> {
+        match self.strict.as_ref().and_then(|strict| strict.violation.as_ref()) {
+            Some(violation) => Err(lacks(violation.text.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Environment for Stage<'_> {
     fn load(&mut self, address: u64, size: Size) -> Result<u64, Fault> {
+        self.go_on()?;
         self.look |= self.is_given(address);
         // As the kernel's exception table has it: what is not there reads as 0.
         Ok(self.peek(address, size.bytes().into()).unwrap_or(0))
     }
 
     fn store(&mut self, address: u64, size: Size, value: u64) -> Result<(), Fault> {
+        self.go_on()?;
         self.put(address, &value.to_le_bytes()[..size.bytes() as usize])
     }
 
     fn call_helper(&mut self, id: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
+        self.go_on()?;
         if let Some(how) = probe_of(id) {
             let result = self.probe(arguments, how)?;
             return Ok(HelperResult::Value(result));
@@ -452,9 +512,13 @@ impl Environment for Stage<'_> {
 
     fn frame_begins(&mut self, depth: usize) {
         self.view.frame_begins(depth);
+        if let Some(strict) = &mut self.strict {
+            strict.frame_begins(self.view.state, depth);
+        }
     }
 
     fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault> {
+        self.go_on()?;
         self.view.load_packet(offset, size)
     }
 
@@ -463,7 +527,10 @@ impl Environment for Stage<'_> {
         self.rounds > MOST_ROUNDS
     }
 
-    fn before(&mut self, node: &Node, _: usize, registers: &mut [u64; Reg::COUNT]) {
+    fn before(&mut self, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
+        if let Some(strict) = &mut self.strict {
+            strict.before(self.view.state, self.program_type, node, depth, registers);
+        }
         if !std::mem::take(&mut self.look) || self.excluded {
             return;
         }

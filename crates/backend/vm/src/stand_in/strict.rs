@@ -1,0 +1,656 @@
+//! A run in which every pointer may only reach what it was made from: shows an unsafe program going wrong.
+//!
+//! The VM's memory finds an access that leads nowhere, but not one that leads from one map value into the next. So each
+//! register and each spilled word carries what it points into:
+//!
+//! ```text
+//!   r0 = map_lookup_elem(table)      r0: a value of table, 128 bytes at 0x5000
+//!   r1 <<= 3                         r1: a number
+//!   r0 += r1                         r0: still that value of table
+//!   r0 = *(u64 *)(r0 + 0)            0x5080 is outside of it: this is where the program goes wrong
+//! ```
+//!
+//! Objects of the kernel, and what is read from them, are foreign: nothing is claimed about them. So what is found is
+//! really wrong, and a program in which nothing is found need not be safe.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use kiln_isa::{Address, AluOp, AtomicOp, CallTarget, Insn, Reg, Source, Width};
+use kiln_platform::{ArgKind, FieldValue, Helper, ProgramType, ReturnKind};
+use kiln_program::{InsnId, MapId, Node, Reference};
+
+use super::made_up::is_kernel;
+use crate::map::index_of_handle;
+use crate::state::State;
+
+/// Bytes of one frame.
+const FRAME_BYTES: u64 = kiln_platform::limits::MAX_STACK_BYTES as u64;
+/// A size above this is never one of memory.
+const MOST_BYTES: u64 = 1 << 29;
+/// Steps of a run that are kept.
+const MOST_STEPS: usize = 4096;
+/// The registers of arguments.
+const ARGUMENTS: [Reg; 5] = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
+
+/// What went wrong in a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The instruction.
+    pub insn: InsnId,
+    /// The kind of mistake.
+    pub kind: Wrong,
+    /// What exactly, in a sentence.
+    pub text: String,
+}
+
+/// A kind of mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// A register is read that was never written.
+    Unset,
+    /// Stack bytes are read that were never written.
+    UnsetStack,
+    /// Memory is accessed through 0.
+    Null,
+    /// Memory is accessed through a number.
+    Number,
+    /// Memory is accessed outside of what the pointer was made from.
+    Outside,
+    /// The packet may have moved since the pointer was made.
+    Moved,
+    /// What the pointer was made from was given back.
+    Released,
+    /// Memory is written that is read-only.
+    ReadOnly,
+    /// A size is 0 where that is not allowed, or no size of memory.
+    Size,
+    /// Something is still held at the end.
+    Held,
+    /// The run does not end.
+    Endless,
+}
+
+/// One step of a run: the registers before an instruction.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The instruction.
+    pub insn: InsnId,
+    /// The number of calls that it is inside.
+    pub depth: usize,
+    /// The registers.
+    pub registers: [u64; Reg::COUNT],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Thing {
+    Stack,
+    Context,
+    Packet,
+    Value(MapId),
+    Record,
+    Socket,
+    Map,
+}
+
+/// What a pointer was made from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Origin {
+    thing: Thing,
+    start: u64,
+    end: u64,
+    /// How often the packet had moved.
+    moves: u32,
+}
+
+/// What is known of a value besides its bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shadow {
+    Unset,
+    Number,
+    Foreign,
+    Pointer(Origin),
+}
+
+/// Where the shadow of a register comes from once its value is there.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Nothing,
+    /// This shadow, unless the value is 0.
+    Object(Reg, Thing, u64),
+    /// A pointer into a map's value, so many bytes behind its start.
+    Direct(Reg, MapId, u64),
+    /// A map itself.
+    Map(Reg),
+    /// A word of a context.
+    Field(Reg, FieldValue),
+    /// A word of a map value or a kernel object.
+    Word(Reg),
+}
+
+#[derive(Clone, Debug)]
+struct Frame {
+    registers: [Shadow; Reg::COUNT],
+    pending: Pending,
+}
+
+/// The shadow of a run.
+#[derive(Debug, Default)]
+pub(super) struct Strict {
+    frames: Vec<Frame>,
+    /// Spilled words, by address.
+    spilled: HashMap<u64, Shadow>,
+    /// Stack bytes that were written.
+    written: HashSet<u64>,
+    released: HashSet<u64>,
+    moves: u32,
+    /// Whether a call pushed the frame that is about to begin.
+    entering: bool,
+    pub(super) violation: Option<Violation>,
+    /// The instructions that ran.
+    pub(super) reached: BTreeSet<InsnId>,
+    pub(super) steps: Vec<Step>,
+    pub(super) keep_steps: bool,
+    pub(super) executed: u64,
+    /// Constants that a comparison saw, as its other side: what inputs may be made of.
+    pub(super) compared: BTreeSet<u64>,
+}
+
+impl Strict {
+    pub(super) fn begin(&mut self) {
+        let Strict { keep_steps, .. } = *self;
+        *self = Strict { keep_steps, ..Strict::default() };
+    }
+
+    fn wrong(&mut self, node: &Node, kind: Wrong, text: String) {
+        self.violation.get_or_insert(Violation { insn: node.id, kind, text });
+    }
+
+    /// A frame begins: by a call, for a callback, or again by a tail call.
+    pub(super) fn frame_begins(&mut self, state: &State, depth: usize) {
+        let start = state.memory.start(state.stack) + depth as u64 * FRAME_BYTES;
+        let end = start + FRAME_BYTES;
+        self.written.retain(|address| !(start..end).contains(address));
+        self.spilled.retain(|address, _| !(start..end).contains(address));
+        if std::mem::take(&mut self.entering) {
+            return;
+        }
+        let mut registers = [Shadow::Unset; Reg::COUNT];
+        if depth == 0 || depth < self.frames.len() {
+            let context = state.packet.context_addresses();
+            let origin = Origin { thing: Thing::Context, start: context.start, end: context.end, moves: 0 };
+            registers[1] = Shadow::Pointer(origin);
+        } else {
+            registers[1..6].fill(Shadow::Foreign);
+        }
+        registers[10] = stack(start, end);
+        self.frames.truncate(depth);
+        self.frames.push(Frame { registers, pending: Pending::Nothing });
+    }
+
+    /// Follows an instruction that is about to run.
+    pub(super) fn before(
+        &mut self,
+        state: &State,
+        program_type: ProgramType,
+        node: &Node,
+        depth: usize,
+        registers: &[u64; Reg::COUNT],
+    ) {
+        self.executed += 1;
+        if self.violation.is_some() || depth >= self.frames.len() {
+            return;
+        }
+        self.frames.truncate(depth + 1);
+        self.settle(state, registers);
+        self.reached.insert(node.id);
+        if self.keep_steps && self.steps.len() < MOST_STEPS {
+            self.steps.push(Step { insn: node.id, depth, registers: *registers });
+        }
+        if !matches!(node.insn, Insn::Call(_) | Insn::Exit) {
+            for reg in node.insn.read().iter() {
+                self.read(node, reg);
+            }
+        }
+        match node.insn {
+            Insn::Alu { op, width, dst, src } => self.alu(op, width, dst, src),
+            Insn::Neg { dst, .. } | Insn::Endian { dst, .. } | Insn::MoveSignExtend { dst, .. } => {
+                self.set(dst, Shadow::Number);
+            }
+            Insn::LoadImm64 { dst, .. } => self.constant(node, dst),
+            Insn::AddressSpaceCast { dst, .. } => self.set(dst, Shadow::Foreign),
+            Insn::Load { size, dst, address, .. } | Insn::LoadAcquire { size, dst, address } => {
+                self.load(program_type, node, dst, address, size.bytes().into(), registers);
+            }
+            Insn::Store { size, address, src } => {
+                let shadow = match src {
+                    Source::Reg(reg) => self.get(reg),
+                    Source::Imm(_) => Shadow::Number,
+                };
+                self.store(state, node, address, size.bytes().into(), shadow, registers);
+            }
+            Insn::StoreRelease { size, address, src } => {
+                let shadow = self.get(src);
+                self.store(state, node, address, size.bytes().into(), shadow, registers);
+            }
+            Insn::Atomic { op, fetch, size, address, src } => {
+                self.store(state, node, address, size.bytes().into(), Shadow::Number, registers);
+                match op {
+                    AtomicOp::CompareExchange => self.set(Reg::R0, Shadow::Number),
+                    _ if fetch => self.set(src, Shadow::Number),
+                    _ => {}
+                }
+            }
+            Insn::LoadPacket { .. } => self.called(Shadow::Number),
+            Insn::Branch { dst, src, .. } => self.compare(dst, src, registers),
+            Insn::Call(target) => self.call(state, program_type, node, target, registers),
+            Insn::Exit => self.exit(state, node),
+            Insn::Jump { .. } | Insn::MayGoto { .. } => {}
+        }
+    }
+
+    fn frame(&mut self) -> &mut Frame {
+        self.frames.last_mut().expect("a frame began")
+    }
+
+    fn get(&mut self, reg: Reg) -> Shadow {
+        self.frame().registers[reg.index()]
+    }
+
+    fn set(&mut self, reg: Reg, shadow: Shadow) {
+        self.frame().registers[reg.index()] = shadow;
+    }
+
+    fn read(&mut self, node: &Node, reg: Reg) {
+        if self.get(reg) == Shadow::Unset {
+            self.wrong(node, Wrong::Unset, format!("{reg} is read, and nothing was written to it"));
+        }
+    }
+
+    /// What a call leaves: R1 to R5 are gone.
+    fn called(&mut self, result: Shadow) {
+        let frame = self.frame();
+        frame.registers[1..6].fill(Shadow::Unset);
+        frame.registers[0] = result;
+    }
+
+    /// The shadow of what the last instruction gave.
+    fn settle(&mut self, state: &State, registers: &[u64; Reg::COUNT]) {
+        let moves = self.moves;
+        let pending = std::mem::replace(&mut self.frame().pending, Pending::Nothing);
+        let value = |reg: Reg| registers[reg.index()];
+        let (reg, shadow) = match pending {
+            Pending::Nothing => return,
+            Pending::Object(reg, ..) if value(reg) == 0 => (reg, Shadow::Number),
+            Pending::Object(reg, thing, bytes) => {
+                let start = value(reg);
+                self.released.remove(&start);
+                (reg, Shadow::Pointer(Origin { thing, start, end: start.saturating_add(bytes), moves }))
+            }
+            Pending::Direct(reg, map, offset) => {
+                let start = value(reg).wrapping_sub(offset);
+                let bytes = state.maps.get(map.index()).map_or(0, |map| map.definition.value_size.into());
+                let origin = Origin { thing: Thing::Value(map), start, end: start.saturating_add(bytes), moves };
+                (reg, if bytes == 0 { Shadow::Foreign } else { Shadow::Pointer(origin) })
+            }
+            Pending::Map(reg) => {
+                let start = value(reg);
+                (reg, Shadow::Pointer(Origin { thing: Thing::Map, start, end: start, moves }))
+            }
+            Pending::Field(reg, field) => (reg, self.field(state, field, value(reg))),
+            Pending::Word(reg) if is_kernel(value(reg)) => (reg, Shadow::Foreign),
+            Pending::Word(reg) => (reg, Shadow::Number),
+        };
+        self.set(reg, shadow);
+    }
+
+    fn field(&self, state: &State, field: FieldValue, value: u64) -> Shadow {
+        let packet =
+            |start: u64, end: u64| Shadow::Pointer(Origin { thing: Thing::Packet, start, end, moves: self.moves });
+        let first = state.packet.address(0);
+        let own = first..=first + state.packet.len() as u64;
+        match field {
+            FieldValue::Scalar => Shadow::Number,
+            FieldValue::PacketPointer | FieldValue::PacketEnd if own.contains(&value) => {
+                packet(*own.start(), *own.end())
+            }
+            FieldValue::PacketMeta if value <= first => packet(value, first),
+            _ if value == 0 => Shadow::Number,
+            FieldValue::TracedArgument if !is_kernel(value) => Shadow::Number,
+            _ => Shadow::Foreign,
+        }
+    }
+
+    fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
+        let right = match src {
+            Source::Reg(reg) => self.get(reg),
+            Source::Imm(_) => Shadow::Number,
+        };
+        let left = self.get(dst);
+        let result = match (op, width) {
+            (AluOp::Mov, Width::W64) => right,
+            (_, Width::W32) => Shadow::Number,
+            _ => match (left, right) {
+                (Shadow::Pointer(_), Shadow::Pointer(_)) => Shadow::Number,
+                (Shadow::Foreign, _) | (_, Shadow::Foreign) => Shadow::Foreign,
+                (Shadow::Pointer(origin), _) | (_, Shadow::Pointer(origin)) => Shadow::Pointer(origin),
+                _ => Shadow::Number,
+            },
+        };
+        self.set(dst, result);
+    }
+
+    fn constant(&mut self, node: &Node, dst: Reg) {
+        let shadow = match node.reference {
+            Reference::MapValue { map, offset } => {
+                self.frame().pending = Pending::Direct(dst, map, offset.into());
+                Shadow::Foreign
+            }
+            Reference::Map(_) => {
+                self.frame().pending = Pending::Map(dst);
+                Shadow::Foreign
+            }
+            Reference::Function(_) | Reference::Extern(_) => Shadow::Foreign,
+            _ => Shadow::Number,
+        };
+        self.set(dst, shadow);
+    }
+
+    fn compare(&mut self, dst: Reg, src: Source, registers: &[u64; Reg::COUNT]) {
+        let right = match src {
+            Source::Imm(value) => i64::from(value) as u64,
+            Source::Reg(reg) => registers[reg.index()],
+        };
+        for value in [registers[dst.index()], right] {
+            if value < 1 << 32 {
+                self.compared.insert(value);
+            }
+        }
+    }
+
+    /// Whether `bytes` bytes at an address, which a register holds, may be accessed.
+    fn check(&mut self, node: &Node, name: &str, shadow: Shadow, address: u64, bytes: u64) -> Option<Origin> {
+        match shadow {
+            Shadow::Unset => {
+                self.wrong(node, Wrong::Unset, format!("{name} is used, and nothing was written to it"));
+                None
+            }
+            Shadow::Number if address < 4096 => {
+                let text = format!("{name} leads to address {address}: it is null");
+                self.wrong(node, Wrong::Null, text);
+                None
+            }
+            Shadow::Number => {
+                let text = format!("{name} is the number {address:#x}, and no pointer");
+                self.wrong(node, Wrong::Number, text);
+                None
+            }
+            Shadow::Foreign => None,
+            Shadow::Pointer(origin) => {
+                let offset = address.wrapping_sub(origin.start) as i64;
+                let (what, size) = (origin.words(), origin.end - origin.start);
+                if origin.thing == Thing::Map {
+                    // Fields of the kernel's structure may be read; `store` refuses the rest.
+                } else if self.released.contains(&origin.start) && origin.thing != Thing::Packet {
+                    self.wrong(node, Wrong::Released, format!("{name} points into {what} that was given back"));
+                } else if origin.thing == Thing::Packet && origin.moves != self.moves {
+                    let text = format!("{name} was made before a call that may have moved the packet");
+                    self.wrong(node, Wrong::Moved, text);
+                } else if address < origin.start || address.checked_add(bytes).is_none_or(|end| end > origin.end) {
+                    let text = format!(
+                        "{name} reaches bytes {offset} to {} of {what}, which has {size}",
+                        offset.saturating_add(bytes as i64 - 1)
+                    );
+                    self.wrong(node, Wrong::Outside, text);
+                }
+                Some(origin)
+            }
+        }
+    }
+
+    // long: what a load gives depends on what it is from
+    fn load(
+        &mut self,
+        program_type: ProgramType,
+        node: &Node,
+        dst: Reg,
+        address: Address,
+        bytes: u64,
+        registers: &[u64; Reg::COUNT],
+    ) {
+        let at = registers[address.base.index()].wrapping_add(address.offset as i64 as u64);
+        let base = self.get(address.base);
+        let origin = self.check(node, &address.base.to_string(), base, at, bytes);
+        if self.violation.is_some() {
+            return;
+        }
+        let (shadow, pending) = match origin.map(|origin| (origin.thing, origin)) {
+            None => (Shadow::Foreign, Pending::Nothing),
+            Some((Thing::Stack, _)) => {
+                self.read_stack(node, at, bytes);
+                let whole = bytes == 8 && at % 8 == 0;
+                let word = self.spilled.get(&at).copied().filter(|_| whole);
+                (word.unwrap_or(Shadow::Number), Pending::Nothing)
+            }
+            Some((Thing::Context, origin)) => {
+                let field = program_type.context().field_at((at - origin.start) as u32);
+                let value = field.map_or(FieldValue::Scalar, |field| field.value);
+                (Shadow::Number, Pending::Field(dst, value))
+            }
+            Some((Thing::Value(_), _)) if bytes == 8 => (Shadow::Number, Pending::Word(dst)),
+            Some((Thing::Socket | Thing::Map, _)) => (Shadow::Foreign, Pending::Nothing),
+            Some(_) => (Shadow::Number, Pending::Nothing),
+        };
+        self.set(dst, shadow);
+        self.frame().pending = pending;
+    }
+
+    fn read_stack(&mut self, node: &Node, at: u64, bytes: u64) {
+        if let Some(missing) = (at..at + bytes).find(|byte| !self.written.contains(byte)) {
+            let text = format!("byte {} of the {bytes} that are read from the stack was never written", missing - at);
+            self.wrong(node, Wrong::UnsetStack, text);
+        }
+    }
+
+    fn store(
+        &mut self,
+        state: &State,
+        node: &Node,
+        address: Address,
+        bytes: u64,
+        shadow: Shadow,
+        registers: &[u64; Reg::COUNT],
+    ) {
+        let at = registers[address.base.index()].wrapping_add(address.offset as i64 as u64);
+        let base = self.get(address.base);
+        let origin = self.check(node, &address.base.to_string(), base, at, bytes);
+        if self.violation.is_none()
+            && let Some(origin) = origin
+        {
+            self.write(state, node, origin, at, bytes);
+            if origin.thing == Thing::Stack && bytes == 8 && at % 8 == 0 {
+                self.spilled.insert(at, shadow);
+            }
+        }
+    }
+
+    /// Memory that is written, by an instruction or a call.
+    fn write(&mut self, state: &State, node: &Node, origin: Origin, at: u64, bytes: u64) {
+        match origin.thing {
+            Thing::Stack => {
+                for byte in at..at + bytes {
+                    self.written.insert(byte);
+                }
+                self.spilled.retain(|word, _| *word + 8 <= at || at + bytes <= *word);
+            }
+            Thing::Map => {
+                self.wrong(node, Wrong::Outside, format!("{bytes} bytes of a map itself are written, not of a value"));
+            }
+            Thing::Value(_) if !state.memory.is_open(at, bytes as usize, true) => {
+                self.wrong(node, Wrong::ReadOnly, format!("{bytes} bytes of {} are written", origin.words()));
+            }
+            _ => {}
+        }
+    }
+
+    fn call(
+        &mut self,
+        state: &State,
+        program_type: ProgramType,
+        node: &Node,
+        target: CallTarget,
+        registers: &[u64; Reg::COUNT],
+    ) {
+        match target {
+            CallTarget::Subprogram(_) => {
+                let mut own = [Shadow::Unset; Reg::COUNT];
+                own[1..6].copy_from_slice(&self.frame().registers[1..6]);
+                let start = registers[10];
+                own[10] = stack(start, start + FRAME_BYTES);
+                self.called(Shadow::Unset);
+                self.frames.push(Frame { registers: own, pending: Pending::Nothing });
+                self.entering = true;
+            }
+            CallTarget::Kfunc { .. } => self.called(Shadow::Foreign),
+            CallTarget::Helper(id) => match Helper::by_id(id) {
+                Some(helper) => self.helper(state, program_type, node, helper, registers),
+                None => self.called(Shadow::Foreign),
+            },
+        }
+    }
+
+    fn helper(
+        &mut self,
+        state: &State,
+        program_type: ProgramType,
+        node: &Node,
+        helper: &Helper,
+        registers: &[u64; Reg::COUNT],
+    ) {
+        let prototype = helper.prototype_for(program_type);
+        let place = prototype.args.iter().position(|kind| *kind == ArgKind::ConstMapPtr);
+        let index = place.and_then(|at| index_of_handle(registers[at + 1]));
+        let map = index.and_then(|index| state.maps.get(index)).map(|map| &map.definition);
+        let (key, value) = map.map_or((0, 0), |map| (u64::from(map.key_size), u64::from(map.value_size)));
+        let mut allocated = 0;
+        for (at, kind) in prototype.args.iter().enumerate().take(5) {
+            let kind = map.map_or(*kind, |map| kind.with_map(map.map_type));
+            let (number, reg) = (registers[at + 1], ARGUMENTS[at]);
+            let shadow = self.get(reg);
+            let size = registers.get(at + 2).copied().unwrap_or(0);
+            let (bytes, reads, writes, nullable) = match kind {
+                ArgKind::MapKey => (key, true, false, false),
+                ArgKind::MapValue => (value, true, false, false),
+                ArgKind::MapValueOrNull => (value, true, false, true),
+                ArgKind::UninitMapValue => (value, false, true, false),
+                ArgKind::Memory(used) => (size, used.reads, used.writes, used.nullable),
+                ArgKind::FixedMemory { size, memory: used, .. } => {
+                    (size.into(), used.reads, used.writes, used.nullable)
+                }
+                ArgKind::Size { zero_allowed } => {
+                    self.size(node, reg, number, zero_allowed);
+                    continue;
+                }
+                ArgKind::ConstAllocSize => {
+                    allocated = number;
+                    continue;
+                }
+                ArgKind::ReleasedRingBufferMemory | ArgKind::ReleasedBtfSockCommon => {
+                    self.release(node, reg, shadow, number);
+                    continue;
+                }
+                ArgKind::Anything => {
+                    self.read(node, reg);
+                    continue;
+                }
+                _ => continue,
+            };
+            if nullable && number == 0 || bytes == 0 || bytes > MOST_BYTES {
+                continue;
+            }
+            let name = format!("argument {} of bpf_{}", at + 1, helper.name);
+            if let Some(origin) = self.check(node, &name, shadow, number, bytes)
+                && self.violation.is_none()
+            {
+                if reads && origin.thing == Thing::Stack {
+                    self.read_stack(node, number, bytes);
+                }
+                if writes {
+                    self.write(state, node, origin, number, bytes);
+                }
+            }
+        }
+        self.moves += u32::from(helper.changes_packet_data);
+        if !helper.fastcall {
+            self.frame().registers[1..6].fill(Shadow::Unset);
+        }
+        let object = |thing, bytes| (Shadow::Number, Pending::Object(Reg::R0, thing, bytes));
+        let (shadow, pending) = match prototype.returns {
+            ReturnKind::Integer => (Shadow::Number, Pending::Nothing),
+            ReturnKind::Void => (Shadow::Unset, Pending::Nothing),
+            ReturnKind::MapValueOrNull | ReturnKind::MapValue => match (map, index) {
+                (Some(map), Some(index)) if map.map_type.rules().lookup == kiln_platform::Lookup::Value => {
+                    object(Thing::Value(MapId(index as u32)), value)
+                }
+                _ => object(Thing::Socket, 1 << 20),
+            },
+            ReturnKind::RingBufferMemoryOrNull => object(Thing::Record, allocated),
+            ReturnKind::DynptrMemoryOrNull => object(Thing::Record, registers[3]),
+            _ => object(Thing::Socket, 1 << 20),
+        };
+        self.set(Reg::R0, shadow);
+        self.frame().pending = pending;
+    }
+
+    fn size(&mut self, node: &Node, reg: Reg, number: u64, zero_allowed: bool) {
+        self.read(node, reg);
+        if number == 0 && !zero_allowed {
+            self.wrong(node, Wrong::Size, format!("the size in {reg} is 0"));
+        } else if number > MOST_BYTES {
+            self.wrong(node, Wrong::Size, format!("the size in {reg} is {} ({number:#x})", number as i64));
+        }
+    }
+
+    fn release(&mut self, node: &Node, reg: Reg, shadow: Shadow, number: u64) {
+        match shadow {
+            Shadow::Pointer(_) if self.released.contains(&number) => {
+                self.wrong(node, Wrong::Released, format!("what {reg} points to is given back a second time"));
+            }
+            Shadow::Number if number == 0 => self.wrong(node, Wrong::Null, format!("{reg} is null, and is given back")),
+            _ => {
+                self.released.insert(number);
+            }
+        }
+    }
+
+    fn exit(&mut self, state: &State, node: &Node) {
+        self.read(node, Reg::R0);
+        let result = self.get(Reg::R0);
+        if self.frames.len() > 1 {
+            self.frames.pop();
+            // A callback's result is the helper's: what that gives is pending.
+            if matches!(self.frame().pending, Pending::Nothing) {
+                self.set(Reg::R0, result);
+            }
+        } else if let Some(text) = state.held.words() {
+            self.wrong(node, Wrong::Held, format!("the program ends, and {text}"));
+        }
+    }
+}
+
+fn stack(start: u64, end: u64) -> Shadow {
+    Shadow::Pointer(Origin { thing: Thing::Stack, start, end, moves: 0 })
+}
+
+impl Origin {
+    fn words(self) -> String {
+        match self.thing {
+            Thing::Stack => "the stack frame".to_owned(),
+            Thing::Context => "the context".to_owned(),
+            Thing::Packet => "the packet".to_owned(),
+            Thing::Value(map) => format!("a value of map {}", map.0),
+            Thing::Record => "a record".to_owned(),
+            Thing::Socket => "an object".to_owned(),
+            Thing::Map => "a map".to_owned(),
+        }
+    }
+}
