@@ -1,5 +1,5 @@
 // Really unsafe: a size of 0.
-// repair: v2 not-decided
+// repair: v2 really-unsafe
 #include "value.h"
 
 SEC("xdp")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
-use kiln_driver::repair::{Decision, Inserted, Options, Outcome, Repaired, repair as run};
+use kiln_driver::repair::{Decision, Guards, Inserted, Options, Outcome, Repaired, Witness, repair as run};
 use kiln_driver::target;
 use kiln_driver::{Input, Shown, evidence, output};
 use serde_json::json;
@@ -24,6 +24,11 @@ pub fn repair(object: &ObjectArguments, arguments: &RepairArguments, format: For
     options.profile = target::oldest(&choice.kernels, &input.object)?;
     options.programs = object.program.clone();
     options.ask_kernel = !arguments.offline && choice.kernels.is_empty();
+    options.guards = match arguments.guards {
+        None => Guards::None,
+        Some(None) => Guards::ByType,
+        Some(Some(value)) => Guards::Value(value),
+    };
     if let Some(budget) = arguments.budget {
         options.budget = commands::seconds(budget)?;
     }
@@ -33,6 +38,12 @@ pub fn repair(object: &ObjectArguments, arguments: &RepairArguments, format: For
     let outcome = outcome?;
     output::write_whole(&arguments.output, &outcome.bytes)?;
     if let Some(folder) = &arguments.evidence {
+        let is_static = |change: &Inserted| change.register.is_none() && change.means == STATIC;
+        if outcome.programs.iter().flat_map(|own| &own.changes).any(is_static) {
+            anstream::eprintln!(
+                "note: a function became static, without another instruction; kiln verify-evidence does not take that yet"
+            );
+        }
         evidence::write(folder, &input.object, &outcome.object, &outcome.proofs, [&input.bytes, &outcome.bytes])?;
     }
     match format {
@@ -50,6 +61,8 @@ pub fn repair(object: &ObjectArguments, arguments: &RepairArguments, format: For
     Ok(outcome.exit_code())
 }
 
+/// The means that changes a function's linkage.
+const STATIC: &str = "static function";
 /// The time for finding out whether a repair would help, after a check.
 const TRIAL: Duration = Duration::from_millis(300);
 
@@ -59,6 +72,7 @@ pub fn would_help(input: &Input, programs: &[Checked]) -> String {
     let mut options = Options::default();
     options.programs = rejected.map(|own| own.program.exact().to_owned()).collect();
     options.budget = TRIAL;
+    options.find_input = false;
     if options.programs.is_empty() {
         return String::new();
     }
@@ -76,6 +90,8 @@ fn text(outcome: &Outcome) {
         match own.decision {
             Decision::Accepted => say!("{}: accepted as it is", own.program),
             Decision::RepairedProved => say!("{}: repaired, proved to do the same", own.program),
+            Decision::RepairedGuarded => say!("{}: repaired, guarded", own.program),
+            Decision::ReallyUnsafe => say!("{}: really unsafe", own.program),
             Decision::NotDecided => say!("{}: not decided", own.program),
         }
         if let Some(rejected) = &own.rejected {
@@ -83,6 +99,10 @@ fn text(outcome: &Outcome) {
         }
         if let Some(reason) = &own.reason {
             say!("  reason: {reason}");
+        }
+        own.witness.iter().for_each(shown);
+        if let Some(guard) = &own.guard {
+            say!("  where it would be unsafe, it now returns {} ({})", guard.value, guard.meaning);
         }
         for change in &own.changes {
             said("", change);
@@ -103,12 +123,51 @@ fn text(outcome: &Outcome) {
     say!("{:.2} s{ended}", outcome.spent.as_secs_f64());
 }
 
+/// A run that goes wrong, step by step.
+fn shown(witness: &Witness) {
+    let place = witness.place.as_ref().map_or_else(String::new, |place| format!(", {place}"));
+    say!("  goes wrong: {} (slot {} of {}{place})", witness.what, witness.slot, witness.function);
+    if let Some(line) = &witness.line {
+        say!("    line: {line}");
+    }
+    if !witness.packet.is_empty() {
+        say!("    packet: {}", witness.packet);
+    }
+    if let Some(context) = &witness.context {
+        say!("    context: {context}");
+    }
+    let maps = match witness.filling {
+        0 => "as the object has them".to_owned(),
+        filling => format!("filled with entries (set {filling})"),
+    };
+    say!("    maps: {maps}; results of other helpers: seed {}", witness.seed);
+    say!("    the last of {}:", print::count(witness.executed, "step"));
+    let mut before = None;
+    for step in &witness.steps {
+        if let Some(place) = step.place.as_ref().filter(|place| before != Some(*place)) {
+            say!("    {place}");
+        }
+        before = step.place.as_ref();
+        let reads = if step.reads.is_empty() { String::new() } else { format!("   ; {}", step.reads.join(", ")) };
+        say!("      {:>4}: {}{reads}", step.slot, step.text);
+    }
+}
+
 fn said(prefix: &str, change: &Inserted) {
-    let Inserted { register, range: [low, high], means, by_hand, function, slot, .. } = change;
+    let Inserted { means, by_hand, function, slot, .. } = change;
     let place = change.place.as_ref().map_or_else(String::new, |place| format!(", {place}"));
-    say!("  {prefix}{means}: {register} is {low} to {high} before slot {slot} of {function}{place}");
+    match (&change.register, change.range) {
+        (Some(register), Some([low, high])) => {
+            say!("  {prefix}{means}: {register} is {low} to {high} before slot {slot} of {function}{place}");
+        }
+        (Some(register), None) => say!("  {prefix}{means}: {register} before slot {slot} of {function}{place}"),
+        (None, _) => say!("  {prefix}{means}: {function}{place}"),
+    }
     if let Some(line) = &change.line {
         say!("    line: {line}");
     }
-    say!("    by hand, before it: {by_hand}");
+    match change.register {
+        Some(_) => say!("    by hand, before it: {by_hand}"),
+        None => say!("    by hand: declare {function} `{by_hand}`"),
+    }
 }

@@ -24,6 +24,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("driver/src/commands/check/fix/propose.rs", "title"),
     ("driver/src/commands/check/fix/propose.rs", "functions"),
     ("driver/src/commands/check/reports.rs", "programs"),
+    ("driver/src/commands/check/reports.rs", "settings"),
     ("driver/src/commands/check/reports.rs", "types"),
     ("driver/src/commands/check/reports.rs", "unknown"),
     ("driver/src/compare.rs", "maps"),
@@ -46,7 +47,9 @@ const PLAIN: &[(&str, &str)] = &[
     ("inspect/src/ops.rs", "proved_by"),
     ("driver/src/commands/optimize.rs", "programs"),
     // The names that were asked for; a register's own name and a line of Kiln's table of means.
-    ("driver/src/commands/repair.rs", "*"),
+    ("driver/src/commands/repair/mod.rs", "*"),
+    // Instructions, registers and digits.
+    ("driver/src/commands/repair/witness.rs", "*"),
     // What the user asked for.
     ("driver/src/commands/kv.rs", "*"),
     ("driver/src/profile.rs", "*"),

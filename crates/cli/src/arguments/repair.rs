@@ -13,6 +13,8 @@ Examples:
                                       safe
   kiln repair prog.o -o prog.ok.o --kernel 5.15
                                       for an older kernel
+  kiln repair prog.o -o prog.ok.o --guards
+                                      where nothing is proved: end the run instead
   kiln repair prog.o -o prog.ok.o --evidence proofs
                                       then: kiln verify-evidence proofs
 
@@ -29,6 +31,10 @@ pub struct RepairArguments {
     /// The kernels that decide, by default as for `kiln check`; of several, the oldest.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',', add = complete::kernels())]
     pub kernel: Vec<Kernel>,
+    /// Where a program would be unsafe, end its run with this value. Without VALUE: the one that does the least harm at
+    /// the hook (XDP_ABORTED, TC_ACT_SHOT, 0 for tracing); hooks that allow or forbid something have none.
+    #[arg(long, value_name = "VALUE", num_args = 0..=1, require_equals = true, allow_hyphen_values = true)]
+    pub guards: Option<Option<i32>>,
     /// Maximum seconds, 60 by default.
     #[arg(long, value_name = "SECONDS")]
     pub budget: Option<f64>,

@@ -17,13 +17,16 @@
 //! same. So nothing here is trusted: a wrong proposal costs time only.
 #![forbid(unsafe_code)]
 
+mod end_value;
 pub mod means;
 mod places;
 mod range;
+mod split;
 
+pub use end_value::{EndValue, end_value};
 use kiln_isa::Reg;
-use kiln_program::{FunctionId, InsnId, Object, Program, SourceLine};
-use kiln_verifier::{Error, Options, Rejection};
+use kiln_program::{FunctionId, InsnId, Linkage, Object, Program, SourceLine};
+use kiln_verifier::{Error, Options, Reason, Rejection};
 
 use crate::means::Means;
 use crate::places::Place;
@@ -31,6 +34,10 @@ use crate::range::Range;
 
 /// Changes to one program at most; each removes one rejection.
 const MAX_CHANGES: usize = 16;
+/// What a check returns that is proved never to fail.
+const UNLIKELY: [i32; 2] = [0x2b1d_7e55, 0x51c6_03a9];
+/// Other numbers that are tried for whether they decide, too.
+const MOST_OTHERS: usize = 6;
 
 /// What was inserted.
 #[derive(Clone, Debug)]
@@ -49,6 +56,8 @@ pub struct Change {
     pub line: Option<SourceLine>,
     /// The ids of the inserted instructions.
     pub inserted: Vec<InsnId>,
+    /// The value with which it ends the run, if it is a guard.
+    pub ends_with: Option<i32>,
 }
 
 /// What became of a program.
@@ -56,7 +65,7 @@ pub struct Change {
 pub enum Outcome {
     /// The verifier accepts it as it is.
     Accepted,
-    /// The verifier accepts it with these changes, and each is proved to change nothing.
+    /// The verifier accepts it with these changes. Each is proved to change nothing, or it is a guard.
     Repaired(Object, Vec<Change>),
     /// It is as it was.
     Undecided(Undecided),
@@ -75,13 +84,17 @@ pub struct Undecided {
     pub unproved: Option<Change>,
 }
 
-/// Repairs a program. `prove` says whether a changed object does what the original does, or why that is not known;
-/// `go_on` is asked before each step and ends the search by `false`.
+/// Says whether a changed object does what the first one does, or why that is not known.
+pub type Prove<'p> = dyn FnMut(&Object, &Object) -> Result<(), String> + 'p;
+
+/// Repairs a program. `go_on` is asked before each step and ends the search by `false`. With `guard`, what is not proved
+/// becomes a check that ends the run with that value. What is proved is then proved of the program with those checks.
 pub fn repair(
     original: &Object,
     program: &Program,
     options: &Options,
-    prove: &mut dyn FnMut(&Object) -> Result<(), String>,
+    guard: Option<i32>,
+    prove: &mut Prove<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Outcome {
     let options = Options { skip_facts: true, explain: false, ..options.clone() };
@@ -92,7 +105,8 @@ pub fn repair(
         }
         Standing::Rejected(rejection) => rejection,
     };
-    let mut search = Search { program, options, prove, go_on, unproved: None };
+    let base = original.clone();
+    let mut search = Search { program, options, guard, base, prove, go_on, unproved: None };
     let (mut object, mut changes) = (original.clone(), Vec::new());
     let mut current = first.clone();
     let reason = loop {
@@ -136,7 +150,10 @@ fn check(object: &Object, program: &Program, options: &Options) -> Standing {
 struct Search<'s> {
     program: &'s Program,
     options: Options,
-    prove: &'s mut dyn FnMut(&Object) -> Result<(), String>,
+    guard: Option<i32>,
+    /// What changes are proved against: the original, with the guards so far.
+    base: Object,
+    prove: &'s mut Prove<'s>,
     go_on: &'s mut dyn FnMut() -> bool,
     unproved: Option<Change>,
 }
@@ -147,6 +164,25 @@ impl Search<'_> {
     /// Removes one rejection; returns the changed object, and the rejection that follows if there is one.
     fn remove(&mut self, object: &Object, rejection: &Rejection) -> Result<Removed, String> {
         let mut reason = None;
+        if let Some(removed) = self.make_static(object, rejection) {
+            return Ok(removed);
+        }
+        if let Some(removed) = self.split(object, rejection) {
+            return Ok(removed);
+        }
+        let (register, null) = (Reason::UninitializedRegister, Reason::PossiblyNull);
+        for (own, means, places) in [
+            (register, &means::INITIALIZE, places::begin(object, self.program, rejection.insn)),
+            (null, &means::NULL_CHECK, places::near(object, self.program, rejection.insn)),
+        ] {
+            for place in places.iter().filter(|_| rejection.reason == own) {
+                match self.prove_with(object, rejection.insn, place, means::NOT_NULL, means) {
+                    Some(Ok(removed)) => return Ok(removed),
+                    Some(Err(why)) => reason = reason.or(Some(why)),
+                    None => {}
+                }
+            }
+        }
         for place in places::near(object, self.program, rejection.insn) {
             for seed in range::seeds(object.function(place.function)) {
                 if !(self.go_on)() {
@@ -165,8 +201,163 @@ impl Search<'_> {
                 break;
             }
         }
+        if let Some(removed) = self.guard_one(object, rejection) {
+            return Ok(removed);
+        }
         let none = || "no range of one number near the instruction makes the verifier accept it".to_owned();
         Err(reason.unwrap_or_else(none))
+    }
+
+    /// Makes the function of a rejected instruction static, if it is global.
+    fn make_static(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
+        let at = rejection.insn;
+        let reached = object.reachable_functions(self.program.entry).into_iter();
+        let mut others = reached.filter(|id| *id != self.program.entry);
+        let function = others.find(|id| object.function(*id).position(at).is_some())?;
+        if object.function(function).linkage == Linkage::Static {
+            return None;
+        }
+        let mut changed = object.clone();
+        changed.functions.get_mut(function.index())?.linkage = Linkage::Static;
+        let change = Change {
+            function,
+            before: at,
+            register: Reg::R0,
+            range: [0, 0],
+            means: &means::STATIC,
+            line: rejection.line.clone(),
+            inserted: Vec::new(),
+            ends_with: None,
+        };
+        let removed = self.judged(changed, change, at)?;
+        (self.prove)(&self.base, &removed.0).ok()?;
+        Some(removed)
+    }
+
+    /// Sends a branch past the rejected instruction, if it only passes through.
+    fn split(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
+        for shortcut in split::shortcuts(object, self.program, rejection.insn) {
+            let changed = split::apply(object, shortcut)?;
+            let line = object.function(shortcut.function).nodes.iter().find(|node| node.id == shortcut.branch);
+            let change = Change {
+                function: shortcut.function,
+                before: shortcut.branch,
+                register: Reg::R0,
+                range: [0, 0],
+                means: &means::SPLIT,
+                line: line.and_then(|node| object.line(node)).cloned(),
+                inserted: Vec::new(),
+                ends_with: None,
+            };
+            let Some(removed) = self.judged(changed, change, rejection.insn) else { continue };
+            if (self.prove)(&self.base, &removed.0).is_ok() {
+                return Some(removed);
+            }
+        }
+        None
+    }
+
+    /// Makes a change that is not about a range; `None` if the verifier does not accept it.
+    fn prove_with(
+        &mut self,
+        object: &Object,
+        at: InsnId,
+        place: &Place,
+        range: Range,
+        means: &'static Means,
+    ) -> Option<Result<Removed, String>> {
+        let (changed, change, standing) = self.try_change(object, at, place, range, means)?;
+        let proved = match std::ptr::eq(means, &means::NULL_CHECK) {
+            true => self.prove_range(object, place, range),
+            false => Ok(()),
+        };
+        Some(match proved.and_then(|()| (self.prove)(&self.base, &changed)) {
+            Ok(()) => Ok((changed, change, standing)),
+            Err(why) => {
+                let why = format!("that {} needs no {} is not proved: {why}", change.register, means.name);
+                self.unproved.get_or_insert(change);
+                Err(why)
+            }
+        })
+    }
+
+    /// Ends the run where the number that decides is outside of its range. The number has to decide alone: then just
+    /// outside of the range every state is unsafe.
+    fn guard_one(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
+        let value = self.guard?;
+        let at = rejection.insn;
+        let (places, entry) = (places::near(object, self.program, at), self.program.entry);
+        for place in places.iter().filter(|place| place.function == entry) {
+            let null = rejection.reason == Reason::PossiblyNull;
+            let range = match null {
+                true => Some(means::NOT_NULL),
+                false => self.range_of(object, at, place),
+            };
+            let Some(range) = range.filter(|_| (self.go_on)()) else { continue };
+            if !null && !self.decides(object, at, place, range, &places) {
+                continue;
+            }
+            for means in means::GUARDS {
+                let Some(removed) = self.try_guard(object, at, place, range, means, value) else { continue };
+                // What later changes are proved against has this guard, too.
+                self.base = removed.0.clone();
+                return Some(removed);
+            }
+        }
+        None
+    }
+
+    /// The widest range of a number with which an instruction is accepted.
+    fn range_of(&self, object: &Object, at: InsnId, place: &Place) -> Option<Range> {
+        let mut accepts = |range: Range| self.try_change(object, at, place, range, &means::PROBE).is_some();
+        let seeds = range::seeds(object.function(place.function));
+        seeds.into_iter().find_map(|seed| range::widest(seed, &mut accepts))
+    }
+
+    /// Whether no other number near the instruction makes up for one just outside of the range.
+    fn decides(&self, object: &Object, at: InsnId, place: &Place, [low, high]: Range, places: &[Place]) -> bool {
+        let outside = [low.checked_sub(1).filter(|low| *low >= 0), high.checked_add(1)];
+        let outside = outside.into_iter().flatten();
+        outside.into_iter().all(|number| {
+            let Some((fixed, _)) = means::PROBE.apply(object, place, [number, number], 0) else { return false };
+            let others = places::near(&fixed, self.program, at);
+            let same = |other: &&Place| places.iter().any(|own| own.register == other.register);
+            !others.iter().filter(|other| other.register != place.register).filter(same).take(MOST_OTHERS).any(
+                |other| {
+                    [0, 1]
+                        .into_iter()
+                        .any(|value| self.try_change(&fixed, at, other, [value, value], &means::PROBE).is_some())
+                },
+            )
+        })
+    }
+
+    fn try_guard(
+        &self,
+        object: &Object,
+        at: InsnId,
+        place: &Place,
+        range: Range,
+        means: &'static Means,
+        value: i32,
+    ) -> Option<Removed> {
+        let (changed, mut change) = means.apply(object, place, range, value)?;
+        change.ends_with = Some(value);
+        self.judged(changed, change, at)
+    }
+
+    /// Proves that a number is never outside of a range: a check there that ends the run changes nothing. That the program
+    /// with a clamp does the same would not be enough, because a wild store may change nothing that anybody reads.
+    fn prove_range(&mut self, object: &Object, place: &Place, range: Range) -> Result<(), String> {
+        let means = means::check_of(range);
+        // The original cannot return both of these.
+        for value in UNLIKELY {
+            let Some((probed, _)) = means.apply(object, place, range, value) else {
+                return Err("there is no check for it".to_owned());
+            };
+            (self.prove)(&self.base, &probed)?;
+        }
+        Ok(())
     }
 
     /// Tries the means for a range in turn. Why the last one is not proved is the reason; it is the least strict one.
@@ -174,7 +365,8 @@ impl Search<'_> {
         let mut reason = String::new();
         for means in means::MEANS {
             let Some((changed, change, standing)) = self.try_change(object, at, place, range, means) else { continue };
-            match (self.prove)(&changed) {
+            let proved = self.prove_range(object, place, range);
+            match proved.and_then(|()| (self.prove)(&self.base, &changed)) {
                 Ok(()) => return Ok((changed, change, standing)),
                 Err(why) => {
                     reason = format!(
@@ -197,7 +389,12 @@ impl Search<'_> {
         range: Range,
         means: &'static Means,
     ) -> Option<Removed> {
-        let (changed, change) = means.apply(object, place, range)?;
+        let (changed, change) = means.apply(object, place, range, 0)?;
+        self.judged(changed, change, at)
+    }
+
+    /// The changed object, if the rejection at `at` is gone in it.
+    fn judged(&self, changed: Object, change: Change, at: InsnId) -> Option<Removed> {
         match check(&changed, self.program, &self.options) {
             Standing::Accepted => Some((changed, change, None)),
             Standing::Rejected(next) if next.insn != at && !change.inserted.contains(&next.insn) => {
@@ -211,10 +408,14 @@ impl Search<'_> {
     fn drop_needless(&mut self, object: &mut Object, changes: &mut Vec<Change>) {
         let mut index = 0;
         while index < changes.len() && changes.len() > 1 {
+            let is_kept = |change: &Change| change.ends_with.is_some() || change.inserted.is_empty();
+            if changes.iter().any(is_kept) {
+                return;
+            }
             let mut without = object.clone();
             means::take_out(&mut without, &changes[index]);
             let accepted = matches!(check(&without, self.program, &self.options), Standing::Accepted);
-            if accepted && (self.prove)(&without).is_ok() {
+            if accepted && (self.prove)(&self.base, &without).is_ok() {
                 *object = without;
                 changes.remove(index);
             } else {

@@ -1,7 +1,7 @@
 //! How a range is made known to the verifier, as data: instructions that change nothing while the number is in it.
 
-use kiln_isa::{AluOp, Insn, JumpOp, Source, Width};
-use kiln_program::{InsnId, Object, Reference};
+use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
+use kiln_program::{InsnId, Node, Object, Reference};
 
 use crate::Change;
 use crate::places::Place;
@@ -16,6 +16,12 @@ enum Step {
     Unless(JumpOp, End),
     /// `r = end`.
     Set(End),
+    /// If the number is 0, the run ends.
+    UnlessZero,
+    /// `r = 0`.
+    Zero,
+    /// The run ends with the guard's value: two instructions.
+    End,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +52,55 @@ const BOTH_BOUNDS: &[Step] = &[
 /// Makes any range known: what the search for a range uses.
 pub(crate) static PROBE: Means = Means { name: "probe", source: "", steps: BOTH_BOUNDS, is_for: |_| true };
 
+/// Makes a global function static. The kernel verifies a global function alone, for all arguments that its types allow,
+/// and a static one where it is called. No instruction changes.
+pub(crate) static STATIC: Means = Means { name: "static function", source: "static", steps: &[], is_for: |_| true };
+
+/// Sends a branch past instructions that it only passes through.
+pub(crate) static SPLIT: Means = Means { name: "path split", source: "goto", steps: &[], is_for: |_| true };
+
+/// Gives a register a value where the function begins: the verifier finds a path on which it is read and holds nothing.
+pub(crate) static INITIALIZE: Means =
+    Means { name: "initialisation", source: "n = 0;", steps: &[Step::Zero], is_for: |_| true };
+
+/// A check for null that never fails.
+pub(crate) static NULL_CHECK: Means = Means {
+    name: "null check that never fails",
+    source: "if (!n) return 0;",
+    steps: &[Step::UnlessZero, Step::End],
+    is_for: |range| range == NOT_NULL,
+};
+
+/// Ends the run where the number is outside of the range.
+pub(crate) static GUARDS: &[&Means] = &[
+    &Means {
+        name: "guard against null",
+        source: "if (!n) return VALUE;",
+        steps: &[Step::UnlessZero, Step::End],
+        is_for: |range| range == NOT_NULL,
+    },
+    &Means {
+        name: "guard from above",
+        source: "if (n > HIGH) return VALUE;",
+        steps: &[Step::Unless(JumpOp::Le, End::High), Step::End],
+        is_for: |[low, _]| low == 0,
+    },
+    &Means {
+        name: "guard from below",
+        source: "if (n < LOW || n > HIGH) return VALUE;",
+        steps: &[Step::Unless(JumpOp::Ge, End::Low), Step::End, Step::Unless(JumpOp::Le, End::High), Step::End],
+        is_for: |[low, high]| low > 0 && [low, high] != NOT_NULL,
+    },
+];
+
+/// The check that ends the run outside of a range.
+pub(crate) fn check_of(range: Range) -> &'static Means {
+    GUARDS.iter().find(|means| (means.is_for)(range)).copied().unwrap_or(&NULL_CHECK)
+}
+
+/// The range that stands for a pointer that is not null.
+pub(crate) const NOT_NULL: Range = [1, -1];
+
 /// All means, the cheapest first.
 pub static MEANS: &[&Means] = &[
     &Means { name: "mask", source: "n &= HIGH;", steps: &[Step::And], is_for: |[low, high]| low == 0 && is_mask(high) },
@@ -74,30 +129,65 @@ fn is_mask(high: i32) -> bool {
 }
 
 impl Means {
-    /// Inserts the instructions in front of a place. Branches to that place lead to them.
-    pub(crate) fn apply(&'static self, object: &Object, place: &Place, range: Range) -> Option<(Object, Change)> {
+    /// Whether it is about a range of a number.
+    pub fn has_range(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::And | Step::Unless(..)))
+    }
+
+    /// Whether it is about a register.
+    pub fn has_register(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
+    /// Inserts the instructions in front of a place. Branches to that place lead to them. A guard ends the run with
+    /// `value`.
+    pub(crate) fn apply(
+        &'static self,
+        object: &Object,
+        place: &Place,
+        range: Range,
+        value: i32,
+    ) -> Option<(Object, Change)> {
         if !(self.is_for)(range) {
             return None;
         }
         let mut changed = object.clone();
         let old = object.function(place.function).nodes.get(place.position)?;
-        let mut nodes: Vec<_> =
-            self.steps.iter().map(|step| changed.new_node(insn(*step, place, range), Reference::None)).collect();
-        let after: Vec<InsnId> = nodes.iter().skip(2).map(|node| node.id).chain([old.id, old.id]).collect();
-        for (node, target) in nodes.iter_mut().zip(after) {
-            node.line = old.line;
-            if matches!(node.insn, Insn::Branch { .. }) {
-                node.reference = Reference::Branch(target);
+        // The instructions of each step.
+        let steps: Vec<Vec<Node>> = self
+            .steps
+            .iter()
+            .map(|step| {
+                let insns = match step {
+                    Step::End => vec![Insn::mov_imm(Reg::R0, value), Insn::Exit],
+                    step => vec![insn(*step, place, range)],
+                };
+                insns.into_iter().map(|insn| changed.new_node(insn, Reference::None)).collect()
+            })
+            .collect();
+        let first_of = |step: usize| steps.get(step).map_or(old.id, |nodes| nodes[0].id);
+        let targets: Vec<InsnId> = (0..steps.len()).map(|step| first_of(step + 2)).collect();
+        let mut nodes = Vec::new();
+        for (own, target) in steps.into_iter().zip(targets) {
+            for mut node in own {
+                node.line = old.line;
+                if matches!(node.insn, Insn::Branch { .. }) {
+                    node.reference = Reference::Branch(target);
+                }
+                nodes.push(node);
             }
         }
         let inserted: Vec<InsnId> = nodes.iter().map(|node| node.id).collect();
         let first = *inserted.first()?;
         let function = changed.functions.get_mut(place.function.index())?;
-        retarget(function, old.id, first);
+        // Where the function begins, a loop may begin, too.
+        if !std::ptr::eq(self, &INITIALIZE) {
+            retarget(function, old.id, first);
+        }
         function.nodes.splice(place.position..place.position, nodes);
         let line = object.line(old).cloned();
         let (function, before, register) = (place.function, old.id, place.register);
-        Some((changed, Change { function, before, register, range, means: self, line, inserted }))
+        Some((changed, Change { function, before, register, range, means: self, line, inserted, ends_with: None }))
     }
 }
 
@@ -125,5 +215,8 @@ fn insn(step: Step, place: &Place, [low, high]: Range) -> Insn {
         Step::And => Insn::Alu { op: AluOp::And, width, dst, src: Source::Imm(high) },
         Step::Unless(op, own) => Insn::Branch { op, width, dst, src: end(own), offset: 0 },
         Step::Set(own) => Insn::Alu { op: AluOp::Mov, width, dst, src: end(own) },
+        Step::UnlessZero => Insn::Branch { op: JumpOp::Ne, width, dst, src: Source::Imm(0), offset: 0 },
+        Step::Zero => Insn::Alu { op: AluOp::Mov, width, dst, src: Source::Imm(0) },
+        Step::End => Insn::Exit,
     }
 }

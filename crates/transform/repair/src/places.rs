@@ -48,3 +48,10 @@ pub fn near(object: &Object, program: &Program, at: InsnId) -> Vec<Place> {
     }
     places
 }
+
+/// Returns what an instruction reads, where its function begins.
+pub fn begin(object: &Object, program: &Program, at: InsnId) -> Vec<Place> {
+    let near = near(object, program, at);
+    let Some(last) = near.first().map(|place| place.position) else { return Vec::new() };
+    near.into_iter().filter(|place| place.position == last).map(|place| Place { position: 0, ..place }).collect()
+}

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   read -> verify -> rejected? -> changes (kiln_repair), each accepted by our verifier and proved -> write
-//!                                                                       |                               |
-//!                                             the certificate that verify-evidence replays      the kernel's verdict
+//!                        |                                              |                               |
+//!                        |                    the certificate that verify-evidence replays      the kernel's verdict
+//!                        +-> no such changes: an input on which it goes wrong (witness)
 //! ```
+
+mod witness;
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +16,14 @@ use kiln_inspect::check::{KernelVerdict, no_type};
 use kiln_inspect::show::shown::Shown;
 use kiln_platform::Profile;
 use kiln_program::{Error, Object, Program};
-use kiln_repair::{Change, Outcome as Search, Undecided};
+use kiln_repair::{Change, EndValue, Outcome as Search, Undecided, end_value};
 use kiln_superopt::Progress;
+use kiln_verifier::Rejection;
 use serde::Serialize;
 
 use crate::{evidence, kernel};
+
+pub use witness::{ShownStep, Witness};
 
 /// The time for an object unless another one is set.
 pub const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
@@ -36,12 +42,54 @@ pub struct Options {
     pub budget: Duration,
     /// Whether the running kernel is asked about repaired programs, where it may be asked.
     pub ask_kernel: bool,
+    /// Whether a check that ends the run is inserted where nothing can be proved.
+    pub guards: Guards,
+    /// Whether an input is sought on which a program that is not repaired goes wrong.
+    pub find_input: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { profile: None, programs: Vec::new(), budget: DEFAULT_BUDGET, ask_kernel: false }
+        Options {
+            profile: None,
+            programs: Vec::new(),
+            budget: DEFAULT_BUDGET,
+            ask_kernel: false,
+            guards: Guards::None,
+            find_input: true,
+        }
     }
+}
+
+/// Checks that end the run in the states in which the original would be unsafe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Guards {
+    /// None.
+    None,
+    /// With the value of [`EndValue`]; none for a type that has no such value.
+    ByType,
+    /// With this value.
+    Value(i32),
+}
+
+impl Guards {
+    /// The value for a program, and what it means.
+    fn of(self, program: &Program) -> Option<EndValue> {
+        match self {
+            Guards::None => None,
+            Guards::ByType => program.program_type.and_then(end_value),
+            Guards::Value(value) => Some(EndValue { value, meaning: "chosen with --guards" }),
+        }
+    }
+}
+
+/// How a guard ends the run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Guard {
+    /// What the program returns.
+    pub value: i32,
+    /// What that means.
+    pub meaning: &'static str,
 }
 
 /// What became of a program.
@@ -52,6 +100,11 @@ pub enum Decision {
     Accepted,
     /// The verifier accepts it now, and it is proved to do the same.
     RepairedProved,
+    /// The verifier accepts it now. A check ends the run where the original would be unsafe; all else is proved to be the
+    /// same.
+    RepairedGuarded,
+    /// It is rejected, as it was, and goes wrong on an input that was found.
+    ReallyUnsafe,
     /// It is rejected, and as it was.
     NotDecided,
 }
@@ -68,10 +121,10 @@ pub struct Inserted {
     pub place: Option<Shown>,
     /// The text of that line.
     pub line: Option<Shown>,
-    /// The register.
-    pub register: String,
-    /// The range that the verifier needs, ends included.
-    pub range: [i32; 2],
+    /// The register, if the change is about one.
+    pub register: Option<String>,
+    /// The range that the verifier needs, ends included, if the change is about one.
+    pub range: Option<[i32; 2]>,
     /// The name of the means.
     pub means: &'static str,
     /// What an author would write by hand before this line; `n` is the number.
@@ -97,6 +150,12 @@ pub struct Repaired {
     /// A change that the verifier would accept, and that is not proved to change nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unproved: Option<Inserted>,
+    /// A run on which the program goes wrong, where one was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub witness: Option<Witness>,
+    /// How the run ends where the original would be unsafe, if there are such checks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guard>,
     /// The running kernel's verdict on the result, where it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelVerdict>,
@@ -124,7 +183,7 @@ impl Outcome {
     pub fn exit_code(&self) -> u8 {
         let bad = |own: &Repaired| {
             let refused = matches!(own.kernel, Some(KernelVerdict::Rejected { .. }));
-            own.decision == Decision::NotDecided || refused
+            matches!(own.decision, Decision::NotDecided | Decision::ReallyUnsafe) || refused
         };
         u8::from(self.programs.iter().any(bad))
     }
@@ -150,7 +209,9 @@ pub fn repair(input: &Input, options: &Options, progress: &mut dyn Progress) -> 
         Some(elf) => elf.write(&object).map_err(|error| Error::InvalidInput(error.to_string()))?,
     };
     if options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok() {
-        for own in programs.iter_mut().filter(|own| own.decision == Decision::RepairedProved) {
+        let repaired =
+            |own: &&mut Repaired| matches!(own.decision, Decision::RepairedProved | Decision::RepairedGuarded);
+        for own in programs.iter_mut().filter(repaired) {
             let program = object.program(own.program.exact());
             own.kernel = program.map(|program| kernel::verdict::verdict(&bytes, &object, program));
         }
@@ -168,6 +229,8 @@ struct Work<'w> {
     begun: Instant,
     end: Instant,
     cut_short: bool,
+    guards: Guards,
+    find_input: bool,
 }
 
 impl<'w> Work<'w> {
@@ -178,7 +241,8 @@ impl<'w> Work<'w> {
         let verifier = kiln_verifier::Options { profile, deadline: Some(end), ..own };
         // Marks are about the instructions that stand now.
         let object = Object { operations: Vec::new(), ..input.object.clone() };
-        Work { input, verifier, object, proofs: evidence::Proofs::new(), progress, begun, end, cut_short: false }
+        let (proofs, guards, find_input) = (evidence::Proofs::new(), options.guards, options.find_input);
+        Work { input, verifier, object, proofs, progress, begun, end, cut_short: false, guards, find_input }
     }
 
     fn one(&mut self, program: &Program) -> Repaired {
@@ -189,6 +253,8 @@ impl<'w> Work<'w> {
             changes: Vec::new(),
             reason: None,
             unproved: None,
+            witness: None,
+            guard: None,
             kernel: None,
         };
         if program.program_type.is_none() {
@@ -202,10 +268,16 @@ impl<'w> Work<'w> {
             Search::Repaired(object, changes) => match self.harms(&object, program) {
                 Some(other) => row.reason = Some(format!("the verifier rejects {other} with the changes").into()),
                 None => {
-                    row.decision = Decision::RepairedProved;
+                    let guard = changes.iter().find_map(|change| change.ends_with);
+                    let meaning = self.guards.of(program).map_or("", |own| own.meaning);
+                    row.guard = guard.map(|value| Guard { value, meaning });
+                    row.decision = if guard.is_some() { Decision::RepairedGuarded } else { Decision::RepairedProved };
                     row.changes = changes.iter().map(|change| inserted(&before, change)).collect();
                     self.object = object;
-                    self.proofs.extend(found);
+                    // Nothing proves that a guarded function does what the original does: it does not.
+                    if guard.is_none() {
+                        self.proofs.extend(found);
+                    }
                 }
             },
             Search::Undecided(Undecided { rejection, reason, removed, unproved }) => {
@@ -213,6 +285,10 @@ impl<'w> Work<'w> {
                     0 => String::new(),
                     some => format!(" (after {some} removed before it)"),
                 };
+                row.witness = rejection.as_ref().and_then(|own| self.witness(program, own));
+                if row.witness.is_some() {
+                    row.decision = Decision::ReallyUnsafe;
+                }
                 row.rejected = rejection.map(|own| {
                     let place = own.line.as_ref().map_or_else(
                         || format!("instruction {} of {}", own.position.1, own.position.0),
@@ -220,7 +296,13 @@ impl<'w> Work<'w> {
                     );
                     format!("{} at {place}", own.reason.code()).into()
                 });
-                row.reason = Some(format!("{reason}{removed}").into());
+                let no_value = match self.guards {
+                    Guards::ByType if self.guards.of(program).is_none() => {
+                        "; no value ends every program of this type without harm, so --guards=VALUE has to name one"
+                    }
+                    _ => "",
+                };
+                row.reason = Some(format!("{reason}{removed}{no_value}").into());
                 row.unproved = unproved.as_ref().map(|change| inserted(&before, change));
             }
         }
@@ -230,6 +312,7 @@ impl<'w> Work<'w> {
 
     /// Searches for changes; `found` has the proofs of the functions that changed.
     fn search(&mut self, program: &Program, found: &mut evidence::Proofs) -> Search {
+        let guard = self.guards.of(program).map(|own| own.value);
         let Work { input, verifier, object, progress, begun, end, cut_short, .. } = self;
         let (begun, end, slots) = (*begun, *end, evidence::slots(&input.object));
         let go_on = std::cell::RefCell::new(|what: &'static str| {
@@ -237,7 +320,7 @@ impl<'w> Work<'w> {
             *cut_short |= !on;
             on
         });
-        let mut prove = |changed: &Object| {
+        let mut prove = |base: &Object, changed: &Object| {
             let time = end.saturating_duration_since(Instant::now()).min(MAX_PROOF);
             // What earlier repairs changed is proved already.
             let mut own = changed.clone();
@@ -247,11 +330,28 @@ impl<'w> Work<'w> {
                 }
             }
             let mut step = || (go_on.borrow_mut())("proof");
-            let (proofs, refused) = evidence::certify(&input.object, &own, &[], time, &mut step);
+            // What guards change is not to be proved: the rest is proved of the program with them.
+            let mut from = input.object.clone();
+            for (index, function) in base.functions.iter().enumerate() {
+                if function.nodes != object.functions[index].nodes {
+                    from.functions[index] = function.clone();
+                }
+            }
+            let (proofs, refused) = evidence::certify(&from, &own, &[], time, &mut step);
             *found = proofs;
             refused.into_values().next().map_or(Ok(()), Err)
         };
-        kiln_repair::repair(object, program, verifier, &mut prove, &mut || (go_on.borrow_mut())("repair"))
+        kiln_repair::repair(object, program, verifier, guard, &mut prove, &mut || (go_on.borrow_mut())("repair"))
+    }
+
+    /// An input on which a rejected program goes wrong.
+    fn witness(&mut self, program: &Program, rejection: &Rejection) -> Option<Witness> {
+        if !self.find_input {
+            return None;
+        }
+        let (input, end, begun, slots) = (self.input, self.end, self.begun, evidence::slots(&self.input.object));
+        let mut go_on = || self.progress.step("input", slots, begun.elapsed()) && Instant::now() < end;
+        witness::find(input, program, rejection, &mut go_on)
     }
 
     /// A program that was accepted and that a changed object's functions would break.
@@ -260,7 +360,10 @@ impl<'w> Work<'w> {
             |object: &Object, program: &Program| kiln_verifier::verify(object, program, &self.verifier).is_ok();
         let reaches = |program: &Program| {
             let functions = self.object.reachable_functions(program.entry);
-            functions.into_iter().any(|id| self.object.function(id).nodes != changed.function(id).nodes)
+            functions.into_iter().any(|id| {
+                let [old, new] = [&self.object, changed].map(|object| object.function(id));
+                old.nodes != new.nodes || old.linkage != new.linkage
+            })
         };
         let others = self.object.programs.iter().filter(|program| program.name != repaired.name && reaches(program));
         let mut broken = others.filter(|program| verify(&self.object, program) && !verify(changed, program));
@@ -278,9 +381,12 @@ fn inserted(object: &Object, change: &Change) -> Inserted {
         slot: function.nodes[..position].iter().map(|node| node.insn.slots()).sum(),
         place: change.line.as_ref().map(|line| format!("{}:{}", line.file, line.line).into()),
         line: change.line.as_ref().map(|line| line.text.trim().into()),
-        register: format!("r{}", change.register.number()),
-        range: change.range,
+        register: change.means.has_register().then(|| format!("r{}", change.register.number())),
+        range: change.means.has_range().then_some(change.range),
         means: change.means.name,
-        by_hand: change.means.source.replace("LOW", &low).replace("HIGH", &high),
+        by_hand: {
+            let value = change.ends_with.unwrap_or_default().to_string();
+            change.means.source.replace("LOW", &low).replace("HIGH", &high).replace("VALUE", &value)
+        },
     }
 }
