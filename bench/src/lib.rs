@@ -2,6 +2,7 @@
 //!
 //! | measured | where |
 //! |---|---|
+//! | rejected programs repaired, beside variants that load | [`repairs`], `examples/repair_bench.rs` |
 //! | programs before and after optimizing: slots, time, processed instructions, equality | [`gains`], `examples/optimizer_bench.rs` |
 //! | how equivalence queries are settled | `examples/equiv_bench.rs` |
 //! | certificates of the corpora, replayed | `examples/evidence_bench.rs` |
@@ -20,6 +21,7 @@
 
 pub mod gains;
 pub mod plot;
+pub mod repairs;
 pub mod repeated;
 
 /// The least, the median and the greatest; not numbers where there are none.

@@ -14,6 +14,7 @@
 //! `cargo xtask bench optimizer` the programs of the corpora before and after (`bench/examples/optimizer_bench.rs`),
 //! and `cargo xtask bench equiv` says how questions of equivalence are settled (`bench/examples/equiv_bench.rs`).
 //! `cargo xtask bench evidence` replays the certificates of the corpora (`bench/examples/evidence_bench.rs`).
+//! `cargo xtask bench repair` repairs what `scripts/variants` made (`bench/examples/repair_bench.rs`).
 //! `cargo xtask bench scale` measures how the optimizer's time and memory grow with size
 //! (`bench/examples/scale`).
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
@@ -46,7 +47,7 @@ struct Program {
 const EMPTY: &str = "xdp_pass";
 
 /// Benchmarks that are examples: the argument, the package, the example, and what it does.
-const EXAMPLES: [(&str, &str, &str, &str); 11] = [
+const EXAMPLES: [(&str, &str, &str, &str); 12] = [
     ("heap", "kiln-bench", "heap_bench", "measuring heaps"),
     ("query", "kiln-bench", "query_bench", "measuring queries"),
     ("pool", "kiln-bench", "pool_bench", "measuring pools"),
@@ -58,6 +59,7 @@ const EXAMPLES: [(&str, &str, &str, &str); 11] = [
     ("dispatch", "kiln-bench", "dispatch_bench", "measuring dispatch"),
     ("congestion", "kiln-bench", "congestion_bench", "measuring congestion control"),
     ("evidence", "kiln-bench", "evidence_bench", "replaying certificates"),
+    ("repair", "kiln-bench", "repair_bench", "measuring repairs"),
 ];
 
 /// `cargo xtask bench`: all programs, or those whose names begin with one of the arguments.

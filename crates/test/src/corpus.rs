@@ -16,6 +16,12 @@ pub struct CorpusObject {
     pub group: String,
     /// Relative to the corpus folder.
     pub path: PathBuf,
+    /// The source that it was compiled from.
+    #[serde(default)]
+    pub source: String,
+    /// The compiler, level and cpu, where `scripts/variants` made it.
+    #[serde(default)]
+    pub variant: String,
     /// What loading it takes.
     #[serde(default)]
     load: Vec<Load>,
