@@ -27,7 +27,6 @@ use kiln_vm::stand_in::{Step, Stray, Strictly, Violation, World, Wrong};
 use serde::Serialize;
 
 use crate::kernel::takes_packet;
-use crate::loading;
 use crate::packets::{self, Random};
 
 /// Runs of a search at most.
@@ -195,7 +194,7 @@ impl<'s> Search<'s> {
         budget: u64,
     ) -> Option<Search<'s>> {
         let program_type = program.program_type?;
-        let object = loading::with_sized_maps(&input.object);
+        let object = kiln_vm::with_sized_maps(input.object.clone());
         let numbers = numbers(&object, program);
         let (later, types) = (comes_later(rejection.reason), input.kernel_types.clone());
         let world = world(&object, types.clone(), budget)?;
