@@ -43,8 +43,8 @@ pub fn wheel(machine: &Machine, features: &str, output: &Path) -> Result<(), Fai
     let mut command = Command::new("maturin");
     command.current_dir(repository(".")).args(["build", "--profile", "dist", "--no-default-features"]);
     command.args(["--features", features, "--target", &machine.target(), "--target-dir"]).arg(folder());
-    // Nothing is linked dynamically, so every C library will do, old ones and musl too.
-    command.args(["--compatibility", "manylinux2014", "musllinux_1_1", "--out"]).arg(output);
+    // Nothing is linked dynamically, so the oldest tag that pip knows will do.
+    command.args(["--compatibility", "manylinux2014", "--out"]).arg(output);
     settings(machine, &mut command)?;
     run_command(&mut command, "maturin")
 }
