@@ -11,8 +11,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use kiln_driver::input::{self, running_kernel_types};
 use kiln_driver::ProgramType;
+use kiln_driver::input::{self, running_kernel_types};
 use kiln_verifier::{Options, Prepared};
 
 fn main() -> ExitCode {

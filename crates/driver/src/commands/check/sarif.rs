@@ -45,7 +45,11 @@ pub fn log(root: &Path, objects: &[Report], baseline: Option<&Baseline>) -> Valu
         let verdicts = report.verdicts();
         let judged = baseline.and_then(|baseline| baseline.judge(report).ok());
         let state = |result: Value, program: &Shown| stated(result, judged.as_ref(), program);
-        found.extend(verdicts.iter().filter_map(|checked| Some(state(result(&files, checked, &report.fixes)?, &checked.program))));
+        found.extend(
+            verdicts
+                .iter()
+                .filter_map(|checked| Some(state(result(&files, checked, &report.fixes)?, &checked.program))),
+        );
         let none = Shown::from("");
         let findings = report.findings.iter().flatten();
         found
