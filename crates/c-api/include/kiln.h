@@ -218,11 +218,13 @@ enum kiln_status kiln_vm_new(const struct kiln_object *object,
                              size_t count,
                              struct kiln_vm **vm);
 
-// Verifies and compiles a program. Gives its number for `kiln_vm_run`.
+// Verifies and compiles a program, and those that its tail calls may lead to. Gives its number for `kiln_vm_run`.
 //
 // # Safety
 // `vm` is a VM that nobody else uses now, `name` a string, `program` a place for a number.
-enum kiln_status kiln_vm_load(struct kiln_vm *vm, const char *name, size_t *program);
+enum kiln_status kiln_vm_load(struct kiln_vm *vm,
+                              const char *name,
+                              size_t *program);
 
 // Runs a program on a packet in place, and gives R0. A packet whose length changes is `KILN_INVALID_INPUT` and stays as
 // it was.

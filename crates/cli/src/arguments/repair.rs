@@ -14,7 +14,8 @@ Examples:
   kiln repair prog.o -o prog.ok.o --kernel 5.15
                                       for an older kernel
   kiln repair prog.o -o prog.ok.o --guards
-                                      where nothing is proved: end the run instead
+                                      where nothing is proved: end the run
+                                      instead
   kiln repair prog.o -o prog.ok.o --evidence proofs
                                       then: kiln verify-evidence proofs
 
