@@ -232,7 +232,9 @@ impl From<Error> for kiln_program::Error {
                 Some(kiln_verifier::Error::Limit { .. }) => {
                     kiln_program::Error::Limit(format!("program {program}: {source}"))
                 }
-                _ => kiln_program::Error::Unsupported(format!("program {program}: {source}")),
+                Some(_) => kiln_program::Error::Unsupported(format!("program {program}: {source}")),
+                // Not the verifier's: a rule of loaders ([`crate::Vm::load_needed`]).
+                None => kiln_program::Error::Rejected(source.to_string()),
             },
             Error::Stopped { trap: Trap::Budget { .. }, .. } => kiln_program::Error::Limit(error.to_string()),
             Error::Input(_)

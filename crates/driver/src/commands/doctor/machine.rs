@@ -216,8 +216,16 @@ const NEEDS: &[Need] = &[
     row("g++", Tool("g++", "--version"), "make dist: Z3"),
     row("cmake", Tool("cmake", "--version"), "make dist: Z3"),
     row("dpkg-dev", Tool("dpkg-source", "--version"), "make dist: the sources of Z3"),
-    row("python3-venv", AnyOf(&["/usr/lib/python3.11/ensurepip", "/usr/lib/python3/ensurepip"]), "make dist-all: wheels"),
-    row("g++-aarch64-linux-gnu", Tool("aarch64-linux-gnu-g++", "--version"), "make dist-all: the binary for 64-bit Arm"),
+    row(
+        "python3-venv",
+        AnyOf(&["/usr/lib/python3.11/ensurepip", "/usr/lib/python3/ensurepip"]),
+        "make dist-all: wheels",
+    ),
+    row(
+        "g++-aarch64-linux-gnu",
+        Tool("aarch64-linux-gnu-g++", "--version"),
+        "make dist-all: the binary for 64-bit Arm",
+    ),
     row("mmdebstrap", Tool("mmdebstrap", "--version"), "make dist-all: clean roots"),
     row("buildah", Tool("buildah", "--version"), "make dist-all: the container image"),
     row("ruby", Tool("ruby", "--version"), "make dist-all: the formula for Homebrew"),
