@@ -49,6 +49,12 @@ pub fn round_trips(file: &Filetest) -> Outcome {
     Ok(Vec::new())
 }
 
+/// Whether the kernel did not look at a program: some let nobody load programs for some iterators (`EPERM`).
+pub fn is_not_asked(failure: &LoadFailure) -> bool {
+    const EPERM: i32 = 1;
+    failure.error.errno() == Some(EPERM)
+}
+
 /// The kernel's verdict is the one in `check:`. There are no exceptions, because the kernel decides.
 ///
 /// # Errors
@@ -63,8 +69,7 @@ pub fn kernel_verdict(file: &Filetest) -> Outcome {
     }
     let program = the_program(file)?;
     match (kiln_linux::load_image(&file.object, program), check) {
-        // Some kernels let nobody load programs for some iterators, and say so before they look at the program.
-        (Err(failure), _) if failure.error.errno() == Some(libc::EPERM) => {
+        (Err(failure), _) if is_not_asked(&failure) => {
             Ok(vec!["kernel: it may not be asked about this program".to_owned()])
         }
         (Ok(loaded), Check::Accept) => kernel_processed(file, &loaded),
