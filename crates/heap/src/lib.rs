@@ -9,7 +9,6 @@
 pub mod allocator;
 pub mod lock;
 pub mod own;
-mod slab;
 pub mod supply;
 
 use supply::NoMemory;

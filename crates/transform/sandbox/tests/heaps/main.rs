@@ -20,5 +20,4 @@ mod results;
 mod structures;
 mod tail_calls;
 mod textbook;
-mod user;
 mod world;
