@@ -24,11 +24,9 @@ mod wrappers;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Failure, cargo, root, run as run_command, script, target_dir};
-
-/// The features of the binary, best first: with the solver, and without where Z3 cannot be built.
-const WITH_SOLVER: &str = "static,engine";
-const WITHOUT_SOLVER: &str = "static-kernel,engine";
+use crate::command::{Failure, target_dir};
+use files::{file_error, output_of, size};
+use machine::Machine;
 
 /// What was asked for.
 struct Wanted {

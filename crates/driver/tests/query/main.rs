@@ -1,6 +1,5 @@
 //! Queries: every split of every query loads, and all splits give one answer.
 
-mod questions;
 mod tables;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -413,15 +412,18 @@ fn what_is_wrong_with_a_query_is_said_where_it_is() {
         ("SELECT y.pid FROM execs e JOIN exits x ON e.pid = x.pid WITHIN 1 S", "its tables are `e` and `x`"),
         ("SELECT e.pid FROM execs e RIGHT JOIN exits x USING (pid) WITHIN 1 S", "need ON"),
         ("SELECT s.pid FROM syscalls s FULL JOIN errno n ON n.errno = s.ret", "only JOIN and LEFT JOIN go with lookup"),
+        ("SELECT e.pid FROM execs e CROSS JOIN exits x", "only JOIN, LEFT JOIN"),
         ("SELECT pid FROM execs WITHIN 1 S", "is of no JOIN"),
         ("SELECT pid FROM tcp_states WHERE daddr << '10.0.0/8'", "`10.0.0/8` is no network"),
         ("SELECT pid FROM tcp_states WHERE cidr(daddr_be, '10.0.0.0/8')", "an address is text, and this is u64"),
         ("SELECT pid FROM tcp_states WHERE cidr(saddr, daddr)", "a network is a constant"),
         ("SELECT * FROM uprobe.'/lib/libc.so.6'", "is no function of a file"),
+        ("SELECT * FROM errno", "`errno` is a lookup table"),
         ("SELECT * FROM syscalls s JOIN users u ON s.uid > u.uid", "has to be equal"),
         ("SELECT * FROM execs JOIN processes p ON p.comm = execs.comm", "processes are looked up by `pid`"),
         ("SELECT pid FROM execs UNION ALL SELECT pid, comm FROM exits", "have 1 and 2 columns"),
         ("SELECT pid FROM execs UNION ALL SELECT comm FROM exits", "`pid` is u64 on one side of the UNION and text"),
+        ("SELECT pid FROM execs EXCEPT SELECT pid FROM exits", "only SELECT and UNION"),
         ("SELECT count(*) FROM execs UNION ALL SELECT count(*) FROM exits WINDOW 1 S", "(SELECT ... WINDOW 1 S) UNION"),
         ("SELECT count(*) FROM forks WINDOW SESSION 1 S EVERY 1 S", "leave out EVERY"),
         ("SELECT count(*) AS n FROM forks ORDER BY n WINDOW SESSION 1 S", "put the query into a subquery"),

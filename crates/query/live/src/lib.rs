@@ -12,14 +12,12 @@
 pub mod budget;
 pub mod cgroups;
 pub mod cost;
-mod engine;
 pub mod export;
 mod functions;
 pub mod http;
 pub mod live;
 pub mod lookups;
 pub mod model;
-pub mod named;
 #[cfg(not(feature = "parquet"))]
 pub mod no_parquet;
 #[cfg(feature = "parquet")]

@@ -10,7 +10,6 @@
 
 pub mod accumulate;
 pub mod decode;
-pub mod engine;
 pub mod flow;
 mod join;
 mod sessions;
@@ -24,11 +23,10 @@ use serde::{Deserialize, Serialize};
 use crate::expr::{Expr, truth};
 use crate::generate::layout::Record;
 use crate::generate::{Generated, GroupMap};
-use crate::query::{self, Groups, Order, Query, Shape};
-use crate::split::State;
+use crate::query::{Groups, Order, Query, Shape};
 use crate::table::Source;
 use crate::value::{DataType, Value};
-use accumulate::{Accumulator, Partial};
+use accumulate::Accumulator;
 use decode::{Says, Stacks};
 use sessions::Sessions;
 
@@ -264,7 +262,7 @@ impl Executor {
                     debug_assert!(pause_ns > 0);
                     return;
                 }
-                for window in windows_of(groups.window, time) {
+                for window in windows_of(groups, time) {
                     self.in_group(window, &keys, |accumulators| {
                         accumulators.iter_mut().zip(&values).for_each(|(own, value)| own.add(value));
                     });
@@ -356,13 +354,9 @@ impl Executor {
             let mut at = 1;
             let mut states = Vec::new();
             for (aggregate, data_type) in map.groups.aggregates.iter().zip(&results) {
-                states.push(match &aggregate.states[..] {
-                    [] => None,
-                    [State::Sum, ..] => {
-                        Some(Partial::Sum(i128::from(number(at + 1)? as i64) << 64 | i128::from(number(at)?)))
-                    }
-                    _ => Some(Partial::Best(decode::of_bits(number(at)?, *data_type))),
-                });
+                let state =
+                    if aggregate.states.is_empty() { None } else { Some(decode::of_bits(number(at)?, *data_type)) };
+                states.push(state);
                 at += aggregate.states.len();
             }
             self.in_group(window, &keys, |accumulators| {
@@ -526,8 +520,8 @@ impl Executor {
 }
 
 /// Numbers of the windows that contain a time.
-fn windows_of(window: Option<query::Window>, time: u64) -> std::ops::RangeInclusive<u64> {
-    match window {
+fn windows_of(groups: &Groups, time: u64) -> std::ops::RangeInclusive<u64> {
+    match groups.window {
         None => 0..=0,
         Some(window) => {
             let last = time / window.step_ns;
