@@ -17,10 +17,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_driver::check::Verdict;
 use kiln_driver::kernel::{self, Answer};
 use kiln_driver::repair::{self, Decision};
-use kiln_driver::{Input, Object, Program, Reason};
+use kiln_driver::{Input, Object, Program};
 use kiln_test::corpus::{self, CorpusObject};
 use serde::Serialize;
 
@@ -177,12 +176,10 @@ fn one_source(entries: &[CorpusObject], options: &Options) -> Measured {
     part
 }
 
-/// Asks the kernel, but not about programs that can stop the machine (see `kiln_driver::kernel::verdict`).
+/// Asks the kernel, but not about programs that can stop the machine.
 fn ask(input: &Input, program: &Program) -> Answer {
     let verdicts = kiln_driver::check::check(input, &[program]);
-    let dangerous =
-        |verdict: &Verdict| matches!(verdict, Verdict::Rejected { code, .. } if code == Reason::LostPrecision.code());
-    if verdicts.iter().any(|own| dangerous(&own.verdict)) {
+    if verdicts.iter().any(|own| kernel::verdict::is_dangerous(&own.verdict)) {
         return Answer::NotAsked(kernel::NotAsked::Other("it can stop the machine".to_owned()));
     }
     kernel::ask(&input.bytes, &input.object, program, None)

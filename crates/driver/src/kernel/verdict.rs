@@ -16,7 +16,8 @@ pub fn add(checked: &mut [Checked], input: &Input, programs: &[&Program]) {
     }
 }
 
-fn is_dangerous(verdict: &Verdict) -> bool {
+/// Whether a load of a program with this verdict can stop the machine: see [`add`].
+pub fn is_dangerous(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Rejected { code, .. } if code == Reason::LostPrecision.code())
 }
 
