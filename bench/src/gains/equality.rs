@@ -23,7 +23,6 @@ use kiln_driver::packets::{self, Random};
 use kiln_driver::{Engine, Input, Object, Program, ProgramType, loading};
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, Source};
 use kiln_platform::{Helper, MapType};
-use kiln_program::MapContents;
 use kiln_vm::{Clock, UpdateFlag, Vm};
 use serde::Serialize;
 
@@ -218,19 +217,10 @@ fn entries(map_type: MapType, key_bytes: usize, value_bytes: usize) -> Vec<(Vec<
     (0..FILLED).map(entry).collect()
 }
 
-/// Whether a map takes plain data as entries.
+/// The type of a map that takes any entries.
 fn is_plain(object: &Object, name: &str) -> Option<MapType> {
-    const PLAIN: [MapType; 6] = [
-        MapType::Hash,
-        MapType::Array,
-        MapType::PercpuHash,
-        MapType::PercpuArray,
-        MapType::LruHash,
-        MapType::LruPercpuHash,
-    ];
     let map = object.maps.iter().find(|map| map.name == name)?;
-    let plain = PLAIN.contains(&map.map_type) && matches!(map.contents, MapContents::Empty);
-    plain.then_some(map.map_type)
+    map.takes_any_entry().then_some(map.map_type)
 }
 
 fn kernel_trace(before: &Input, input: &Input, program: &Program, inputs: &[Vec<u8>]) -> Result<Trace, String> {

@@ -230,6 +230,20 @@ impl Map {
         self.flags & READ_ONLY_FLAG != 0
     }
 
+    /// Whether user space may fill it with entries of any bytes: a hash map or an array that begins empty.
+    pub fn takes_any_entry(&self) -> bool {
+        let is_plain = matches!(
+            self.map_type,
+            MapType::Hash
+                | MapType::Array
+                | MapType::PercpuHash
+                | MapType::PercpuArray
+                | MapType::LruHash
+                | MapType::LruPercpuHash
+        );
+        is_plain && matches!(self.contents, MapContents::Empty)
+    }
+
     /// Whether the map is a data section: libbpf's array of one value, which has one address. A loader may resize other maps.
     pub fn is_section(&self) -> bool {
         self.map_type == MapType::Array && self.name.starts_with('.')

@@ -18,9 +18,9 @@ use kiln_inspect::Input;
 use kiln_inspect::hex::hex;
 use kiln_inspect::show::shown::Shown;
 use kiln_isa::{Insn, Source};
-use kiln_platform::{MapType, ProgramType};
+use kiln_platform::ProgramType;
 use kiln_program::btf::Btf;
-use kiln_program::{InsnId, MapContents, Object, Program};
+use kiln_program::{InsnId, Object, Program};
 use kiln_verifier::{Reason, Rejection};
 use kiln_vm::Clock;
 use kiln_vm::stand_in::{Step, Stray, Strictly, Violation, World, Wrong};
@@ -484,17 +484,9 @@ fn numbers(object: &Object, program: &Program) -> Vec<u64> {
 
 /// Fills maps of plain data: keys are small numbers, values small and large ones.
 fn fill(object: &Object, world: &mut World, filling: u32) {
-    const PLAIN: [MapType; 6] = [
-        MapType::Hash,
-        MapType::Array,
-        MapType::PercpuHash,
-        MapType::PercpuArray,
-        MapType::LruHash,
-        MapType::LruPercpuHash,
-    ];
     let mut random = Random::new(0x6669_6c6c + u64::from(filling));
     for map in &object.maps {
-        if !PLAIN.contains(&map.map_type) || !matches!(map.contents, MapContents::Empty) || map.value_size > 1 << 16 {
+        if !map.takes_any_entry() || map.value_size > 1 << 16 {
             continue;
         }
         for number in 0..FILLED.min(map.max_entries) {
