@@ -376,6 +376,13 @@ impl CoreRelocation {
 }
 
 impl Object {
+    /// Whether the license is one that the kernel takes as compatible with its own (`include/linux/license.h` lists them).
+    pub fn has_gpl_license(&self) -> bool {
+        const COMPATIBLE: [&str; 6] =
+            ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"];
+        COMPATIBLE.contains(&self.license.as_str())
+    }
+
     /// A fresh instruction id.
     pub fn fresh_insn(&mut self) -> InsnId {
         let id = InsnId(self.next_insn);

@@ -229,7 +229,7 @@ impl<'a> Code<'a> {
 
     /// Whether the program's license is one that the kernel takes as compatible with its own.
     pub(crate) fn is_gpl(&self) -> bool {
-        is_gpl_compatible(&self.object.license)
+        self.object.has_gpl_license()
     }
 }
 
@@ -262,11 +262,4 @@ impl State {
             *register = Register::UNINIT;
         }
     }
-}
-
-/// Licenses that the kernel takes as compatible (`include/linux/license.h` lists them).
-fn is_gpl_compatible(license: &str) -> bool {
-    const COMPATIBLE: [&str; 6] =
-        ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"];
-    COMPATIBLE.contains(&license)
 }

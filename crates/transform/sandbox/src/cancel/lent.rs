@@ -12,7 +12,7 @@
 //! cancelled earlier than its caller, which looks at the clock afterwards.
 
 use kiln_isa::{AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
-use kiln_program::{MapId, Node};
+use kiln_program::{InsnId, MapId, Node};
 
 use super::canceller::{Canceller, DEADLINE, Kept};
 use super::tail::{branch, entries};
@@ -36,15 +36,17 @@ fn task_and_entries(edit: &mut Edit<'_>, map: MapId, task: i16, like: &Node) -> 
     nodes
 }
 
+/// Slots for the five arguments.
+fn arguments(edit: &mut Edit<'_>, at: InsnId) -> Result<Vec<(Reg, Kept)>, Error> {
+    RegSet::arguments(5).iter().map(|reg| Ok((reg, Kept::At(edit.shared_slot(at)?)))).collect()
+}
+
 /// Sets the deadline of a block at `at`, where a function with five arguments begins.
 pub(super) fn begin(edit: &mut Edit<'_>, map: MapId, at: i16, options: &Options) -> Result<Vec<Node>, Error> {
     edit.frame.begin_place();
     let Some(first) = edit.function.nodes.first() else { return Ok(Vec::new()) };
     let line = first.line;
-    let mut saved = Vec::new();
-    for reg in RegSet::arguments(5).iter() {
-        saved.push((reg, Kept::At(edit.shared_slot(first.id)?)));
-    }
+    let saved = arguments(edit, first.id)?;
     let task = edit.shared_slot(first.id)?;
     let mut set = vec![store(Reg::R10, at + DEADLINE, Reg::R0)];
     set.extend(saved.iter().map(|(reg, kept)| kept.restore(*reg)));
@@ -72,10 +74,7 @@ impl Canceller<'_, '_> {
             return Ok(());
         }
         self.edit.frame.begin_place();
-        let mut saved = Vec::new();
-        for reg in RegSet::arguments(5).iter() {
-            saved.push((reg, Kept::At(self.edit.shared_slot(call.id)?)));
-        }
+        let saved = arguments(self.edit, call.id)?;
         let task = self.edit.shared_slot(call.id)?;
         let mut nodes = self.edit.nodes(saved.iter().map(|(reg, kept)| kept.save(*reg)), call.line);
         nodes.extend(task_and_entries(self.edit, map, task, call));
@@ -86,11 +85,4 @@ impl Canceller<'_, '_> {
         self.edit.guard(call.id, nodes);
         Ok(())
     }
-}
-
-/// Whether every program of an object may ask for the running task: the kernel answers programs with a license that fits its own.
-pub(super) fn may_ask_for_the_task(object: &kiln_program::Object) -> bool {
-    const FITTING: [&str; 6] =
-        ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"];
-    FITTING.contains(&object.license.as_str())
 }

@@ -129,7 +129,8 @@ impl Plan {
             if function.linkage != Linkage::Static {
                 return match types.as_ref().filter(|_| slow.globals.contains(&id)) {
                     Some(types) => {
-                        from_caller_of_global(object, types, id, words.is_some() && lent::may_ask_for_the_task(object))
+                        // The kernel says which task runs to programs whose license fits its own.
+                        from_caller_of_global(object, types, id, words.is_some() && object.has_gpl_license())
                     }
                     None => Block::Own,
                 };
