@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::find::evaluate::likely_first;
+use kiln_isa::semantics::BitVec;
+
+use crate::find::evaluate::is_likely;
 use crate::relation::Relation;
 use crate::solver::{Answer, Solver};
 use crate::state::{State, World};
@@ -84,10 +86,21 @@ impl<'a> Prover<'_, 'a> {
     }
 }
 
+/// A condition and its negation, with what the condition is if they follow from what is known. The likely one is first: a
+/// guess, which saves questions and decides nothing.
+pub(crate) fn both_ways<'a>(arena: &'a Arena, known: &[Term<'a>], condition: Term<'a>) -> [(Term<'a>, bool); 2] {
+    let negated = <Term<'a> as BitVec>::not(&condition);
+    let mut both = [(condition, true), (negated, false)];
+    if !is_likely(arena, known, condition) {
+        both.reverse();
+    }
+    both
+}
+
 impl<'a> Visitor<'a> for Prover<'_, 'a> {
     fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool> {
         let arena = self.world.arena;
-        likely_first(arena, known, condition).into_iter().find_map(|(goal, value)| {
+        both_ways(arena, known, condition).into_iter().find_map(|(goal, value)| {
             let follows = self.solver.ask(&arena.query(known, goal)) == Answer::Unsat;
             self.count.queries += usize::from(follows);
             follows.then_some(value)

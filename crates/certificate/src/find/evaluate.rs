@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::semantics::{BitVec, Bits, mask};
+use kiln_isa::semantics::{BitVec as _, Bits, mask};
 
 use crate::term::{Arena, Shape, Term};
 
@@ -41,16 +41,11 @@ impl Arena {
     }
 }
 
-/// A condition and its negation, with what it is if they follow from what is known: first the one that holds in the random
-/// state in which most of that holds. The order only saves questions.
-pub fn likely_first<'a>(arena: &'a Arena, known: &[Term<'a>], condition: Term<'a>) -> [(Term<'a>, bool); 2] {
+/// Whether a condition holds in the random state in which most of what is known holds.
+pub fn is_likely<'a>(arena: &'a Arena, known: &[Term<'a>], condition: Term<'a>) -> bool {
     let holds = |seed, term: Term<'a>| arena.evaluate(term, &|name: &str, of: &[u64]| sample(seed, name, of)) == 1;
     let best = (0..SAMPLES).max_by_key(|seed| known.iter().filter(|term| holds(*seed, **term)).count());
-    let negated = <Term<'a> as BitVec>::not(&condition);
-    match best.is_some_and(|seed| holds(seed, condition)) {
-        true => [(condition, true), (negated, false)],
-        false => [(negated, false), (condition, true)],
-    }
+    best.is_some_and(|seed| holds(seed, condition))
 }
 
 /// A number that a variable has in a random state.

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::evaluate::{self, SAMPLES, sample};
+use super::evaluate::{SAMPLES, sample};
+use crate::prove::both_ways;
 use crate::relation::{Claim, Order, Place, Relation, Side, Target};
 use crate::solver::{Answer, Solver};
 use crate::state::{State, World};
@@ -422,7 +423,7 @@ impl Guess {
 
 impl<'a> Visitor<'a> for Arrivals<'_, 'a> {
     fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool> {
-        let goals = evaluate::likely_first(self.world.arena, known, condition);
+        let goals = both_ways(self.world.arena, known, condition);
         goals.into_iter().find(|(goal, _)| self.follows(known, *goal)).map(|(_, value)| value)
     }
 
