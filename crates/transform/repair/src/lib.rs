@@ -31,6 +31,7 @@ use kiln_verifier::{Error, Options, Reason, Rejection};
 use crate::means::Means;
 use crate::places::Place;
 use crate::range::Range;
+use crate::split::Shortcut;
 
 /// Changes to one program at most; each removes one rejection.
 const MAX_CHANGES: usize = 16;
@@ -160,6 +161,14 @@ struct Search<'s> {
 
 type Removed = (Object, Change, Option<Box<Rejection>>);
 
+impl Change {
+    /// A change that inserts nothing, and is about no number.
+    fn without_number(function: FunctionId, before: InsnId, means: &'static Means, line: Option<SourceLine>) -> Change {
+        let (register, range) = (Reg::R0, [0, 0]);
+        Change { function, before, register, range, means, line, inserted: Vec::new(), ends_with: None }
+    }
+}
+
 impl Search<'_> {
     /// Removes one rejection; returns the changed object, and the rejection that follows if there is one.
     fn remove(&mut self, object: &Object, rejection: &Rejection) -> Result<Removed, String> {
@@ -188,11 +197,7 @@ impl Search<'_> {
                 if !(self.go_on)() {
                     return Err("there was no time to go on".to_owned());
                 }
-                let mut accepts = |range: Range| {
-                    let standing = self.try_change(object, rejection.insn, &place, range, &means::PROBE);
-                    standing.is_some()
-                };
-                let Some(widest) = range::widest(seed, &mut accepts) else { continue };
+                let Some(widest) = self.widest(object, rejection.insn, &place, seed) else { continue };
                 match self.prove_one(object, rejection.insn, &place, widest) {
                     Ok(removed) => return Ok(removed),
                     Err(why) => reason = reason.or(Some(why)),
@@ -219,16 +224,7 @@ impl Search<'_> {
         }
         let mut changed = object.clone();
         changed.functions.get_mut(function.index())?.linkage = Linkage::Static;
-        let change = Change {
-            function,
-            before: at,
-            register: Reg::R0,
-            range: [0, 0],
-            means: &means::STATIC,
-            line: rejection.line.clone(),
-            inserted: Vec::new(),
-            ends_with: None,
-        };
+        let change = Change::without_number(function, at, &means::STATIC, rejection.line.clone());
         let removed = self.judged(changed, change, at)?;
         (self.prove)(&self.base, &removed.0).ok()?;
         Some(removed)
@@ -238,17 +234,10 @@ impl Search<'_> {
     fn split(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
         for shortcut in split::shortcuts(object, self.program, rejection.insn) {
             let changed = split::apply(object, shortcut)?;
-            let line = object.function(shortcut.function).nodes.iter().find(|node| node.id == shortcut.branch);
-            let change = Change {
-                function: shortcut.function,
-                before: shortcut.branch,
-                register: Reg::R0,
-                range: [0, 0],
-                means: &means::SPLIT,
-                line: line.and_then(|node| object.line(node)).cloned(),
-                inserted: Vec::new(),
-                ends_with: None,
-            };
+            let Shortcut { function, branch, .. } = shortcut;
+            let node = object.function(function).nodes.iter().find(|node| node.id == branch);
+            let line = node.and_then(|node| object.line(node)).cloned();
+            let change = Change::without_number(function, branch, &means::SPLIT, line);
             let Some(removed) = self.judged(changed, change, rejection.insn) else { continue };
             if (self.prove)(&self.base, &removed.0).is_ok() {
                 return Some(removed);
@@ -309,9 +298,13 @@ impl Search<'_> {
 
     /// The widest range of a number with which an instruction is accepted.
     fn range_of(&self, object: &Object, at: InsnId, place: &Place) -> Option<Range> {
-        let mut accepts = |range: Range| self.try_change(object, at, place, range, &means::PROBE).is_some();
         let seeds = range::seeds(object.function(place.function));
-        seeds.into_iter().find_map(|seed| range::widest(seed, &mut accepts))
+        seeds.into_iter().find_map(|seed| self.widest(object, at, place, seed))
+    }
+
+    /// The widest range around a number with which an instruction is accepted.
+    fn widest(&self, object: &Object, at: InsnId, place: &Place, seed: i32) -> Option<Range> {
+        range::widest(seed, &mut |range| self.try_change(object, at, place, range, &means::PROBE).is_some())
     }
 
     /// Whether no other number near the instruction makes up for one just outside of the range.
@@ -363,9 +356,11 @@ impl Search<'_> {
     /// Tries the means for a range in turn. Why the last one is not proved is the reason; it is the least strict one.
     fn prove_one(&mut self, object: &Object, at: InsnId, place: &Place, range: Range) -> Result<Removed, String> {
         let mut reason = String::new();
+        // The same for all means.
+        let mut in_range = None;
         for means in means::MEANS {
             let Some((changed, change, standing)) = self.try_change(object, at, place, range, means) else { continue };
-            let proved = self.prove_range(object, place, range);
+            let proved = in_range.get_or_insert_with(|| self.prove_range(object, place, range)).clone();
             match proved.and_then(|()| (self.prove)(&self.base, &changed)) {
                 Ok(()) => return Ok((changed, change, standing)),
                 Err(why) => {
