@@ -38,8 +38,8 @@ pub fn repair(object: &ObjectArguments, arguments: &RepairArguments, format: For
     let outcome = outcome?;
     output::write_whole(&arguments.output, &outcome.bytes)?;
     if let Some(folder) = &arguments.evidence {
-        let is_static = |change: &Inserted| change.register.is_none() && change.means == STATIC;
-        if outcome.programs.iter().flat_map(|own| &own.changes).any(is_static) {
+        let mut functions = input.object.functions.iter().zip(&outcome.object.functions);
+        if functions.any(|(old, new)| old.linkage != new.linkage) {
             anstream::eprintln!(
                 "note: a function became static, without another instruction; kiln verify-evidence does not take that yet"
             );
@@ -61,8 +61,6 @@ pub fn repair(object: &ObjectArguments, arguments: &RepairArguments, format: For
     Ok(outcome.exit_code())
 }
 
-/// The means that changes a function's linkage.
-const STATIC: &str = "static function";
 /// The time for finding out whether a repair would help, after a check.
 const TRIAL: Duration = Duration::from_millis(300);
 
@@ -167,6 +165,7 @@ fn said(prefix: &str, change: &Inserted) {
         say!("    line: {line}");
     }
     match change.register {
+        _ if by_hand.is_empty() => {}
         Some(_) => say!("    by hand, before it: {by_hand}"),
         None => say!("    by hand: declare {function} `{by_hand}`"),
     }

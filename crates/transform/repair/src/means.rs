@@ -35,7 +35,7 @@ enum End {
 pub struct Means {
     /// Its name, as reports say it.
     pub name: &'static str,
-    /// What an author would write by hand, with the number as `n`.
+    /// What an author would write by hand, with the number as `n`; empty where no line of C says it.
     pub source: &'static str,
     steps: &'static [Step],
     is_for: fn(Range) -> bool,
@@ -56,8 +56,8 @@ pub(crate) static PROBE: Means = Means { name: "probe", source: "", steps: BOTH_
 /// and a static one where it is called. No instruction changes.
 pub(crate) static STATIC: Means = Means { name: "static function", source: "static", steps: &[], is_for: |_| true };
 
-/// Sends a branch past instructions that it only passes through.
-pub(crate) static SPLIT: Means = Means { name: "path split", source: "goto", steps: &[], is_for: |_| true };
+/// Sends a branch past instructions that it only passes through. No line of C says that.
+pub(crate) static SPLIT: Means = Means { name: "path split", source: "", steps: &[], is_for: |_| true };
 
 /// Gives a register a value where the function begins: the verifier finds a path on which it is read and holds nothing.
 pub(crate) static INITIALIZE: Means =
