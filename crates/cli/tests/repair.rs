@@ -271,6 +271,20 @@ fn a_branch_is_sent_past_what_it_only_passes_through() {
 }
 
 #[test]
+fn the_last_steps_of_an_endless_run_are_shown() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (object, output) = (folder.path().join("a.bpf"), folder.path().join("b.bpf"));
+    let endless = "; program xdp name endless\n  r0 = 0\nagain:\n  if r0 == 0 goto again\n  exit\n";
+    std::fs::write(&object, endless).expect("a file");
+    let document = repaired(&object, &output, &["--offline"]);
+    let witness = &document["programs"][0]["witness"];
+    assert_eq!(document["programs"][0]["decision"], "really-unsafe", "{document}");
+    assert!(witness["executed"].as_u64().is_some_and(|count| count >= 999_999), "{witness}");
+    let steps = witness["steps"].as_array().expect("steps");
+    assert!(steps.iter().all(|step| step["slot"] == 1), "{witness}");
+}
+
+#[test]
 fn a_repair_is_the_same_each_time_and_no_budget_keeps_the_object() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (object, output) = (folder.path().join("a.o"), folder.path().join("b.o"));

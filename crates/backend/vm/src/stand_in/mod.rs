@@ -226,22 +226,23 @@ pub struct Strictly {
     pub reached: BTreeSet<InsnId>,
     /// Numbers that were compared, below 2^32.
     pub compared: BTreeSet<u64>,
-    /// The steps, as far as they are kept.
+    /// The last steps, in their order.
     pub steps: Vec<Step>,
     /// The number of instructions that ran.
     pub executed: u64,
 }
 
 impl Runs<'_> {
-    /// Runs the program on an input, in the world of a seed, and says what goes wrong. With `keep_steps`, the run's
-    /// first steps are returned.
-    pub fn run_strictly(&mut self, input: &Input<'_>, seed: u64, keep_steps: bool) -> Strictly {
+    /// Runs the program on an input, in the world of a seed, and says what goes wrong. The result has the last
+    /// `most_steps` steps.
+    pub fn run_strictly(&mut self, input: &Input<'_>, seed: u64, most_steps: usize) -> Strictly {
         let strict = self.stage.strict.get_or_insert_default();
-        strict.keep_steps = keep_steps;
+        strict.most_steps = most_steps;
         strict.begin();
         let ended = self.run(input, seed).map(|seen| seen.value);
         let strict = std::mem::take(self.stage.strict.get_or_insert_default());
         let Strict { violation, reached, compared, steps, executed, .. } = strict;
+        let steps = steps.into_iter().rev().collect();
         Strictly { ended, violation, reached, compared, steps, executed }
     }
 }

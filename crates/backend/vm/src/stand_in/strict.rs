@@ -15,7 +15,7 @@
 
 mod calls;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use kiln_isa::{Address, AluOp, AtomicOp, Insn, Reg, Source, Width};
 use kiln_platform::{FieldValue, ProgramType};
@@ -26,8 +26,6 @@ use crate::state::State;
 
 /// Bytes of one frame.
 const FRAME_BYTES: u64 = kiln_platform::limits::MAX_STACK_BYTES as u64;
-/// Steps of a run that are kept.
-const MOST_STEPS: usize = 4096;
 
 /// What went wrong in a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,6 +68,8 @@ pub enum Wrong {
 /// One step of a run: the registers before an instruction.
 #[derive(Clone, Debug)]
 pub struct Step {
+    /// Its number in the run, from 1.
+    pub number: u64,
     /// The instruction.
     pub insn: InsnId,
     /// The number of calls that it is inside.
@@ -145,8 +145,9 @@ pub(super) struct Strict {
     pub(super) violation: Option<Violation>,
     /// The instructions that ran.
     pub(super) reached: BTreeSet<InsnId>,
-    pub(super) steps: Vec<Step>,
-    pub(super) keep_steps: bool,
+    /// The last steps, the latest first, at most `most_steps`.
+    pub(super) steps: VecDeque<Step>,
+    pub(super) most_steps: usize,
     pub(super) executed: u64,
     /// Constants that a comparison saw, as its other side: what inputs may be made of.
     pub(super) compared: BTreeSet<u64>,
@@ -154,8 +155,8 @@ pub(super) struct Strict {
 
 impl Strict {
     pub(super) fn begin(&mut self) {
-        let Strict { keep_steps, .. } = *self;
-        *self = Strict { keep_steps, ..Strict::default() };
+        let Strict { most_steps, .. } = *self;
+        *self = Strict { most_steps, ..Strict::default() };
     }
 
     fn wrong(&mut self, node: &Node, kind: Wrong, text: String) {
@@ -200,8 +201,9 @@ impl Strict {
         self.frames.truncate(depth + 1);
         self.settle(state, registers);
         self.reached.insert(node.id);
-        if self.keep_steps && self.steps.len() < MOST_STEPS {
-            self.steps.push(Step { insn: node.id, depth, registers: *registers });
+        if self.most_steps > 0 {
+            self.steps.truncate(self.most_steps - 1);
+            self.steps.push_front(Step { number: self.executed, insn: node.id, depth, registers: *registers });
         }
         if !matches!(node.insn, Insn::Call(_) | Insn::Exit) {
             for reg in node.insn.read().iter() {

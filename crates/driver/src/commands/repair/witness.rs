@@ -161,7 +161,7 @@ pub fn find(
     // Runs before it changed the maps, and the input alone has to do it.
     search.world = world(&search.object, search.types.clone(), budget)?;
     search.filling = 0;
-    let seen = search.once(&smaller, true)?;
+    let seen = search.once(&smaller, SHOWN_STEPS)?;
     let violation = search.verdict(&seen)?;
     Some(search.shown(&smaller, &violation, &seen.steps))
 }
@@ -231,7 +231,7 @@ impl<'s> Search<'s> {
                 }
                 None => self.changed(),
             };
-            let seen = self.once(&stimulus, false)?;
+            let seen = self.once(&stimulus, 0)?;
             if let Some(violation) = self.verdict(&seen) {
                 return Some((stimulus, violation));
             }
@@ -266,7 +266,7 @@ impl<'s> Search<'s> {
         (here && self.wanted.contains(&violation.kind)).then_some(violation)
     }
 
-    fn once(&mut self, stimulus: &Stimulus, keep_steps: bool) -> Option<Strictly> {
+    fn once(&mut self, stimulus: &Stimulus, most_steps: usize) -> Option<Strictly> {
         if self.filling != stimulus.filling {
             if stimulus.filling == 0 {
                 self.world = world(&self.object, self.types.clone(), self.budget)?;
@@ -277,7 +277,7 @@ impl<'s> Search<'s> {
         }
         let mut runs = self.world.strict_runs(&self.program.name).ok()?;
         let input = kiln_vm::Input { packet: &stimulus.packet, context: stimulus.context.as_deref(), repeat: 1 };
-        let seen = runs.run_strictly(&input, stimulus.seed, keep_steps);
+        let seen = runs.run_strictly(&input, stimulus.seed, most_steps);
         self.work += seen.executed + 200;
         Some(seen)
     }
@@ -396,7 +396,7 @@ impl<'s> Search<'s> {
             return false;
         }
         *left -= 1;
-        let now = self.once(own, false).and_then(|seen| self.verdict(&seen));
+        let now = self.once(own, 0).and_then(|seen| self.verdict(&seen));
         now.is_some_and(|now| now.kind == violation.kind && now.insn == violation.insn)
     }
 
@@ -425,7 +425,6 @@ impl<'s> Search<'s> {
                 reads: node.insn.read().iter().map(value).collect(),
             })
         };
-        let last = &steps[steps.len().saturating_sub(SHOWN_STEPS)..];
         let (function, slot, line) = match place(violation.insn) {
             Some((function, node, slot)) => (function.name.as_str(), slot, line_of(node)),
             None => ("", 0, None),
@@ -440,8 +439,8 @@ impl<'s> Search<'s> {
             context: own.context.as_deref().map(hex),
             filling: own.filling,
             seed: own.seed,
-            executed: steps.len(),
-            steps: last.iter().filter_map(step).collect(),
+            executed: steps.last().map_or(0, |step| step.number as usize),
+            steps: steps.iter().filter_map(step).collect(),
         }
     }
 }
