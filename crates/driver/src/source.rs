@@ -151,10 +151,7 @@ pub fn compile(source: &Path) -> Result<Compiled, Error> {
 /// As [`compile`].
 pub fn compile_edited(source: &Path, text: Option<&str>) -> Result<Compiled, Error> {
     let absolute = std::fs::canonicalize(source).map_err(|error| Error::file(source, &error))?;
-    if !absolute.is_file() {
-        // clang would wait for a pipe's writer.
-        return Err(Error::InvalidInput(format!("{} is not a regular file", source.display())));
-    }
+    file::check_regular(source)?;
     let flags = flags_of(&absolute)?;
     let os = |error: std::io::Error| Error::machine("a temporary folder", &error, "; name another with TMPDIR");
     let outputs = tempfile::Builder::new().prefix("kiln-compile").tempdir().map_err(os)?;

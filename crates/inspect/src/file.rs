@@ -42,6 +42,17 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     }
 }
 
+/// Refuses what is no regular file: a reader would wait for a pipe's writer, and `/dev/zero` has no end.
+///
+/// # Errors
+/// [`Error::InvalidInput`], also when there is no such file.
+pub fn check_regular(path: &Path) -> Result<(), Error> {
+    match path.is_file() {
+        true => Ok(()),
+        false => Err(Error::InvalidInput(format!("{} is not a regular file", path.display()))),
+    }
+}
+
 /// Reads a file as text.
 ///
 /// # Errors

@@ -26,14 +26,12 @@ pub fn uri_of(path: &Path) -> Option<Uri> {
 /// Bytes of a source that is read, at most.
 const MAX_SOURCE_BYTES: u64 = 64 << 20;
 
-/// The text of a source. Nothing of what is not a regular file, which may be endless or never have anything to read.
+/// The text of a source.
 ///
 /// # Errors
-/// As [`file::read`].
+/// As [`file::check_regular`] and [`file::read`].
 pub fn text_of(path: &Path) -> Result<String, Error> {
-    if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
-        return Err(Error::InvalidInput(format!("{} is not a regular file", path.display())));
-    }
+    file::check_regular(path)?;
     let bytes = file::read(path, MAX_SOURCE_BYTES)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
