@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 /// The commands of a GitHub workflow, one per line.
@@ -96,16 +97,7 @@ fn note(result: &Value) -> Note<'_> {
 
 /// The path that a URI of the log stands for.
 fn path_of(uri: &str) -> String {
-    let escaped = uri.strip_prefix("file://").unwrap_or(uri);
-    let mut bytes = Vec::new();
-    let mut rest = escaped.as_bytes();
-    while let Some((first, others)) = rest.split_first() {
-        let code = others.get(..2).filter(|_| *first == b'%');
-        let code = code.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &others[2..] } else { others };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(uri.strip_prefix("file://").unwrap_or(uri)).decode_utf8_lossy().into_owned()
 }
 
 /// The text of a command, in which line breaks would end it.

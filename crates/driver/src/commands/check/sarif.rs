@@ -17,6 +17,7 @@ use std::path::{Component, Path, PathBuf};
 
 use kiln_program::clean;
 use kiln_verifier::Reason;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::baseline::{Baseline, Judged};
@@ -346,14 +347,7 @@ fn file_uri(path: &Path) -> String {
 
 /// Percent-encodes what a URI's path may not have.
 fn escaped(path: &str) -> String {
-    let mut text = String::new();
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' | b'+' | b'@' => {
-                text.push(char::from(byte));
-            }
-            other => text.push_str(&format!("%{other:02X}")),
-        }
-    }
-    text
+    const PLAIN: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'+').remove(b'@');
+    utf8_percent_encode(path, PLAIN).to_string()
 }
