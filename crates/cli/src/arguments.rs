@@ -4,6 +4,7 @@ pub mod build;
 pub mod complete;
 mod congestion;
 mod dispatch;
+mod examples;
 mod explain;
 mod formats;
 mod kv;
@@ -31,147 +32,11 @@ use run::{BENCH_EXAMPLES, RUN_EXAMPLES};
 pub use run::{BenchArguments, FeedArguments, Place, RunArguments};
 pub use serve::{InstallArguments, ServeArguments, ServeCommand};
 
-const EXAMPLES: &str = "\
-Examples:
-  kiln check prog.o                        is it safe? why not?
-  kiln optimize prog.o -o prog.opt.o       a smaller drop-in object
-  kiln run prog.o --packet-file packet.bin what does it do with this packet?
-  kiln doctor                              what is missing on this machine?";
-
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  kiln check prog.o
-  kiln check prog.bpf.c               compiled first, with the project's flags
-  kiln check build/ more/*.o -q       many at once: what is not accepted, and a
-                                      count
-  kiln check prog.o --with-kernel     with the running kernel's verdict (root)
-  kiln check prog.o --btf /sys/kernel/btf/vmlinux
-                                      as it would be relocated for this kernel
-  kiln check prog.o --kernel 5.15,6.1
-                                      does it load there? (also: all, running)
-  kiln check prog.o --type handler=sched_cls
-                                      if SEC(\"...\") does not tell the type
-  kiln check prog.o --profile --flame-graph p.svg
-                                      where the processed instructions went
-  kiln check prog.o --format sarif > kiln.sarif
-                                      annotations for code review
-  kiln check build/ --baseline known.json
-                                      only what is new fails (made with --format
-                                      json)
-  kiln check build/ --no-cache        again, whatever an earlier check decided
-  kiln check prog.bpf.c --watch       again after each change
-  kiln check prog.o --lint --deny unwritten-key
-                                      warnings, too; one of them counts
-  kiln explain possibly-null          more about the code of a rejection";
-
-const OPTIMIZE_EXAMPLES: &str = "\
-Examples:
-  kiln optimize prog.o -o prog.opt.o
-  kiln optimize build/ -o optimized/  all objects of a folder into another
-  kiln optimize prog.o -o prog.o --budget 2
-                                      in place: replaced whole or not at all
-  kiln optimize prog.o -o out.o --kernel 5.15
-                                      if it loads there before, it does after
-  kiln optimize prog.o -o out.o --goal complexity
-                                      if the kernel's verifier finds it too
-                                      complex
-  kiln optimize prog.o -o out.o --evidence proofs
-                                      then: kiln verify-evidence proofs
-
-Ctrl-C ends the search and writes the best so far; a second one gives up and
-writes nothing.";
-
-const SANDBOX_EXAMPLES: &str = "\
-Examples:
-  kiln sandbox prog.o -o prog.kiln.o  heap accesses guarded, loops cancellable
-  kiln sandbox prog.o -o out.o --quantum 0.0001
-                                      cancelled after 100 us in loops
-  kiln sandbox prog.o -o out.o --target vm
-                                      for kiln run only: faster there, no clock
-                                      in the program
-  kiln sandbox prog.o -o out.o --explain
-                                      guards and cancellation points by source
-                                      line";
-
-const CC_EXAMPLES: &str = "\
-Examples:
-  kiln cc -c prog.bpf.c -o prog.o     clang, then sandbox and optimize
-  make CLANG=\"kiln cc\"                in any Makefile
-  KILN_QUANTUM=0.001 kiln cc -c prog.bpf.c -o prog.o
-
-Environment: KILN_CLANG names clang (clang-19), KILN_QUANTUM the seconds until a
-run is cancelled (0.01), KILN_OPTIMIZE the seconds for the optimizer (1; 0
-leaves it out).";
-
-const EVIDENCE_EXAMPLES: &str = "\
-Examples:
-  kiln verify-evidence proofs         with the first of cvc5, bitwuzla, z3
-  kiln verify-evidence proofs --original prog.o --object out.o
-  kiln verify-evidence proofs --format json
-
-Exit code 1 when a rewrite is not proved, or the folder is not what kiln
-optimize wrote.";
-
-const LEARN_EXAMPLES: &str = "\
-Examples:
-  kiln learn objects/ -o my.rules     then: kiln optimize prog.o -o out.o
-                                      --rules my.rules
-  kiln learn more/*.o -o my.rules --budget 3600
-                                      what the file has stays; new rules are
-                                      added
-
-Ctrl-C ends the search and writes what was learned; a second one gives up and
-writes nothing.";
-
-const LSP_EXAMPLES: &str = "\
-An editor starts it, and shows what it says of sources with BPF programs:
-clang's messages, rejections with their story, warnings of kiln check --lint,
-what the verifier knows at a line, and a verdict for each program. The flags
-come from the nearest compile_commands.json or kiln.toml, the kernels from
-kiln.toml. docs/guide/editor.md has the settings of editors.";
-
-const OPS_EXAMPLES: &str = "\
-Examples:
-  kiln ops                            the operations: proof sequences, native
-                                      code, what proves them
-  kiln ops prog.o                     where they are in an object
-  kiln ops prog.o -o marked.o         the same object with its marks, in the
-                                      section .kiln.ops";
-
-const DUMP_EXAMPLES: &str = "\
-Examples:
-  kiln dump prog.o
-  kiln dump prog.o -p ingress --facts
-                                      what the verifier knows before each
-                                      instruction
-  kiln dump prog.o --native           the machine instructions that each
-                                      instruction becomes
-  kiln dump prog.o --format json      an object per instruction: slot, text,
-                                      line, reference";
-
-const QUERY_EXAMPLES: &str = "\
-Examples:
-  kiln query 'SELECT pid, name, max(latency_ns) FROM syscalls
-      GROUP BY pid, name WINDOW 1 SECOND'
-  kiln query 'SELECT name, count(*), p99(latency_ns) FROM syscalls
-      GROUP BY name ORDER BY 2 DESC LIMIT 10' --duration 5s
-  kiln query \"SELECT ts, comm, arg1 FROM syscalls WHERE name = 'openat'\" -- ls /
-  kiln query 'SELECT * FROM tracepoint.sched.sched_process_exit LIMIT 5' \\
-      --format ndjson
-  kiln query 'EXPLAIN SELECT count(*) FROM page_faults'
-                                      which splits there are, and what they cost
-                                      to verify
-  kiln query 'SELECT * FROM syscalls' --record calls.kev --duration 1s
-  kiln query 'SELECT name, count(*) FROM syscalls GROUP BY name' \\
-      --replay calls.kev              (no root)
-
-Ctrl-C ends the query; what it knows by then is shown.";
-
 /// Verifies, shrinks and runs eBPF programs, with a proof for every rewrite.
 ///
 /// Exit codes: 0 done; 1 a program was rejected, a comparison failed or a limit was reached; 2 bad input or usage; 3 not supported here.
 #[derive(Parser, Debug)]
-#[command(name = "kiln", version, after_help = EXAMPLES)]
+#[command(name = "kiln", version, after_help = examples::ALL)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -224,10 +89,10 @@ pub enum Format {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Verify offline, without root: a verdict for each program, explained.
-    #[command(after_help = CHECK_EXAMPLES)]
+    #[command(after_help = examples::CHECK)]
     Check(CheckArguments),
     /// Write a smaller drop-in object, every rewrite with its evidence.
-    #[command(after_help = OPTIMIZE_EXAMPLES)]
+    #[command(after_help = examples::OPTIMIZE)]
     Optimize(OptimizeArguments),
     /// Make a safe program that the verifier rejects one that loads, with the proof that it does the same.
     #[command(after_help = repair::EXAMPLES)]
@@ -240,16 +105,16 @@ pub enum Command {
         arguments: RepairArguments,
     },
     /// Guard heap accesses and make loops cancellable, so that plain pointers and loops load.
-    #[command(after_help = SANDBOX_EXAMPLES)]
+    #[command(after_help = examples::SANDBOX)]
     Sandbox(SandboxArguments),
     /// Compile C for BPF: clang with the right flags, then sandbox and optimize.
-    #[command(after_help = CC_EXAMPLES)]
+    #[command(after_help = examples::CC)]
     Cc(CcArguments),
     /// Check the proofs of an optimization again, with another solver.
-    #[command(after_help = EVIDENCE_EXAMPLES)]
+    #[command(after_help = examples::EVIDENCE)]
     VerifyEvidence(EvidenceArguments),
     /// Search many programs for rewrites, offline, and make rules for kiln optimize of them.
-    #[command(after_help = LEARN_EXAMPLES)]
+    #[command(after_help = examples::LEARN)]
     Learn(LearnArguments),
     /// Compile programs to native code through clang: a shared object, a static library and a C header.
     #[command(after_help = build::EXAMPLES)]
@@ -261,10 +126,10 @@ pub enum Command {
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArguments),
     /// Disassemble, with source lines, maps, relocations and facts.
-    #[command(after_help = DUMP_EXAMPLES)]
+    #[command(after_help = examples::DUMP)]
     Dump(DumpArguments),
     /// Query in SQL what the kernel does: system calls, scheduling, block I/O, TCP, any tracepoint.
-    #[command(after_help = QUERY_EXAMPLES)]
+    #[command(after_help = examples::QUERY)]
     Query(QueryArguments),
     /// Run queries as a service: installed, listed and stopped over a local socket, shown in a page of its own.
     #[command(after_help = serve::EXAMPLES)]
@@ -282,7 +147,7 @@ pub enum Command {
     #[command(after_help = congestion::EXAMPLES)]
     Congestion(CongestionArguments),
     /// List native operations, or mark them in an object.
-    #[command(after_help = OPS_EXAMPLES)]
+    #[command(after_help = examples::OPS)]
     Ops(OpsArguments),
     /// Explain the code of a rejection or a rule of the lint, and what usually fixes it; without a code, list all.
     ///
@@ -290,7 +155,7 @@ pub enum Command {
     #[command(after_help = explain::EXAMPLES)]
     Explain(ExplainArguments),
     /// Serve an editor: verdicts on C sources when they are saved, over the Language Server Protocol.
-    #[command(after_help = LSP_EXAMPLES)]
+    #[command(after_help = examples::LSP)]
     Lsp {
         /// Speak on standard input and output, which is the only way; editors add it by themselves.
         #[arg(long)]
