@@ -25,7 +25,6 @@ use std::time::{Duration, Instant};
 
 use kiln_bench::spread;
 use kiln_driver::heap::{KernelHeap, VmHeap};
-use kiln_isa::operation::Registry;
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 use kiln_sandbox::supply::{self, Memory};
 use kiln_sandbox::{Evidence, Options, Target, sandbox};
@@ -197,11 +196,8 @@ fn places(structure: &Structure, effort: &Effort, folder: &Path) -> Result<(Vec<
     let rewrite = sandbox(&elf.object, &options)?;
     let bytes = elf.write(&rewrite.object)?;
     let for_vm = sandbox(&elf.object, &Options { target: Target::Vm, ..options })?;
-    let mut object = kiln_elf::read(structure.name, &elf.write(&for_vm.object)?)?.object;
-    // As `kiln run` does.
-    if let Some(arch) = kiln_vm::HERE {
-        kiln_idiom::annotate(&mut object, &Registry::BUILTIN.on(arch));
-    }
+    let object = kiln_elf::read(structure.name, &elf.write(&for_vm.object)?)?.object;
+    let object = kiln_vm::prepare(object, &kiln_vm::Options::default());
     let heap = object.maps.iter().find(|map| map.name == HEAP).ok_or("no heap")?;
     let supply = |memory: &dyn Memory| {
         supply::supply(memory, supply::variable_bytes(heap), SUPPLY_BYTES).map_err(|error| format!("{error:?}"))
