@@ -327,7 +327,7 @@ impl View<'_> {
 }
 
 /// The edit of a source with which a program is accepted.
-// As below.
+// The protocol's addresses have a cached part inside, which their order does not depend on.
 #[allow(clippy::mutable_key_type)]
 fn replace(own: &Fix, rejected: &Diagnostic) -> Option<CodeAction> {
     let begin = |line: u32| Position::new(line.saturating_sub(1), 0);

@@ -17,8 +17,8 @@
 //! Threads share a VM: each run occupies one of its CPUs, and maps are shared as the kernel's are
 //! (`docs/decisions/0006-maps-shared-between-threads.md`).
 //!
-//! Reading order: [`mod@prepare`], [`memory`] (addresses and their owners), [`packet`] (contexts), [`map`], [`state`], [`helper`],
-//! [`vm`], [`observe`]; `admit` refuses some verified programs; [`stand_in`]. `unsafe` is in a few small modules:
+//! Reading order: [`mod@prepare`], [`memory`] (addresses and their owners), [`packet`] (contexts), [`map`], [`state`],
+//! [`helper`], [`vm`], [`observe`]; `admit` refuses some verified programs; [`stand_in`]. `unsafe` is in a few small modules:
 //! [`exec`] (running code), `places` (mapping memory), [`memory`] (owning it), `block` (sharing it between threads),
 //! `arena`, `trampoline` (from compiled code into helpers), `perf` (files for profilers) and `clock`; `vm` calls compiled
 //! code.

@@ -1,5 +1,7 @@
-//! `kiln check` on any number of objects ([`reports`]), and its verdicts for other programs: [`sarif`], [`forge`], [`flame`];
-//! [`baseline`]: what is known and does not fail; [`cache`]: verdicts that are kept; [`fix`]: edits of the source that make rejected programs load.
+//! `kiln check` on any number of objects ([`reports`]).
+//!
+//! For other programs: [`sarif`], [`forge`], [`flame`]. Between runs: [`baseline`], what is known and does not fail, and [`cache`],
+//! verdicts that are kept. For the author: [`fix`], edits of the source that make rejected programs load.
 
 pub mod baseline;
 pub mod cache;

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! What interrupts a run between the two takes its own words, if it lends any, and leaves them free. Another task that runs in between
-//! leaves its own task there, or none. Then the function begins a quantum of its own, after which its caller's is over too. The task is
-//! written first and read last, so a deadline that is taken is this run's, or a later one of what interrupted it: a function is never
-//! cancelled earlier than its caller, which looks at the clock afterwards.
+//! leaves its own task there, or none. Then the function begins a quantum of its own; its caller's is over when that one is.
+//!
+//! The task is written first and read last. So a deadline that is taken is this run's, or a later one of what interrupted it. A function
+//! is never cancelled earlier than its caller, which looks at the clock afterwards.
 
 use kiln_isa::{AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, MapId, Node};
