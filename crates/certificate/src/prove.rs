@@ -89,12 +89,8 @@ impl<'a> Prover<'_, 'a> {
 /// A condition and its negation, with what the condition is if they follow from what is known. The likely one is first: a
 /// guess, which saves questions and decides nothing.
 pub(crate) fn both_ways<'a>(arena: &'a Arena, known: &[Term<'a>], condition: Term<'a>) -> [(Term<'a>, bool); 2] {
-    let negated = <Term<'a> as BitVec>::not(&condition);
-    let mut both = [(condition, true), (negated, false)];
-    if !is_likely(arena, known, condition) {
-        both.reverse();
-    }
-    both
+    let likely = is_likely(arena, known, condition);
+    [likely, !likely].map(|value| (if value { condition } else { <Term<'a> as BitVec>::not(&condition) }, value))
 }
 
 impl<'a> Visitor<'a> for Prover<'_, 'a> {

@@ -211,6 +211,13 @@ impl<'a> State<'a> {
         (name, of)
     }
 
+    /// Operands that stand for that memory and an address in it.
+    fn everything_at(&self, address: Term<'a>, class: Class) -> (String, Vec<Term<'a>>) {
+        let (name, mut of) = self.everything(class);
+        of.push(address);
+        (name, of)
+    }
+
     /// Operands that stand for all memory outside of the frame.
     fn outside(&self) -> (String, Vec<Term<'a>>) {
         let mut name = format!("{}_{}", self.memory.name, self.fields.len());
@@ -234,8 +241,8 @@ impl<'a> State<'a> {
     }
 
     fn store_anywhere(&mut self, address: Term<'a>, value: Term<'a>, class: Class) {
-        let (name, mut of) = self.everything(class);
-        of.extend([address, value]);
+        let (name, mut of) = self.everything_at(address, class);
+        of.push(value);
         // One term stands for all that the new contents are a function of: operands of operands would double.
         let after = format!("after_{}_{}_{name}", value.bits(), of.len());
         let after = address.arena().apply(&after, &of, 64);
@@ -281,16 +288,11 @@ impl<'a> State<'a> {
             let (_, kept, _) = kept.ok_or("an atomic operation is left out")?;
             goals.push(BitVec::eq(&address, &kept));
         }
-        if self.log == other.log {
-            return Ok(());
-        }
-        for stored in self.log.iter().chain(&other.log) {
+        for stored in self.log.iter().chain(&other.log).filter(|_| self.log != other.log) {
             for byte in 0..u64::from(stored.value.bits() / 8) {
                 let address = stored.address.add(&stored.address.like(byte));
-                goals.push(BitVec::eq(
-                    &self.byte(world, address, stored.class),
-                    &other.byte(world, address, stored.class),
-                ));
+                let [own, others] = [self, other].map(|state| state.byte(world, address, stored.class));
+                goals.push(BitVec::eq(&own, &others));
             }
         }
         Ok(())
@@ -300,6 +302,11 @@ impl<'a> State<'a> {
 /// Bytes, lowest first, as one value.
 pub fn joined<'a>(bytes: impl Iterator<Item = Term<'a>>) -> Term<'a> {
     bytes.reduce(|low, high| high.concat(low)).expect("there is a byte")
+}
+
+/// A value as wide as a register.
+fn extended<'a>(value: Term<'a>, signed: bool) -> Term<'a> {
+    if signed { value.sign_extend(64) } else { value.zero_extend(64) }
 }
 
 /// A value's bytes and their distances.
@@ -409,8 +416,7 @@ impl<'a> Running<'_, 'a> {
                 }
                 // It may be a context.
                 Class::Unknown | Class::Elsewhere if size == Size::B4 => {
-                    let (name, mut of) = self.state.everything(place.1);
-                    of.push(place.0);
+                    let (name, of) = self.state.everything_at(place.0, place.1);
                     let upper = self.world.arena.apply(&format!("upper_{name}"), &of, 32);
                     Some(upper.concat(self.load_from(place, size)))
                 }
@@ -419,22 +425,15 @@ impl<'a> Running<'_, 'a> {
             let loaded = match (rewritten, self.node.core) {
                 (_, Some(core)) => {
                     let class = if place.1.may_be_frame() { Class::Unknown } else { place.1 };
-                    let (name, mut of) = self.state.everything(class);
-                    of.push(place.0);
+                    let (name, of) = self.state.everything_at(place.0, class);
                     let sign = if signed { "s" } else { "u" };
                     let name = format!("relocated_{}_{}_{sign}_{name}", core.0, size.bits());
                     let keeps_width = self.world.object.core.get(core.index()).is_some_and(|core| core.keeps_width);
-                    match (keeps_width, signed) {
-                        (true, false) => self.world.arena.apply(&name, &of, size.bits()).zero_extend(64),
-                        (true, true) => self.world.arena.apply(&name, &of, size.bits()).sign_extend(64),
-                        (false, _) => self.world.arena.apply(&name, &of, 64),
-                    }
+                    let bits = if keeps_width { size.bits() } else { 64 };
+                    extended(self.world.arena.apply(&name, &of, bits), signed)
                 }
                 (Some(field), None) => field,
-                (None, None) => {
-                    let value = self.load_from(place, size);
-                    if signed { value.sign_extend(64) } else { value.zero_extend(64) }
-                }
+                (None, None) => extended(self.load_from(place, size), signed),
             };
             if rewritten.is_some() && signed {
                 return Err(format!("`{insn}` extends the sign of a field of the context"));
