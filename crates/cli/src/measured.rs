@@ -56,8 +56,19 @@ pub fn benched(rows: &[Row]) {
         })
         .collect();
     say!("{}", table(&BENCH_COLUMNS, &table_rows));
+    around(rows);
     notes(rows);
     means(rows);
+}
+
+/// What was taken off the times.
+fn around(rows: &[Row]) {
+    let median = |pick: &dyn Fn(&Row) -> Option<Pair>| {
+        let around = rows.iter().filter_map(|row| pick(row)?.around_ns).collect();
+        Timing::of(around).map_or("-".to_owned(), |timing| format!("{:.1}", timing.median_ns))
+    };
+    let [vm, kernel] = [median(&|row| row.vm), median(&|row| row.kernel)];
+    say!("times are net of an empty program's (median {vm} ns in the VM, {kernel} in the kernel)");
 }
 
 /// What could not be measured, each reason once with its programs. The means follow: they are the result.
@@ -92,10 +103,9 @@ fn means(rows: &[Row]) {
         100.0 * saved.sum::<f64>() / rows.len() as f64
     );
     let ratios = |pick: &dyn Fn(&Row) -> Option<f64>| -> Vec<f64> { rows.iter().filter_map(pick).collect() };
-    let after_before = |pair: Pair| Some(pair.after.median_ns / pair.before.median_ns);
     for (what, ratios) in [
-        ("VM time, after over before", ratios(&|row| row.vm.and_then(after_before))),
-        ("kernel time, after over before", ratios(&|row| row.kernel.and_then(after_before))),
+        ("VM time, after over before", ratios(&|row| row.vm.and_then(|pair| pair.ratio()))),
+        ("kernel time, after over before", ratios(&|row| row.kernel.and_then(|pair| pair.ratio()))),
         ("VM's JIT over the kernel's", ratios(&|row| row.vm_to_kernel)),
     ] {
         if let Some((mean, spread)) = geomean(&ratios) {

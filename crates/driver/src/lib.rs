@@ -51,6 +51,7 @@ pub mod clang;
 pub mod commands;
 pub mod compare;
 mod disassembly;
+pub mod empty;
 pub mod evidence;
 pub mod heap;
 pub mod inputs;

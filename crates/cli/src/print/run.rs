@@ -36,7 +36,7 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     }
     let counted = ran.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
     let code = ran.code.map_or(String::new(), |code| format!(", code: {code}"));
-    say!("{:.1} ns a run{counted}{code}", ran.duration_ns);
+    say!("{}{counted}{code}", time(ran.duration_ns, ran.around_ns));
     for line in &ran.printed {
         say!("printed: {}", Clean(line.exact().trim_end()));
     }
@@ -47,6 +47,13 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     if maps {
         map_states(&ran.maps, &ran.heaps);
     }
+}
+
+/// Nanoseconds of a run, net of what is around the program, where that is known.
+fn time(duration_ns: f64, around_ns: Option<f64>) -> String {
+    let net = kiln_driver::empty::net(duration_ns, around_ns);
+    let around = around_ns.map_or(String::new(), |around| format!(", and {around:.1} around the program"));
+    format!("{net:.1} ns a run{around}")
 }
 
 /// Where a cancellation point is.
@@ -76,7 +83,7 @@ pub fn replayed(replayed: &Replayed, maps: bool) {
     say!("{} run, {} changed{too_short}{too_long}", count(replayed.packets, "packet"), replayed.changed);
     let counted = replayed.instructions.map_or(String::new(), |count| format!(", {count} instructions in all"));
     let code = replayed.code.map_or(String::new(), |code| format!(", code: {code}"));
-    say!("{:.1} ns a run{counted}{code}", replayed.duration_ns);
+    say!("{}{counted}{code}", time(replayed.duration_ns, replayed.around_ns));
     for line in replayed.printed.iter().take(PRINTED_SHOWN) {
         say!("printed: {}", Clean(line.exact().trim_end()));
     }

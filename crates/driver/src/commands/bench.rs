@@ -12,16 +12,21 @@
 //!
 //! Each program runs on the packet that makes it work most, out of a fixed set of real protocols: an early exit on a
 //! frame that it does not care about would time the call and nothing else.
+//!
+//! Times are net: each round also measures an empty program in both places, and the median of that is taken off
+//! ([`crate::empty`]). A ratio needs times that are not nearly nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kiln_linux::{LoadedImage, Prog, TestInput};
 use kiln_platform::ProgramType;
 use kiln_program::Program;
 use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
 use crate::commands::optimize::{self, Optimized};
+use crate::empty;
 use crate::inputs::feed::Feed;
 use crate::kernel::{self, KernelProgram};
 use crate::loading;
@@ -77,19 +82,36 @@ pub struct Row {
     pub vm: Option<Pair>,
     /// Nanoseconds a run in the kernel.
     pub kernel: Option<Pair>,
-    /// The VM's time over the kernel's, both before optimization.
+    /// The VM's time over the kernel's, both before optimization; `None` where one is nearly nothing.
     pub vm_to_kernel: Option<f64>,
     /// Why a time is missing.
     pub note: Option<Shown>,
 }
 
-/// Times before and after.
+/// Times before and after, net of `around_ns`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
     /// The original's.
     pub before: Timing,
     /// The optimized program's.
     pub after: Timing,
+    /// What an empty program takes in the same place: the median, in nanoseconds. `None` if there is none of this type; then
+    /// the times are whole.
+    pub around_ns: Option<f64>,
+}
+
+impl Pair {
+    /// The optimized program's time over the original's; `None` where a time is nearly nothing.
+    pub fn ratio(&self) -> Option<f64> {
+        ratio(self.after, self.before)
+    }
+}
+
+/// Net nanoseconds below which a ratio of times says nothing.
+const LEAST_NS: f64 = 2.0;
+
+fn ratio(over: Timing, under: Timing) -> Option<f64> {
+    [over, under].iter().all(|time| time.median_ns >= LEAST_NS).then(|| over.median_ns / under.median_ns)
 }
 
 /// Nanoseconds that a chunk of runs in the VM should take.
@@ -158,9 +180,7 @@ pub fn bench(input: &Input, options: &Options, progress: &mut dyn kiln_superopt:
         let mut notes = Vec::new();
         let (vm, kernel) = measure(input, &after, program, options, ask_kernel, &mut notes);
         let vm_to_kernel = match (&vm, &kernel) {
-            (Some(vm), Some(kernel)) if kernel.before.median_ns > 0.0 => {
-                Some(vm.before.median_ns / kernel.before.median_ns)
-            }
+            (Some(vm), Some(kernel)) => ratio(vm.before, kernel.before),
             _ => None,
         };
         let note = (!notes.is_empty()).then(|| notes.join("; "));
@@ -180,6 +200,9 @@ pub fn bench(input: &Input, options: &Options, progress: &mut dyn kiln_superopt:
 struct Sides {
     vm: Option<(Vm, Vm)>,
     kernel: Option<(KernelProgram, KernelProgram)>,
+    /// A program that only returns, where it can be loaded as this type.
+    empty_vm: Option<Vm>,
+    empty_kernel: Option<LoadedImage>,
     name: String,
     program_type: ProgramType,
     packet: Vec<u8>,
@@ -214,7 +237,11 @@ fn measure(
         });
     }
     let kernel = if ask_kernel { both_kernels(before, after, program, &options.feed, notes) } else { None };
-    let mut sides = Sides { vm, kernel, name: program.name.clone(), program_type, packet, context };
+    let empty = empty::like(program);
+    let empty_vm = vm.as_ref().and_then(|_| Vm::open(&empty.0, &empty.1.name, kiln_vm::Options::default()).ok());
+    let empty_kernel = kernel.as_ref().and_then(|_| kiln_linux::load_image(&empty.0, &empty.1).ok());
+    let name = program.name.clone();
+    let mut sides = Sides { vm, kernel, empty_vm, empty_kernel, name, program_type, packet, context };
     sides.time(options, notes)
 }
 
@@ -272,52 +299,54 @@ fn busiest_packet(input: &Input, program: &Program, feed: &Feed) -> Vec<u8> {
 impl Sides {
     /// Samples in turns.
     fn time(&mut self, options: &Options, notes: &mut Vec<String>) -> (Option<Pair>, Option<Pair>) {
-        let mut samples: [Vec<f64>; 4] = Default::default();
+        let [mut vm, mut kernel]: [[Vec<f64>; 3]; 2] = Default::default();
         // One round more than asked for: the first warms caches and is dropped.
         for round in 0..=options.samples {
-            let mut take = |index: usize, time: Result<f64, String>| match time {
-                Ok(time) if round > 0 => samples[index].push(time),
-                Ok(_) => {}
-                Err(error) if round == 0 => notes.push(error),
-                Err(_) => {}
-            };
             // The second one to run finds warmer caches and clocks, so they take turns at that too.
-            let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-            if let Some((before, after)) = &mut self.vm {
-                let vms = [before, after];
-                for index in order {
-                    let input = kiln_vm::Input { packet: &self.packet, context: self.context.as_deref(), repeat: 1 };
-                    take(index, vm_sample(vms[index], &self.name, &input, options.repeat));
-                }
-            }
-            if let Some((before, after)) = &self.kernel {
-                for index in order {
-                    let ran = self.kernel_sample([before, after][index], options.repeat);
-                    take(index + 2, ran);
+            let order = if round % 2 == 0 { [0, 1, 2] } else { [1, 0, 2] };
+            for side in order {
+                let times =
+                    [(&mut vm, self.vm_sample(side, options)), (&mut kernel, self.kernel_sample(side, options))];
+                for (samples, time) in times {
+                    match time {
+                        Some(Ok(time)) if round > 0 => samples[side].push(time),
+                        Some(Err(error)) if round == 0 && side != EMPTY => notes.push(error),
+                        _ => {}
+                    }
                 }
             }
         }
-        let [vm_before, vm_after, kernel_before, kernel_after] = samples.map(Timing::of);
-        (pair(vm_before, vm_after), pair(kernel_before, kernel_after))
+        (pair(vm), pair(kernel))
     }
-}
 
-impl Sides {
-    /// Nanoseconds of a test run. The kernel repeats and times only those with packets. For raw tracepoints its run
-    /// statistics say how long, and their clock is part of the time.
-    fn kernel_sample(&self, loaded: &KernelProgram, repeat: u32) -> Result<f64, String> {
-        if let Some(context) = &self.context {
-            return match self.program_type {
-                ProgramType::RawTracepoint | ProgramType::RawTracepointWritable => {
-                    statistics_sample(loaded, context, repeat).map_err(|error| error.to_string())
-                }
-                other => {
-                    Err(format!("not timed in the kernel: it has no test run that runs a {} program", other.name()))
-                }
-            };
-        }
-        let ran = loaded.run_packet(&self.packet, repeat).map_err(|error| error.to_string())?;
-        Ok(ran.duration_ns.into())
+    /// Nanoseconds of a run in the VM, if this side is there.
+    fn vm_sample(&mut self, side: usize, options: &Options) -> Option<Result<f64, String>> {
+        let (before, after) = self.vm.as_mut()?;
+        let vm = [Some(before), Some(after), self.empty_vm.as_mut()].into_iter().nth(side)??;
+        let input = kiln_vm::Input { packet: &self.packet, context: self.context.as_deref(), repeat: 1 };
+        Some(vm_sample(vm, &self.name, &input, options.repeat))
+    }
+
+    /// Nanoseconds of a run in the kernel, if this side is there. The kernel repeats and times only those with packets. For
+    /// raw tracepoints its run statistics say how long, and their clock is part of the time.
+    fn kernel_sample(&self, side: usize, options: &Options) -> Option<Result<f64, String>> {
+        let (before, after) = self.kernel.as_ref()?;
+        let empty = self.empty_kernel.as_ref().map(|empty| &empty.prog);
+        let prog = [Some(&before.prog), Some(&after.prog), empty][side]?;
+        let repeat = options.repeat;
+        let time = match (&self.context, self.program_type) {
+            (None, _) => prog
+                .test_run(&TestInput { packet: self.packet.clone(), context: Vec::new(), repeat })
+                .map(|ran| ran.duration_ns.into()),
+            (Some(context), ProgramType::RawTracepoint | ProgramType::RawTracepointWritable) => {
+                statistics_sample(prog, context, repeat)
+            }
+            (Some(_), other) => {
+                let name = other.name();
+                return Some(Err(format!("not timed in the kernel: it has no test run that runs a {name} program")));
+            }
+        };
+        Some(time.map_err(|error| error.to_string()))
     }
 }
 
@@ -325,13 +354,13 @@ impl Sides {
 const MOST_CALLS: u32 = 2000;
 
 /// Nanoseconds a run of a raw tracepoint program, by the kernel's run statistics.
-fn statistics_sample(loaded: &KernelProgram, context: &[u8], repeat: u32) -> Result<f64, kiln_linux::Error> {
+fn statistics_sample(prog: &Prog, context: &[u8], repeat: u32) -> Result<f64, kiln_linux::Error> {
     let _kept = kiln_linux::Statistics::keep()?;
-    let before = loaded.prog.info()?;
+    let before = prog.info()?;
     for _ in 0..repeat.clamp(1, MOST_CALLS) {
-        loaded.prog.test_run_arguments(context)?;
+        prog.test_run_arguments(context)?;
     }
-    let after = loaded.prog.info()?;
+    let after = prog.info()?;
     let runs = after.run_count.saturating_sub(before.run_count).max(1);
     Ok(after.run_time_ns.saturating_sub(before.run_time_ns) as f64 / runs as f64)
 }
@@ -349,8 +378,14 @@ fn vm_sample(vm: &mut Vm, name: &str, input: &kiln_vm::Input<'_>, repeat: u32) -
     Timing::of(chunks).map(|timing| timing.median_ns).ok_or_else(|| "no samples".to_owned())
 }
 
-fn pair(before: Option<Timing>, after: Option<Timing>) -> Option<Pair> {
-    Some(Pair { before: before?, after: after? })
+/// The side of the three that is the empty program.
+const EMPTY: usize = 2;
+
+/// Net times of the original and the optimized program, from the samples of both and of the empty one.
+fn pair([before, after, empty]: [Vec<f64>; 3]) -> Option<Pair> {
+    let around_ns = Timing::of(empty).map(|timing| timing.median_ns);
+    let net = |samples: Vec<f64>| Timing::of(samples.into_iter().map(|time| empty::net(time, around_ns)).collect());
+    Some(Pair { before: net(before)?, after: net(after)?, around_ns })
 }
 
 /// The geometric mean of ratios, and their quartiles; `None` without any.

@@ -8,6 +8,7 @@ use kiln_sandbox::supply::Memory;
 use kiln_vm::{Engine, PerfFiles, Setting, Vm};
 use serde::Serialize;
 
+use crate::empty;
 use crate::heap::{self, HeapState, KernelHeap, VmHeap};
 use crate::inputs::feed::{self, Feed};
 use crate::inputs::typed;
@@ -15,6 +16,7 @@ use crate::kernel;
 use crate::loading::{DEFAULT_BUDGET, fed_kernel, fed_vm};
 use crate::packets::MIN_PACKET_BYTES;
 use crate::tier::{self, Code};
+use crate::timing::Timing;
 use kiln_inspect::hex::hex;
 use kiln_inspect::input::Input;
 use kiln_inspect::sandboxed::{self, Cancelled};
@@ -25,6 +27,9 @@ use kiln_program::Error;
 const CHOOSING: Duration = Duration::from_millis(100);
 /// Nanoseconds of a sample of one code.
 const SAMPLE_NS: f64 = 20_000.0;
+/// How often an empty program is run, and repeated each time at most.
+const EMPTY_SAMPLES: usize = 9;
+const EMPTY_REPEAT: u32 = 10_000;
 /// Runs in a sample.
 const MAX_REPEAT: f64 = 1000.0;
 /// Packets of a capture that code is measured on.
@@ -111,8 +116,10 @@ pub struct Ran {
     /// On the native tier, which code ran: `jit`, or the name of clang's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<&'static str>,
-    /// Nanoseconds a run.
+    /// Nanoseconds a run, with what is around the program.
     pub duration_ns: f64,
+    /// Nanoseconds that a program which only returns takes in the same place, so many times; `None` where it cannot be run.
+    pub around_ns: Option<f64>,
     /// Instructions of all runs, where the place counts them.
     pub instructions: Option<u64>,
     /// What the program printed.
@@ -234,6 +241,7 @@ pub fn run_fed(
         packet: one.packet,
         code: session.code(),
         duration_ns: one.duration_ns,
+        around_ns: session.around_ns(stimulus),
         instructions: one.instructions,
         printed: one.printed,
         maps: session.maps(maps)?,
@@ -399,6 +407,36 @@ impl<'a> Session<'a> {
                 })
             }
         }
+    }
+
+    /// What a program that only returns takes in this place: the median of some runs.
+    pub(super) fn around_ns(&self, stimulus: &Stimulus) -> Option<f64> {
+        let (object, empty) = empty::like(self.program);
+        let context = context_of(self.program, stimulus);
+        let repeat = stimulus.repeat.min(EMPTY_REPEAT);
+        let times: Option<Vec<f64>> = match &self.loaded {
+            Loaded::Vm(_, engine) => {
+                let options = kiln_vm::Options { perf: PerfFiles::default(), ..stimulus.vm_options() };
+                let vm = Vm::open(&object, &empty.name, options).ok()?;
+                if let Some(Code::Native(setting)) = self.code {
+                    vm.load_native(&empty.name, &crate::clang::toolchain().ok()?, setting).ok()?;
+                }
+                let input = kiln_vm::Input { packet: &stimulus.packet, context: context.as_deref(), repeat };
+                let run = |_| Some(vm.run(&empty.name, &input, *engine).ok()?.duration_ns);
+                (0..EMPTY_SAMPLES).map(run).collect()
+            }
+            Loaded::Kernel(_) => {
+                let image = kiln_linux::load_image(&object, &empty).ok()?;
+                let input = kiln_linux::TestInput {
+                    packet: stimulus.packet.clone(),
+                    context: context.unwrap_or_default(),
+                    repeat,
+                };
+                let run = |_| Some(image.prog.test_run(&input).ok()?.duration_ns.into());
+                (0..EMPTY_SAMPLES).map(run).collect()
+            }
+        };
+        Some(Timing::of(times?)?.median_ns)
     }
 
     /// What its maps hold. Maps of the kernel that cannot be walked are left out.

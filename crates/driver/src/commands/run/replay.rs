@@ -28,8 +28,11 @@ pub struct Replayed {
     /// On the native tier, which code ran: `jit`, or the name of clang's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<&'static str>,
-    /// Nanoseconds a run, averaged.
+    /// Nanoseconds a run, averaged, with what is around the program.
     pub duration_ns: f64,
+    /// Nanoseconds that a program which only returns takes in the same place, on the first packet; `None` where it cannot be
+    /// run.
+    pub around_ns: Option<f64>,
     /// Instructions of all runs, where the place counts them.
     pub instructions: Option<u64>,
     /// What the program printed.
@@ -118,6 +121,7 @@ pub fn replay(
         actions,
         changed,
         duration_ns: duration_ns / (long.len() - too_long).max(1) as f64,
+        around_ns: session.around_ns(&Stimulus { packet: (*first).clone(), ..stimulus.clone() }),
         instructions,
         code: session.code(),
         printed,
