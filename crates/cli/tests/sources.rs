@@ -60,6 +60,19 @@ fn sources_are_compiled_with_the_flags_of_the_project() {
     check(folder.path(), &[source]).assert().code(2).stderr(contains("incompatible pointer to integer"));
 }
 
+/// clang reads the file that a line is said to be of, and `/dev/zero` has no end.
+#[test]
+fn a_line_of_an_endless_file_ends() {
+    let Some(project) = project() else { return };
+    write(project.path(), "net/endless.bpf.c", "#line 1 \"/dev/zero\"\nint endless(void *context) { return 1; }\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command
+        .current_dir(project.path())
+        .args(["check", "net/endless.bpf.c"])
+        .timeout(std::time::Duration::from_secs(60));
+    command.assert().code(2).stderr(contains("endless.bpf.c does not compile"));
+}
+
 fn database(folder: &Path) -> String {
     serde_json::json!([{
         "directory": folder.join("build"),

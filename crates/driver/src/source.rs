@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use kiln_inspect::{Shown, file, input};
 use kiln_program::Error;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde::{Deserialize, Serialize};
 use wait_timeout::ChildExt as _;
 
@@ -25,6 +26,8 @@ use crate::{clang, target};
 const MAX_DATABASE_BYTES: u64 = 128 << 20;
 /// The time for one compilation.
 const LIMIT: Duration = Duration::from_secs(120);
+/// The memory for one compilation: what it shows of a line comes from any file that `#line` names, also from `/dev/zero`.
+const MEMORY: u64 = 2 << 30;
 /// Bytes of clang's messages that are read.
 const MAX_SAID_BYTES: u64 = 1 << 20;
 /// The name of a compilation database, as CMake, Meson, Bear and the kernel write it.
@@ -160,7 +163,9 @@ pub fn compile_edited(source: &Path, text: Option<&str>) -> Result<Compiled, Err
     let clang = clang::name();
     let mut command = Command::new(&clang);
     command.args(clang::flags(headers.path())).args(&flags.passed);
-    command.args(["-fno-color-diagnostics", "-c", "-MD", "-MT", "object", "-MF"]).arg(&depends);
+    command
+        .args(["-fno-color-diagnostics", "-fno-crash-diagnostics", "-c", "-MD", "-MT", "object", "-MF"])
+        .arg(&depends);
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let folder = flags.folder.unwrap_or_else(|| here.clone());
     if folder == here {
@@ -179,6 +184,9 @@ pub fn compile_edited(source: &Path, text: Option<&str>) -> Result<Compiled, Err
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&said).map_err(os)?);
     let advice = "; install clang 19, or name another with KILN_CLANG";
     let mut child = command.spawn().map_err(|error| Error::machine(&clang, &error, advice))?;
+    let memory = Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) };
+    // Where the limit cannot be set, the one of time is left.
+    let _ = prlimit(Some(Pid::from_child(&child)), Resource::As, memory);
     let Some(ended) = child.wait_timeout(LIMIT).map_err(os)? else {
         child.kill().and_then(|()| child.wait()).map_err(os)?;
         return Err(Error::Limit(format!("{}: clang took over two minutes", source.display())));
