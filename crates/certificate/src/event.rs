@@ -90,20 +90,24 @@ impl<'a> Event<'_, 'a> {
                 if reach.reads_memory || reach.writes_memory {
                     old.same_memory(self.world, new, &mut goals)?;
                 }
-                self.frame(target, &reach, [old, new], &mut goals)?;
+                self.frame(&reach, [old, new], &mut goals)?;
             }
             _ => return Err(format!("`{}` is no event", self.node.insn)),
         }
         let result = self.result(old);
-        for (side, state) in [&mut *old, &mut *new].into_iter().enumerate() {
-            for reg in RegSet::CALLER_SAVED.iter() {
-                let name = format!("lost_{}_{side}_{}", self.number, reg.number());
-                state.registers[reg.index()] = self.world.arena.symbol(&name, 64);
-            }
-            state.registers[0] = result;
-            state.granted.extend(self.granted(result));
+        for (side, state) in [old, new].into_iter().enumerate() {
+            self.return_to(state, &format!("lost_{}_{side}", self.number), result);
         }
         Ok(goals)
+    }
+
+    /// Caller-saved registers hold something unknown, and R0 the result.
+    fn return_to(&self, state: &mut State<'a>, lost: &str, result: Term<'a>) {
+        for reg in RegSet::CALLER_SAVED.iter() {
+            state.registers[reg.index()] = self.world.arena.symbol(&format!("{lost}_{}", reg.number()), 64);
+        }
+        state.registers[0] = result;
+        state.granted.extend(self.granted(result));
     }
 
     /// Steps past a call that only the old function makes.
@@ -120,14 +124,9 @@ impl<'a> Event<'_, 'a> {
         if !only_answers {
             return Err(format!("`{}` is left out, and does more than answer", self.node.insn));
         }
-        let result =
-            self.stable(old).unwrap_or_else(|| self.world.arena.symbol(&format!("unread_{}", self.number), 64));
-        for reg in RegSet::CALLER_SAVED.iter() {
-            let name = format!("unread_{}_{}", self.number, reg.number());
-            old.registers[reg.index()] = self.world.arena.symbol(&name, 64);
-        }
-        old.registers[0] = result;
-        old.granted.extend(self.granted(result));
+        let name = format!("unread_{}", self.number);
+        let result = self.stable(old).unwrap_or_else(|| self.world.arena.symbol(&name, 64));
+        self.return_to(old, &name, result);
         Ok(())
     }
 
@@ -195,13 +194,9 @@ impl<'a> Event<'_, 'a> {
                 reach.frame |= local;
             }
             let writes = kind.writes_memory();
-            if !class.may_be_frame() {
-                reach.writes_memory |= writes;
-                continue;
-            }
             let Class::Frame(Some(from)) = class else {
                 // A number counts as an address only if the prototype declares it as one.
-                reach.frame = true;
+                reach.frame |= class.may_be_frame();
                 reach.writes_memory |= writes;
                 continue;
             };
@@ -234,13 +229,7 @@ impl<'a> Event<'_, 'a> {
 
     /// Requires that the bytes of the frame that the call reads are equal. The bytes that it writes are equal
     /// afterwards.
-    fn frame(
-        &self,
-        target: CallTarget,
-        reach: &Reach,
-        [old, new]: [&mut State<'a>; 2],
-        goals: &mut Vec<Term<'a>>,
-    ) -> Result<(), String> {
+    fn frame(&self, reach: &Reach, [old, new]: [&mut State<'a>; 2], goals: &mut Vec<Term<'a>>) -> Result<(), String> {
         let world = self.world;
         if reach.frame {
             let places: std::collections::BTreeSet<i64> = old.written().chain(new.written()).collect();
@@ -278,7 +267,6 @@ impl<'a> Event<'_, 'a> {
                 }
             }
         }
-        let _ = target;
         if reach.writes_memory {
             for state in [old, new] {
                 state.memory = Contents::named(&format!("memory{}", self.number));

@@ -255,14 +255,9 @@ impl Provenance {
 impl Known {
     fn join(&self, other: &Known) -> Known {
         let registers = std::array::from_fn(|index| self.registers[index].join(other.registers[index]));
-        let mut slots = self.slots.clone();
-        for (offset, class) in &other.slots {
-            let joined = slots.get(offset).copied().unwrap_or(Class::Number).join(*class);
-            slots.insert(*offset, joined);
-        }
-        for (offset, class) in &mut slots {
-            *class = class.join(other.slots.get(offset).copied().unwrap_or(Class::Number));
-        }
+        let slot = |known: &Known, at: &i64| known.slots.get(at).copied().unwrap_or(Class::Number);
+        let places = self.slots.keys().chain(other.slots.keys());
+        let slots = places.map(|at| (*at, slot(self, at).join(slot(other, at)))).collect();
         let mixes = |one: Class, other: Class| {
             one.is_of_frame() && !matches!(other, Class::Frame(_) | Class::Caller | Class::Number)
         };
@@ -278,7 +273,7 @@ impl Known {
         let holds = |from: i64, bytes: i64| {
             self.slots.iter().any(|(at, class)| class.is_of_frame() && *at < from + bytes && from < at + 8)
         };
-        match node.insn {
+        match plain(node.insn) {
             Insn::Alu { op: AluOp::Mov, width, src: Source::Reg(src), .. } => width != Width::W64 && is(src),
             Insn::Alu { op: AluOp::Mov, .. } | Insn::Alu { op: AluOp::Add, width: Width::W64, .. } => false,
             Insn::Alu { op: AluOp::Sub, width: Width::W64, dst, src } => {
@@ -305,7 +300,7 @@ impl Known {
     // long: one arm for each form of instruction
     fn after(mut self, object: &Object, node: &Node, types: &[Option<ProgramType>]) -> Known {
         let class = |known: &Known, reg: Reg| known.registers[reg.index()];
-        let result = match node.insn {
+        let result = match plain(node.insn) {
             Insn::Alu { op, width, dst, src } => {
                 let own = class(&self, dst);
                 let wide = width == Width::W64;
@@ -342,14 +337,16 @@ impl Known {
                     _ => Class::Number,
                 },
             )),
-            Insn::Load { size, dst, address, .. } | Insn::LoadAcquire { size, dst, address } => {
+            Insn::Load { size, dst, address, .. } => {
                 let at = class(&self, address.base).moved(number(node, address.offset.into()));
                 Some((dst, self.loaded(at, size, object, types)))
             }
             // An exchange returns what a slot held.
-            Insn::Atomic { size, address, .. } => {
+            Insn::Atomic { size, address, src, .. } => {
                 let at = class(&self, address.base).moved(number(node, address.offset.into()));
-                node.insn.written().map(|dst| (dst, self.loaded(at, size, object, types)))
+                let old = self.loaded(at, size, object, types);
+                self.stored(at, size, class(&self, src));
+                node.insn.written().map(|dst| (dst, old))
             }
             Insn::Store { size, address, src } => {
                 let at = class(&self, address.base).moved(number(node, address.offset.into()));
@@ -417,7 +414,7 @@ impl Known {
     /// Any slot may hold this now.
     fn spoil(&mut self, value: Class) {
         if value == Class::Number {
-            return;
+            return weaken(self.slots.values_mut());
         }
         (-64..0).for_each(|slot| {
             let class = self.slots.entry(8 * slot).or_insert(Class::Number);
@@ -434,10 +431,32 @@ impl Known {
         let writes = RegSet::arguments(5).iter().any(|reg| self.registers[reg.index()].may_be_frame());
         self.clobber();
         // A helper writes scalars, unless it runs a function, which may write anything.
-        let helper = |id| Helper::by_id(id).filter(|helper| !helper.runs_callback() && !helper.runs_callback_later());
-        if writes && !matches!(target, CallTarget::Helper(id) if helper(id).is_some()) {
-            self.spoil(Class::Unknown);
+        let helper = match target {
+            CallTarget::Helper(id) => Helper::by_id(id),
+            _ => None,
+        };
+        let helper = helper.filter(|helper| !helper.runs_callback() && !helper.runs_callback_later());
+        if writes {
+            self.spoil(if helper.is_some() { Class::Number } else { Class::Unknown });
         }
+        // Addresses in a packet that is changed are numbers from now on.
+        if helper.is_none_or(|helper| helper.changes_packet_data) {
+            weaken(self.registers.iter_mut().chain(self.slots.values_mut()));
+        }
+    }
+}
+
+/// An address in a packet may have become a number.
+fn weaken<'k>(classes: impl Iterator<Item = &'k mut Class>) {
+    classes.filter(|class| **class == Class::Packet).for_each(|class| *class = Class::PacketOrNumber);
+}
+
+/// An ordered load or store as a plain one.
+fn plain(insn: Insn) -> Insn {
+    match insn {
+        Insn::LoadAcquire { size, dst, address } => Insn::Load { size, signed: false, dst, address },
+        Insn::StoreRelease { size, address, src } => Insn::Store { size, address, src: Source::Reg(src) },
+        insn => insn,
     }
 }
 

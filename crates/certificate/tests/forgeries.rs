@@ -612,3 +612,33 @@ fn blocks_that_only_jump_are_no_meeting_places() {
     let after = lines(["if r2 > 0x5 goto L2", "if r2 > 0x7 goto L2"], &[]);
     certificate(&program, &before, &after).expect("branches lead to where the jump led");
 }
+
+/// What held an address in a packet, which is never among the last 4 GiB, holds a number now.
+#[test]
+fn what_was_an_address_in_a_packet_may_be_any_number() {
+    let Some(program) = program() else { return };
+    let listing = |between: &[&str], branch: &[&str]| {
+        let begin = ["r6 = r1", "r9 = map_value[.data] + 0", "r7 = *(u32 *)(r6 + 0x0)", "*(u64 *)(r10 - 0x8) = r7"];
+        let meet = ["r3 = 0xffffffff00000000 ll", "r8 = 3", "L1:", "r8 += -1", "if r8 != 0x0 goto L1"];
+        let end = ["r0 = 0x1", "exit"];
+        let lines = begin.iter().chain(between).chain(&meet).chain(branch).chain(&end);
+        numbered(&lines.copied().collect::<Vec<_>>()).replace("socket_filter", "xdp")
+    };
+    let branch = ["if r7 < r3 goto L2", "r0 = 0x2", "exit", "L2:"];
+    let reload = "r7 = *(u64 *)(r10 - 0x8)";
+    certificate(&program, &listing(&[reload], &branch), &listing(&[reload], &[])).expect("an address in a packet");
+    let (number, large) = ("r5 = *(u32 *)(r9 + 0x0)", "r5 <<= 0x20");
+    for between in [
+        // A helper fills the slot.
+        &["r1 = r6", "r2 = 0", "r3 = r10", "r3 += -8", "r4 = 8", "call xdp_load_bytes", reload][..],
+        // A store to some slot.
+        &[number, large, "r4 = r5", "r4 &= 8", "r2 = r10", "r2 -= r4", "*(u64 *)(r2 - 0x8) = r5", reload],
+        &[number, large, "r5 = xchg_64(r10 - 0x8, r5)", reload],
+        &[number, large, "store_release((u64 *)(r10 - 0x8), r5)", reload],
+        // The packet is another one, so the verifier takes the old address for a number.
+        &["r1 = r6", "r2 = 0", "call xdp_adjust_head", number, large, "r7 += r5"],
+        &["r1 = r6", "r2 = 0", "call xdp_adjust_head", reload, number, large, "r7 += r5"],
+    ] {
+        certificate(&program, &listing(between, &branch), &listing(between, &[])).expect_err(&between.join("; "));
+    }
+}
