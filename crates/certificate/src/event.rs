@@ -271,6 +271,7 @@ impl<'a> Event<'_, 'a> {
             for state in [old, new] {
                 state.memory = Contents::named(&format!("memory{}", self.number));
                 state.log.clear();
+                state.ordered.clear();
                 state.fields.clear();
                 state.events = self.number + 1;
             }

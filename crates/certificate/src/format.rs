@@ -225,6 +225,10 @@ fn list<T: ToString>(items: impl IntoIterator<Item = T>, between: &str) -> Strin
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(between)
 }
 
+/// How ranges are written.
+const ORDERS: [(&str, Order); 4] =
+    [("u", Order::Unsigned), ("s", Order::Signed), ("u32", Order::Unsigned32), ("s32", Order::Signed32)];
+
 fn print_relation(relation: &Relation) -> String {
     let mut text = String::new();
     let equal = (0..10).filter(|number| relation.equal >> number & 1 == 1);
@@ -249,12 +253,7 @@ fn print_relation(relation: &Relation) -> String {
                 write!(text, " address {} {kind} {number} {offset}", print_place(place))
             }
             Claim::Range(place, order, low, high) => {
-                let order = match order {
-                    Order::Unsigned => "u",
-                    Order::Signed => "s",
-                    Order::Unsigned32 => "u32",
-                    Order::Signed32 => "s32",
-                };
+                let order = ORDERS.iter().find(|(_, own)| *own == order).map_or("", |(name, _)| name);
                 write!(text, " range {} {order} {low:x} {high:x}", print_place(place))
             }
         };
@@ -321,13 +320,8 @@ fn relation<'t>(words: &mut impl Iterator<Item = &'t str>) -> Option<Relation> {
             }
             "range" => {
                 let own = place(next()?)?;
-                let order = match next()? {
-                    "u" => Order::Unsigned,
-                    "s" => Order::Signed,
-                    "u32" => Order::Unsigned32,
-                    "s32" => Order::Signed32,
-                    _ => return None,
-                };
+                let name = next()?;
+                let (_, order) = *ORDERS.iter().find(|(own, _)| *own == name)?;
                 Claim::Range(own, order, hex(next())?, hex(next())?)
             }
             _ => return None,

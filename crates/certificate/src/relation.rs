@@ -119,6 +119,7 @@ impl Relation {
             frame_contents: Contents::named("frame"),
             memory: Contents::named("memory"),
             log: Vec::new(),
+            ordered: Vec::new(),
             events: 0,
             fields: Vec::new(),
             granted: Vec::new(),

@@ -54,9 +54,11 @@ pub struct Stored<'a> {
     /// What: 8 to 64 bits.
     pub value: Term<'a>,
     class: Class,
-    /// Whether it is an atomic operation's, and which.
-    pub atomic: Option<AtomicOp>,
 }
+
+/// Which operation of memory that others may see is atomic or ordered: the atomic operation, if it is one; whether it
+/// loads; its size.
+type Ordered = (Option<AtomicOp>, bool, Size);
 
 /// A store to a field of the context.
 #[derive(Clone, PartialEq, Debug)]
@@ -78,6 +80,8 @@ pub struct State<'a> {
     pub memory: Contents<'a>,
     /// Stores since.
     pub log: Vec<Stored<'a>>,
+    /// Atomic and ordered operations since, with their addresses.
+    pub ordered: Vec<(Ordered, Term<'a>)>,
     /// How often events changed memory.
     pub events: u32,
     /// Stores to fields of the context since the last event.
@@ -277,16 +281,11 @@ impl<'a> State<'a> {
             }
             goals.push(BitVec::eq(&one.value, &two.value));
         }
-        // An atomic operation must stay atomic.
-        let atomics = |state: &State<'a>| {
-            let one = |stored: &Stored<'a>| Some((stored.atomic?, stored.address, stored.value.bits()));
-            state.log.iter().filter_map(one).collect::<Vec<_>>()
-        };
-        let mut left = atomics(other).into_iter();
-        for (op, address, bits) in atomics(self) {
-            let kept = left.find(|(other, _, width)| *other == op && *width == bits);
-            let (_, kept, _) = kept.ok_or("an atomic operation is left out")?;
-            goals.push(BitVec::eq(&address, &kept));
+        // An atomic operation stays one, and an ordered access ordered.
+        let mut left = other.ordered.iter();
+        for (kind, address) in &self.ordered {
+            let kept = left.find(|(other, _)| other == kind).ok_or("an atomic or ordered operation is left out")?;
+            goals.push(BitVec::eq(address, &kept.1));
         }
         for stored in self.log.iter().chain(&other.log).filter(|_| self.log != other.log) {
             for byte in 0..u64::from(stored.value.bits() / 8) {
@@ -386,14 +385,26 @@ impl<'a> Running<'_, 'a> {
         }
     }
 
-    fn store_to(&mut self, (at, class): (Term<'a>, Class), value: Term<'a>, atomic: Option<AtomicOp>) {
+    /// Notes an atomic or ordered operation, unless it is of the own frame.
+    fn order(&mut self, (at, class): (Term<'a>, Class)) {
+        let kind = match self.node.insn {
+            _ if matches!(class, Class::Frame(_)) => return,
+            Insn::Atomic { op, fetch, size, .. } => (Some(op), fetch, size),
+            Insn::LoadAcquire { size, .. } => (None, true, size),
+            Insn::StoreRelease { size, .. } => (None, false, size),
+            _ => return,
+        };
+        self.state.ordered.push((kind, at));
+    }
+
+    fn store_to(&mut self, (at, class): (Term<'a>, Class), value: Term<'a>) {
         match class {
             Class::Frame(Some(offset)) => self.state.set_frame_bytes(offset, value),
             Class::Frame(None) | Class::Unknown | Class::Elsewhere => self.state.store_anywhere(at, value, class),
             Class::Context(Some(offset)) if !self.world.has_plain_context() => {
                 self.state.fields.push(FieldStore { offset, value });
             }
-            _ => self.state.log.push(Stored { address: at, value, class, atomic }),
+            _ => self.state.log.push(Stored { address: at, value, class }),
         }
     }
 
@@ -482,6 +493,7 @@ impl<'a> Machine for Running<'_, 'a> {
 
     fn load(&mut self, address: Address, size: Size, _: MemoryOrder) -> Result<Term<'a>, String> {
         let place = self.place(address);
+        self.order(place);
         if self.node.core.is_some() {
             return Err("the loader relocates an atomic access".to_owned());
         }
@@ -490,6 +502,7 @@ impl<'a> Machine for Running<'_, 'a> {
 
     fn store(&mut self, address: Address, size: Size, value: Term<'a>, _: MemoryOrder) -> Result<(), String> {
         let place = self.place(address);
+        self.order(place);
         match self.node.core {
             // The loader may change the size: any memory is then a function of all memory and the whole register.
             Some(core) if size != Size::B8 => {
@@ -502,7 +515,7 @@ impl<'a> Machine for Running<'_, 'a> {
                     self.world.arena.apply(&format!("relocated_store_{}_{}", core.0, size.bits()), &[whole], 64);
                 self.state.store_anywhere(place.0, tagged, class);
             }
-            _ => self.store_to(place, value, None),
+            _ => self.store_to(place, value),
         }
         Ok(())
     }
@@ -516,10 +529,11 @@ impl<'a> Machine for Running<'_, 'a> {
         expected: Option<Term<'a>>,
     ) -> Result<Term<'a>, String> {
         let place = self.place(address);
+        self.order(place);
         let old = self.load_from(place, size);
         let new = op.apply(&old, &operand);
         let new = expected.map_or(new, |expected| Term::ite(&BitVec::eq(&old, &expected), &new, &old));
-        self.store_to(place, new, Some(op));
+        self.store_to(place, new);
         Ok(old)
     }
 

@@ -276,16 +276,13 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
 
     fn event<'e>(&'e self, joint: &Joint<'a>, node: &'e Node, other: &'e Node) -> Event<'e, 'a> {
         let provenance = &self.step.versions[0].provenance;
-        let class = |number: u8| {
-            let reg = kiln_isa::Reg::new(number).expect("there are five arguments");
-            self.step.versions[0].provenance.class(joint.old.at, reg)
-        };
+        let class = |reg: Reg| provenance.class(joint.old.at, reg);
         let callee = |object: &'f Object| object.functions.get(node.callee()?.index());
         Event {
             world: self.world,
             node,
             other,
-            arguments: [1, 2, 3, 4, 5].map(class),
+            arguments: [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5].map(class),
             readable: RegSet::arguments(5).iter().filter(|reg| provenance.is_readable(joint.old.at, *reg)).collect(),
             number: joint.events,
             callees: self.step.callees.map(callee),

@@ -642,3 +642,33 @@ fn what_was_an_address_in_a_packet_may_be_any_number() {
         certificate(&program, &listing(between, &branch), &listing(between, &[])).expect_err(&between.join("; "));
     }
 }
+
+/// Other processors see the difference, and the rest of what a function does is the same.
+#[test]
+fn atomic_and_ordered_operations_stay_so() {
+    let Some(program) = program() else { return };
+    let listing = |begin: &[&str], lines: &[&str]| {
+        let always = ["r9 = map_value[.data] + 0", "r7 = *(u64 *)(r10 - 0x10)", "r1 = 1", "r0 = 0"];
+        numbered(&begin.iter().chain(&always).chain(lines).chain(&["exit"]).copied().collect::<Vec<_>>())
+    };
+    let sum = |base: &str| {
+        [format!("r2 = *(u64 *)({base} + 0x0)"), "r2 += r1".into(), format!("*(u64 *)({base} + 0x0) = r2")]
+    };
+    let [sum, sum_anywhere] = [sum("r9"), sum("r7")];
+    let [sum, sum_anywhere] = [&sum, &sum_anywhere].map(|lines| lines.each_ref().map(String::as_str));
+    let atomic = "lock *(u64 *)(r9 + 0x0) += r1";
+    let anywhere = "*(u64 *)(r7 + 0x0) = 0";
+    for (before, after) in [
+        (&[atomic][..], &sum[..]),
+        (&["lock *(u64 *)(r7 + 0x0) += r1"], &sum_anywhere),
+        (&[atomic, anywhere], &[sum[0], sum[1], sum[2], anywhere]),
+        (&["r1 = atomic_fetch_add((u64 *)(r9 + 0x0), r1)", "r0 = r1"], &["r0 = *(u64 *)(r9 + 0x0)", atomic]),
+        // As the kernel's memory model has it, only what returns a value orders other accesses.
+        (&["r1 = atomic_fetch_add((u64 *)(r9 + 0x0), r1)"], &[atomic]),
+        (&["r0 = load_acquire((u64 *)(r9 + 0x0))"], &["r0 = *(u64 *)(r9 + 0x0)"]),
+        (&["store_release((u64 *)(r9 + 0x0), r1)"], &["*(u64 *)(r9 + 0x0) = r1"]),
+    ] {
+        certificate(&program, &listing(&["r8 = 5"], before), &listing(&[], before)).expect(before[0]);
+        certificate(&program, &listing(&[], before), &listing(&[], after)).expect_err(before[0]);
+    }
+}
