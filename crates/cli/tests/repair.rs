@@ -170,6 +170,33 @@ fn a_guard_ends_the_run_where_the_original_would_be_unsafe_and_nowhere_else() {
     assert_eq!(returned(&output, [256, 257]), "2");
 }
 
+/// A check for three bytes, and a load of four: the verifier knows less of the packet than a check in front of the load
+/// would need to end only the runs that go wrong.
+#[test]
+fn no_guard_is_about_the_length_of_a_packet() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [source, object, output] = ["short.c", "a.o", "b.o"].map(|name| folder.path().join(name));
+    let text = "
+        #include <linux/bpf.h>
+        #include <bpf/bpf_helpers.h>
+        SEC(\"xdp\") int prog(struct xdp_md *context) {
+            __u8 *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+            if (data + 14 > end) return 1;
+            __u8 *at = data + data[0];
+            if (at + 3 > end) return 3;
+            return *(__u32 *)at ? 2 : 4;
+        }
+    ";
+    std::fs::write(&source, text).expect("a source");
+    if !compile_for(&source, &object, "v2") {
+        eprintln!("skipped: no clang-19");
+        return;
+    }
+    let document = repaired(&object, &output, &["--guards", "--offline"]);
+    let decision = &document["programs"][0]["decision"];
+    assert!(decision == "not-decided" || decision == "really-unsafe", "{document}");
+}
+
 #[test]
 fn a_mistake_about_an_access_has_an_input_and_no_mistake_is_proved() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -271,9 +271,9 @@ impl Search<'_> {
     }
 
     /// Ends the run where the number that decides is outside of its range. The number has to decide alone: then just
-    /// outside of the range every state is unsafe.
+    /// outside of the range every state is unsafe. In a packet it never does: what is known of its length is less than that.
     fn guard_one(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
-        let value = self.guard?;
+        let value = self.guard.filter(|_| rejection.reason != Reason::PacketBounds)?;
         let at = rejection.insn;
         let (places, entry) = (places::near(object, self.program, at), self.program.entry);
         for place in places.iter().filter(|place| place.function == entry) {
