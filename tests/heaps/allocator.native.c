@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * The allocator as native code: orders of crates/transform/sandbox/tests/heaps on standard input (allocator.bpf.c has their
- * form, with addresses as offsets from the first byte of 64 KiB), the same with results on standard output.
+ * form, with addresses as offsets from the first of 16 slabs), the same with results on standard output.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +14,15 @@ struct order {
 
 int main(void)
 {
-	enum { BYTES = 64 << 10 };
-	char *start = aligned_alloc(BYTES, BYTES);
+	enum { BYTES = 16 * KILN_SLAB_BYTES + KILN_PAGE_BYTES };
+	char *start = aligned_alloc(KILN_PAGE_BYTES, BYTES);
 	struct order order;
 
 	if (!start)
 		return 1;
 	setvbuf(stdout, NULL, _IONBF, 0);
 	kiln_heap_supply(start, BYTES);
+	start = (char *)kiln_state()->start;
 	while (fread(&order, sizeof(order), 1, stdin) == 1) {
 		void *memory = order.memory ? start + order.memory : 0, *got = memory;
 

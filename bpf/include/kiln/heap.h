@@ -56,8 +56,9 @@ struct kiln_cancellation {
 };
 
 #ifdef __bpf__
-static volatile struct kiln_cancellation kiln_cancellation
-	__attribute__((section(".bss.kiln"), used, aligned(8)));
+/* Not static: then libbpf lets user space map the section, as `bss_kiln` of a skeleton. Weak: objects may be linked. */
+volatile struct kiln_cancellation kiln_cancellation
+	__attribute__((section(".bss.kiln"), used, weak, aligned(8)));
 
 /*
  * Declares another heap, with a name of its own. Linux allows an object one; this is for `kiln sandbox --target vm`, where heaps
@@ -81,16 +82,69 @@ static volatile struct kiln_cancellation kiln_cancellation
 /*
  * A lock, shared with user space. Several may be held at once. It is a test-and-set lock: put it into a global variable or
  * into the heap. Waiting for it is a loop like any other: the program is cancelled when its time is up.
+ *
+ *	bits 0 to 21	1 if a program holds it, or the id of the thread of user space that does; 0 if nobody
+ *	bits 22 to 29	0; or when a program first waited long for this holder; or 255: the lock is abandoned
+ *	bit 31		user space holds it
+ *
+ * A lock is abandoned if nobody has released it for one to two KILN_LOCK_PATIENCE_NS since then, over all runs. Runs that wait for such
+ * a lock are cancelled after some microseconds, not at the end of their quantum. Who releases it ends that.
  */
 typedef struct {
 	__u32 held;
 } kiln_spinlock_t;
 
+#define KILN_WAIT_SHIFT 22
+#define KILN_WAIT_MASK (0xffu << KILN_WAIT_SHIFT)
+#define KILN_ABANDONED 255
+
+#ifdef __bpf__
+/* A define of the program's may say more: user space may be without a CPU for longer while it holds a lock. */
+#ifndef KILN_LOCK_PATIENCE_NS
+#define KILN_LOCK_PATIENCE_NS 4000000ull
+#endif
+
+/* Ends the run like a deadline that has passed: `kiln sandbox` knows a loop that does nothing and never ends. */
+static __always_inline void kiln_cancel(void)
+{
+	for (;;)
+		;
+}
+
+/*
+ * What a lock's value is when a run has waited for it: notes since when, or that the lock is abandoned. Ends the run if it already was. It
+ * does not touch the lock itself, which may be a variable or in the heap.
+ */
+KILN_FUNCTION __u32 kiln_waited(__u32 held)
+{
+	__u32 now, noted = (held & KILN_WAIT_MASK) >> KILN_WAIT_SHIFT;
+
+	if (noted == KILN_ABANDONED)
+		kiln_cancel();
+	/* 1 to 254, over and over. */
+	now = bpf_ktime_get_ns() / KILN_LOCK_PATIENCE_NS % 254 + 1;
+	if (!noted)
+		noted = now;
+	else if ((now + 254 - noted) % 254 >= 2)
+		noted = KILN_ABANDONED;
+	return (held & ~KILN_WAIT_MASK) | noted << KILN_WAIT_SHIFT;
+}
+
+static __always_inline void kiln_spin_lock(kiln_spinlock_t *lock)
+{
+	__u32 held;
+
+	for (__u32 tries = 1; (held = __sync_val_compare_and_swap(&lock->held, 0, 1)); tries++)
+		if (!(tries & 1023))
+			__sync_val_compare_and_swap(&lock->held, held, kiln_waited(held));
+}
+#else
 static __always_inline void kiln_spin_lock(kiln_spinlock_t *lock)
 {
 	while (__sync_val_compare_and_swap(&lock->held, 0, 1))
 		;
 }
+#endif
 
 static __always_inline void kiln_spin_unlock(kiln_spinlock_t *lock)
 {

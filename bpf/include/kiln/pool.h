@@ -32,9 +32,9 @@
  *	KILN_POOL_HASH   Linux 5.12. As Kerby was published (eBPF '25): blocks of 128 bytes in a hash map, each under a number
  *	                 that is used once, and a hash map from ids to those numbers. Unlike there, reads are checked.
  *	KILN_POOL_ARRAY  Linux 5.6. The same blocks in an array, and free ones kept per CPU.
- *	KILN_POOL_ARENA  Linux 6.12, compiled with `kiln cc`. Items by size class in the heap. It declares the heap, unless
+ *	KILN_POOL_ARENA  Linux 6.12, compiled with `kiln cc`. Blocks of kiln_malloc in the heap. It declares the heap, unless
  *	                 KILN_POOL_SHARES_HEAP is defined: then the program does, by kiln_heap(KILN_POOL_SUPPLY + ...). User space
- *	                 supplies KILN_POOL_SUPPLY bytes. Memory that one size class has taken is not given to another.
+ *	                 supplies KILN_POOL_SUPPLY bytes.
  */
 #ifndef KILN_POOL_H
 #define KILN_POOL_H

@@ -9,6 +9,7 @@
 pub mod allocator;
 pub mod lock;
 pub mod own;
+mod slab;
 pub mod supply;
 
 use supply::NoMemory;

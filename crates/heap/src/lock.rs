@@ -4,7 +4,8 @@
 //! whose holder was killed can be told from one that is in use:
 //!
 //! ```text
-//!   killed while it holds the lock      every run that needs it waits, and is cancelled at the end of its quantum
+//!   killed while it holds the lock      a run that needs it waits, and is cancelled at the end of its quantum
+//!   4 to 8 ms later                     the lock is known as abandoned: runs that need it are cancelled within microseconds
 //!   free_of_the_dead                    the lock is free again; runs work again
 //! ```
 //!
@@ -17,6 +18,11 @@ use crate::Memory;
 
 /// The bit of a lock that user space holds; the thread's id is in the others.
 pub const USER: u32 = 1 << 31;
+/// The bits in which programs note that they wait (`KILN_WAIT_MASK`): since when, or all of them for an abandoned lock.
+const WAITED: u32 = 0xff << 22;
+
+/// How often a lock is looked at again because programs have changed its value.
+const TRIES: usize = 100;
 
 /// Who holds a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +37,7 @@ pub enum Holder {
 
 impl Holder {
     fn of(held: u32) -> Holder {
-        match held {
+        match held & !WAITED {
             0 => Holder::Nobody,
             held if held & USER != 0 => Holder::Thread(held & !USER),
             _ => Holder::Program,
@@ -62,10 +68,20 @@ fn exchange(heap: &dyn Memory, offset: usize, expected: u32, new: u32) -> Option
     }
 }
 
+/// The lock's value.
+fn value(heap: &dyn Memory, offset: usize) -> Option<u32> {
+    let (word, shift) = place(offset);
+    Some((heap.load(word)? >> shift) as u32)
+}
+
 /// Who holds the lock at an offset; `None` outside of the heap.
 pub fn holder(heap: &dyn Memory, offset: usize) -> Option<Holder> {
-    let (word, shift) = place(offset);
-    Some(Holder::of((heap.load(word)? >> shift) as u32))
+    value(heap, offset).map(Holder::of)
+}
+
+/// Whether programs wait for the lock in vain: whoever holds it has not released it for several milliseconds. `None` outside of the heap.
+pub fn is_abandoned(heap: &dyn Memory, offset: usize) -> Option<bool> {
+    value(heap, offset).map(|held| held & WAITED == WAITED)
 }
 
 /// Takes the lock at an offset, a multiple of 4, for the thread with this id. Returns who holds it if it is not free in time;
@@ -97,10 +113,18 @@ pub fn release(heap: &dyn Memory, offset: usize) -> Option<()> {
 
 /// Frees a lock that a thread held which has ended; returns whether it did. What the lock protects may be half changed.
 pub fn free_of_the_dead(heap: &dyn Memory, offset: usize) -> Option<bool> {
-    match holder(heap, offset)? {
-        Holder::Thread(thread) if is_dead(thread) => Some(exchange(heap, offset, USER | thread, 0)? == USER | thread),
-        _ => Some(false),
+    // Programs that wait may note that in between: then once more.
+    for _ in 0..TRIES {
+        let held = value(heap, offset)?;
+        match Holder::of(held) {
+            Holder::Thread(thread) if is_dead(thread) => {}
+            _ => return Some(false),
+        }
+        if exchange(heap, offset, held, 0)? == held {
+            return Some(true);
+        }
     }
+    Some(false)
 }
 
 /// Whether a thread has ended: there is none with this id, or it waits for its parent.

@@ -7,7 +7,7 @@ use crate::supply::{self, NoMemory};
 
 /// Where pointers begin. No such memory is mapped: they are only compared and subtracted.
 const ADDRESS: u64 = 1 << 32;
-/// CPUs that have free lists of their own.
+/// CPUs that have slabs of their own.
 const CPUS: u64 = 16;
 /// Bytes of the allocator's state, in whole pages.
 pub const STATE_BYTES: usize = (supply::CPU + CPUS as usize * supply::CPU_BYTES).next_multiple_of(4096);

@@ -7,9 +7,10 @@
 use std::ops::Range;
 
 pub use crate::Memory;
+use crate::slab::{Layout, REGION_SLABS, ROWS, RUN, SLAB_BYTES, Word, class_bytes, table_bytes};
 
 /// The first word of the allocator's state, `KILN_HEAP_MAGIC`.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"KILNHEAP");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"KILNHP02");
 const PAGE_BYTES: usize = 4096;
 /// The state begins within this many pages of either end of the heap: libbpf puts arena variables at the end if the kernel's
 /// `ld_imm64` takes such offsets, else at the beginning.
@@ -20,18 +21,18 @@ pub(crate) const FRESH: usize = 16;
 pub(crate) const LIMIT: usize = 24;
 pub(crate) const BAD_FREES: usize = 32;
 pub(crate) const CPUS: usize = 40;
-pub(crate) const CPU: usize = 64;
-/// Size classes, `KILN_CLASSES`; CPUs at most, `KILN_CPUS`.
-pub(crate) const CLASSES: usize = 33;
-const MOST_CPUS: u64 = 128;
+pub(crate) const TABLE: usize = 48;
+pub(crate) const SLABS: usize = 56;
+pub(crate) const ROW: usize = 64;
+pub(crate) const CPU: usize = ROW + 8 * ROWS;
+/// CPUs at most, `KILN_CPUS`.
+pub(crate) const MOST_CPUS: usize = 128;
 /// Offsets in `struct kiln_heap_cpu`, and its size.
-pub(crate) const ALLOCATED: usize = 8 * CLASSES;
-pub(crate) const FREED: usize = ALLOCATED + 8;
-pub(crate) const FAILURES: usize = ALLOCATED + 16;
-pub(crate) const CPU_BYTES: usize = ALLOCATED + 24;
-
-/// The lower half of an address.
-pub(crate) const LOW: u64 = 0xffff_ffff;
+pub(crate) const ALLOCATED: usize = 0;
+pub(crate) const FREED: usize = 8;
+pub(crate) const FAILURES: usize = 16;
+pub(crate) const PREFERRED: usize = 24;
+pub(crate) const CPU_BYTES: usize = PREFERRED + 8 * ROWS;
 
 /// What `kiln run` supplies.
 pub const SUPPLY_BYTES: usize = 16 << 20;
@@ -55,7 +56,7 @@ pub enum NoMemory {
 /// What the allocator has given out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Accounts {
-    /// The address of the first block; 0 before memory is supplied.
+    /// The address of the first slab; 0 before memory is supplied.
     pub start: u64,
     /// Bytes that user space has supplied.
     pub supplied_bytes: u64,
@@ -91,9 +92,11 @@ fn room(heap: &dyn Memory, state: usize, variable_bytes: usize) -> Option<Range<
     (room.start <= room.end).then_some(room)
 }
 
-/// Makes `bytes` never used bytes available, or as many as the heap has; whether there is an allocator. `variable_bytes` is the
-/// size of the object's arena variables ([`variable_bytes`]), which a loader puts at either end of the heap. Only one thread may
-/// supply a heap at a time.
+/// Makes `bytes` never used bytes available, in whole slabs of 16 KiB, or as many as the heap has; whether there is an allocator.
+/// `variable_bytes` is the size of the object's arena variables ([`variable_bytes`]), which a loader puts at either end of the heap.
+/// Only one thread may supply a heap at a time.
+///
+/// The first time, the beginning of the room beside the variables becomes the allocator's table, and the rest slabs.
 ///
 /// # Errors
 /// Returns what [`Memory::populate`] returns, and an error if the allocator's state is not that of this heap.
@@ -101,20 +104,30 @@ pub fn supply(heap: &dyn Memory, variable_bytes: usize, bytes: usize) -> Result<
     let Some(state) = state(heap) else { return Ok(false) };
     let Some(room) = room(heap, state, variable_bytes) else { return Err(NoMemory::Full) };
     let field = |at: usize| heap.load(state + at).unwrap_or(0);
-    let [start, end] = [room.start, room.end].map(|offset| heap.address() + offset as u64);
-    let (fresh, limit) = if field(START) == 0 { (start, start) } else { (field(FRESH), field(LIMIT)) };
-    if fresh < start || limit < fresh || limit > end {
+    let table = table_bytes(room.len() / SLAB_BYTES).min(room.len());
+    let slabs = (room.len() - table) / SLAB_BYTES;
+    let first = room.start + table;
+    let [start, end] = [first, first + slabs * SLAB_BYTES].map(|offset| heap.address() + offset as u64);
+    if field(START) == 0 {
+        heap.populate(room.start, table)?;
+        let table_address = heap.address() + room.start as u64;
+        // The start is last: programs allocate when it is there.
+        for (at, value) in
+            [(TABLE, table_address), (SLABS, slabs as u64), (FRESH, start), (LIMIT, start), (START, start)]
+        {
+            heap.store(state + at, value);
+        }
+    }
+    let (fresh, limit) = (field(FRESH), field(LIMIT));
+    if field(START) != start || fresh < start || limit < fresh || limit > end {
         return Err(NoMemory::Damaged(format!(
             "the allocator's memory {start:#x} <= {fresh:#x} <= {limit:#x} <= {end:#x} is out of order"
         )));
     }
-    let wanted = fresh.saturating_add(bytes as u64).min(end) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+    let slab_bytes = bytes.checked_next_multiple_of(SLAB_BYTES).unwrap_or(usize::MAX);
+    let wanted = fresh.saturating_add(slab_bytes as u64).min(end);
     if wanted > limit {
         heap.populate((limit - heap.address()) as usize, (wanted - limit) as usize)?;
-    }
-    if field(START) == 0 {
-        heap.store(state + START, start);
-        heap.store(state + FRESH, start);
     }
     heap.store(state + LIMIT, wanted.max(limit));
     Ok(true)
@@ -128,33 +141,26 @@ pub fn variable_bytes(heap: &kiln_program::Map) -> usize {
     }
 }
 
-/// Returns the bytes in free lists, headers included, while no program runs; `None` in a heap without an allocator, or whose
-/// lists are damaged. What was used and is neither free nor allocated ([`accounts`]) was lost by cancelled runs.
+/// Returns the bytes of used slabs that are not allocated, while no program runs; `None` in a heap without an allocator, or whose
+/// table is damaged. What was used and is neither free nor allocated ([`accounts`]) was lost by cancelled runs.
 pub fn free_bytes(heap: &dyn Memory) -> Option<u64> {
     let state = state(heap)?;
-    let start = heap.load(state + START)?;
-    let cpus = heap.load(state + CPUS)?.min(MOST_CPUS) as usize;
-    let (mut bytes, most) = (0, heap.bytes() / 16);
-    let mut seen = 0;
-    for list in (0..cpus).flat_map(|cpu| (0..CLASSES).map(move |class| (cpu, class))) {
-        let (cpu, class) = list;
-        // The lower half of the next block's address; the block's own word has it in the upper half.
-        let mut next = heap.load(state + CPU + cpu * CPU_BYTES + 8 * class)? & LOW;
-        while next != 0 {
-            seen += 1;
-            if seen > most {
-                return None;
-            }
-            bytes += class_bytes(class);
-            next = heap.load(heap.offset(start & !LOW | next)?)? >> 32;
-        }
+    let layout = Layout::of(heap, state)?;
+    let fresh = heap.offset(heap.load(state + FRESH)?).unwrap_or(heap.bytes());
+    let used = layout.slab_of(fresh).map_or(layout.slabs, |(slab, _)| slab);
+    let (mut bytes, mut slab) = (0, 0);
+    while slab < used {
+        let word = Word(heap.load(layout.word(slab)?)?);
+        let bits = heap.load(layout.row(0, slab / REGION_SLABS))?;
+        let blocks = word.given().checked_sub(word.frees())? * class_bytes(word.class());
+        bytes += match word.class() {
+            0 => (bits >> (slab % REGION_SLABS) & 1) as usize * SLAB_BYTES,
+            RUN => 0,
+            _ => SLAB_BYTES.checked_sub(blocks)?,
+        };
+        slab += if word.class() == RUN { word.given().max(1) } else { 1 };
     }
-    Some(bytes)
-}
-
-/// Bytes of a class's blocks, `kiln_class_bytes`.
-pub(crate) fn class_bytes(class: usize) -> u64 {
-    (if class % 2 == 1 { 24 } else { 16 }) << (class / 2)
+    Some(bytes as u64)
 }
 
 /// Returns what the allocator has given out; `None` in a heap without an allocator. Programs may change it meanwhile.
@@ -162,7 +168,7 @@ pub fn accounts(heap: &dyn Memory) -> Option<Accounts> {
     let state = state(heap)?;
     let field = |at: usize| heap.load(state + at).unwrap_or(0);
     let all = |at: usize| {
-        let cpus = 0..field(CPUS).min(MOST_CPUS) as usize;
+        let cpus = 0..field(CPUS).min(MOST_CPUS as u64) as usize;
         cpus.fold(0u64, |sum, cpu| sum.wrapping_add(field(CPU + cpu * CPU_BYTES + at)))
     };
     Some(Accounts {

@@ -1,10 +1,19 @@
 //! Room for new items: CLOCK over the buckets. An item that was used since the hand was there gets another chance.
+//!
+//! Items that CLOCK evicts are anywhere in memory. An item of another size needs memory that is free in one piece, which may be none
+//! until nearly all items are gone. So now and then everything goes that is in one piece of memory of the new item's size.
 
 use std::sync::atomic::Ordering;
+
+use kiln_heap::allocator::Allocator;
 
 use super::layout::{bucket, item, state};
 use super::{Locked, Store};
 
+/// After how many buckets without success a piece of memory is emptied.
+const BUCKETS_BETWEEN: u64 = 8;
+/// Of how many pieces of memory the one with the fewest bytes of items is emptied.
+const PIECES: usize = 16;
 /// Of the most bytes, how many sixteenths are in use after [`Store::make_room_ahead`].
 const AHEAD: u64 = 15;
 
@@ -14,15 +23,36 @@ impl Store<'_> {
         // Nobody goes for what has no room even alone.
         let allocator = self.allocator().filter(|_| bytes as u64 <= self.most_bytes)?;
         // Each bucket is met three times at most: what was used, what was used meanwhile, and the rest.
-        for _ in 0..3 * (self.mask + 1) {
-            if self.bytes() + bytes as u64 <= self.most_bytes
-                && let Some(at) = allocator.allocate(bytes)
-            {
-                return Some(at);
+        for turn in 1..=3 * (self.mask + 1).max(BUCKETS_BETWEEN) {
+            if self.bytes() + bytes as u64 <= self.most_bytes {
+                if let Some(at) = allocator.allocate(bytes) {
+                    return Some(at);
+                }
+                if turn % BUCKETS_BETWEEN == 0 {
+                    self.empty(&allocator, bytes);
+                }
             }
             self.sweep();
         }
         None
+    }
+
+    /// Removes the items in a piece of memory that an item of `bytes` bytes fits into: of the next pieces, the one where they are fewest.
+    fn empty(&self, allocator: &Allocator<'_>, bytes: usize) {
+        let first = self.emptied.fetch_add(PIECES, Ordering::Relaxed);
+        let pieces = (first..first.saturating_add(PIECES)).map(|number| allocator.in_the_way(bytes, number));
+        let least = pieces
+            .filter(|piece| !piece.is_empty())
+            .min_by_key(|piece| piece.iter().map(|at| self.item_bytes(*at)).sum::<u64>());
+        let gone = least.into_iter().flatten().filter(|at| self.evict(*at)).count();
+        self.evicted.fetch_add(gone as u64, Ordering::Relaxed);
+    }
+
+    /// Removes the item at an offset; whether there is one. Blocks of items that are not in the table yet, or not any more, stay.
+    fn evict(&self, at: usize) -> bool {
+        let hash = self.heap.load(at + item::HASH).unwrap_or(0);
+        let number = (hash & self.mask) as usize;
+        self.sweep_bucket(number, |other| other == at) > 0
     }
 
     /// Evicts items while there is little room, so that programs find some, if there are programs.

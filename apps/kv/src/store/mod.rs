@@ -127,6 +127,8 @@ pub struct Store<'h> {
     most_bytes: u64,
     /// The bucket that eviction looks at next.
     hand: AtomicUsize,
+    /// The piece of memory that eviction empties next.
+    emptied: AtomicUsize,
     evicted: AtomicU64,
 }
 
@@ -148,7 +150,7 @@ thread_local! {
 
 /// A heap of this process for a store of so many bytes of items.
 pub fn own_heap(settings: &Settings) -> OwnHeap {
-    // Items take up to half as much again: a block's size is one of two per doubling.
+    // Items take up to half as much again: sizes of blocks are an eighth apart, and slabs have a rest.
     let items = settings.most_bytes as usize / 2 * 3 + (4 << 20);
     let heap = OwnHeap::with_allocator(OWN_VARIABLE_BYTES + settings.buckets * bucket::ALL + items);
     heap.store(STATE_BYTES, layout::MAGIC);
@@ -192,6 +194,7 @@ impl<'h> Store<'h> {
             seed,
             most_bytes: settings.most_bytes,
             hand: AtomicUsize::new(0),
+            emptied: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
         };
         store.tick();

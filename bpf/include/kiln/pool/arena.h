@@ -9,23 +9,20 @@
  * it takes the lock, by a compare-and-exchange from the number that it saw before. So nothing under the lock is a loop,
  * and a program that is cancelled never holds one. A reader notes the sequence, copies, and looks at the sequence again.
  *
- * Items are taken from free lists by size class, and return to them. An item that a reader still looks at may be in use
- * for another object. Its memory remains an item's, and the reader finds that the bucket's sequence has changed.
+ * Items are blocks of kiln_malloc. What a reader still looks at may be freed and in use for anything else: the reader finds that the
+ * bucket's sequence has changed.
  */
 #ifndef KILN_POOL_ARENA_H
 #define KILN_POOL_ARENA_H
 
-/* Size classes: contents in steps of 16 bytes up to 128, of 32 to 256, of 64 to 512, of 128 to 1024. */
-#define KILN_POOL_CLASSES 21
 /* An odd sequence is polled this often before it counts as a try. */
 #define KILN_POOL_POLLS 4096
 /* A stale list may have become a circle: the sequence is compared after this many items. A power of two. */
 #define KILN_POOL_STEPS 32
 
 struct kiln_pool_item {
-	__u16 bytes;
-	__u16 class;
-	__u32 next; /* the lower half of the next item's address, or 0; where struct kiln_block has it */
+	__u32 bytes;
+	__u32 next; /* the lower half of the next item's address, or 0: the heap does not cross a multiple of 4 GiB */
 	KILN_POOL_ID id;
 	__u64 words[];
 };
@@ -35,19 +32,13 @@ struct kiln_pool_bucket {
 	__u32 head;
 };
 
-struct kiln_pool_cpu {
-	__u64 free[KILN_POOL_CLASSES];
-};
-
 struct kiln_pool_state {
 	__u64 buckets; /* the address of the first; 0 before the first write, 1 while they are made */
-	__u64 bytes; /* contents that items of all classes have room for */
+	__u64 bytes; /* contents of all items */
 	__u64 objects;
-	__u64 cpus; /* how many of `cpu` are in use: read from memory, because the verifier would follow a loop to a constant turn by turn */
-	struct kiln_pool_cpu cpu[KILN_POOL_CPUS];
 };
 
-static KILN_IN_HEAP struct kiln_pool_state kiln_pool_memory __attribute__((aligned(64))) = { .cpus = KILN_POOL_CPUS };
+static KILN_IN_HEAP struct kiln_pool_state kiln_pool_memory __attribute__((aligned(64)));
 
 /* Buckets: the power of two that is not below KILN_POOL_OBJECTS. */
 #define KILN_POOL_FILL1(n) ((n) | (n) >> 1)
@@ -61,10 +52,13 @@ enum {
 };
 _Static_assert((KILN_POOL_OBJECTS) >= 1 && (KILN_POOL_OBJECTS) <= 1u << 24, "1 to 16,777,216 objects");
 
-/* What user space supplies for a full pool: contents, items' headers, buckets. */
+/*
+ * What user space supplies for a full pool: contents, items' and blocks' headers, with what size classes and slabs round up; a slab
+ * for each class; buckets.
+ */
 #define KILN_POOL_SUPPLY                                                                           \
-	((KILN_POOL_BYTES) + (KILN_POOL_OBJECTS + 1024ull) * 2 * sizeof(struct kiln_pool_item) +   \
-	 KILN_POOL_BUCKETS * sizeof(struct kiln_pool_bucket) + KILN_PAGE_BYTES)
+	(((KILN_POOL_BYTES) + (KILN_POOL_OBJECTS + 1024ull) * (sizeof(struct kiln_pool_item) + 8)) / 4 * 5 + \
+	 KILN_RUN * KILN_SLAB_BYTES + KILN_POOL_BUCKETS * sizeof(struct kiln_pool_bucket) + KILN_SLAB_BYTES)
 
 #ifndef KILN_POOL_SHARES_HEAP
 /* For global variables too, the allocator's among them. */
@@ -78,33 +72,7 @@ static __always_inline struct kiln_pool_state *kiln_pool_state(void)
 
 static __always_inline struct kiln_pool_item *kiln_pool_item_at(struct kiln_heap_state *heap, __u32 low)
 {
-	return (struct kiln_pool_item *)kiln_block_at(heap, low);
-}
-
-/* How far a size, at most KILN_POOL_MAX, is shifted to give its class's steps. */
-static __always_inline __u32 kiln_pool_shift(__u32 bytes)
-{
-	return 4 + kiln_pool_below(128, bytes) + kiln_pool_below(256, bytes) + kiln_pool_below(512, bytes);
-}
-
-static __always_inline __u32 kiln_pool_steps(__u32 bytes, __u32 shift)
-{
-	return (bytes + (1u << shift) - 1) >> shift;
-}
-
-static __always_inline __u32 kiln_pool_class(__u32 bytes)
-{
-	__u32 shift = kiln_pool_shift(bytes);
-
-	return kiln_pool_steps(bytes, shift) + 4 * (shift - 4);
-}
-
-/* The contents that an item of a size's class has room for. */
-static __always_inline __u32 kiln_pool_room(__u32 bytes)
-{
-	__u32 shift = kiln_pool_shift(bytes);
-
-	return kiln_pool_steps(bytes, shift) << shift;
+	return (struct kiln_pool_item *)(unsigned long)((heap->start & ~0xffffffffull) | low);
 }
 
 static __always_inline __u32 kiln_pool_hash(const KILN_POOL_ID *id)
@@ -133,7 +101,7 @@ KILN_FUNCTION struct kiln_pool_bucket *kiln_pool_make_buckets(void)
 	if (__sync_val_compare_and_swap(&pool->buckets, 0, 1))
 		return 0;
 	made = KILN_POOL_ONCE(heap->fresh);
-	end = made + KILN_POOL_BUCKETS * sizeof(struct kiln_pool_bucket);
+	end = made + ((KILN_POOL_BUCKETS * sizeof(struct kiln_pool_bucket) + KILN_SLAB_BYTES - 1) & -(__u64)KILN_SLAB_BYTES);
 	if (!made || end > heap->limit || __sync_val_compare_and_swap(&heap->fresh, made, end) != made)
 		made = 0;
 	KILN_POOL_ONCE(pool->buckets) = made;
@@ -149,47 +117,25 @@ static __always_inline struct kiln_pool_bucket *kiln_pool_buckets(void)
 	return (struct kiln_pool_bucket *)(unsigned long)(buckets > 1 ? buckets : 0);
 }
 
-/* Memory that was never used for an item, or a free item of another CPU; NULL if there is none. */
-KILN_FUNCTION struct kiln_pool_item *kiln_pool_find_item(__u32 class, __u32 room)
-{
-	struct kiln_pool_state *pool = kiln_pool_state();
-	struct kiln_heap_state *heap = kiln_state();
-	struct kiln_block *block = 0;
-
-	if (__sync_fetch_and_add(&pool->bytes, (__u64)room) + room <= KILN_POOL_BYTES)
-		block = kiln_fresh(heap, sizeof(struct kiln_pool_item) + room);
-	if (block)
-		return (struct kiln_pool_item *)block;
-	__sync_fetch_and_add(&pool->bytes, -(__u64)room);
-	for (__u32 cpu = 0; cpu < pool->cpus && !block; cpu++)
-		block = kiln_pop(heap, &pool->cpu[cpu].free[class]);
-	return (struct kiln_pool_item *)block;
-}
-
 /* An item for an object of `bytes` bytes; NULL if memory is exhausted. */
 KILN_FUNCTION struct kiln_pool_item *kiln_pool_take_item(__u32 bytes)
 {
 	struct kiln_pool_state *pool = kiln_pool_state();
-	struct kiln_heap_state *heap = kiln_state();
-	__u32 class = kiln_pool_class(bytes);
-	struct kiln_pool_item *item;
+	struct kiln_pool_item *item = 0;
 
-	item = (struct kiln_pool_item *)kiln_pop(heap, &pool->cpu[kiln_cpu() & (KILN_POOL_CPUS - 1)].free[class]);
-	if (!item)
-		item = kiln_pool_find_item(class, kiln_pool_room(bytes));
-	if (!item)
-		return 0;
-	item->bytes = bytes;
-	item->class = class;
+	if (__sync_fetch_and_add(&pool->bytes, (__u64)bytes) + bytes <= KILN_POOL_BYTES)
+		item = kiln_malloc(sizeof(*item) + bytes);
+	if (item)
+		item->bytes = bytes;
+	else
+		__sync_fetch_and_add(&pool->bytes, -(__u64)bytes);
 	return item;
 }
 
 KILN_FUNCTION void kiln_pool_give_item(struct kiln_pool_item *item)
 {
-	struct kiln_pool_state *pool = kiln_pool_state();
-	struct kiln_pool_cpu *cpu = &pool->cpu[kiln_cpu() & (KILN_POOL_CPUS - 1)];
-
-	kiln_push(&cpu->free[item->class], (struct kiln_block *)item);
+	__sync_fetch_and_add(&kiln_pool_state()->bytes, -(__u64)item->bytes);
+	kiln_free(item);
 }
 
 /* The bucket's sequence when it is even; odd if it never was. */

@@ -39,13 +39,13 @@ use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_platform::ProgramType;
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{FunctionId, InsnId, Linkage, MapId, Node, Object, Reference};
-use kiln_verifier::{Facts, Section, Value};
+use kiln_verifier::{Facts, Held, Section, Value};
 
 use self::canceller::{BLOCK_SLOTS, Block, CANCELLED, Canceller, DEADLINE, PASSED, PASSED_BLOCK};
 use crate::callbacks::Callbacks;
 use crate::error::Error;
 use crate::evidence::Point;
-use crate::frame::{frame_address, load, store};
+use crate::frame::{frame_address, free_register, load, store};
 use crate::loops;
 use crate::options::{Options, Target};
 use crate::probe::Probe;
@@ -435,6 +435,15 @@ impl Canceller<'_, '_> {
         let released = self.registers_released(&held);
         let pad = self.pad(header, &held)?;
         let pad = self.counted(header, number, &held, pad)?;
+        if waits_for_its_end(header)
+            && let Some(reg) = free_register(released.union(RegSet::of(&[Reg::R10])))
+        {
+            // Of the branch, the kernel wants to see both ends.
+            let mut nodes = self.edit.nodes([Insn::mov_imm(reg, 0)], header.line);
+            nodes.push(self.branch(JumpOp::Eq, reg, Source::Imm(0), pad, header.line));
+            self.edit.check(header.id, nodes);
+            return Ok(self.told(header, number, &held, options));
+        }
         let may_goto = self.edit.node(Insn::MayGoto { offset: 0 }, Reference::Branch(pad), header.line);
         let mut nodes = vec![may_goto];
         let (under_lock, forced) = (held.locks > 0, options.forced == Some(number));
@@ -457,16 +466,19 @@ impl Canceller<'_, '_> {
             self.edit.enter_loop_with(header.id, hidden);
         }
         self.edit.check(header.id, nodes);
-        let line = self.edit.object.line(header).map(|line| format!("{}:{}", line.file, line.line));
-        let releases = self.releases(&held);
-        Ok(Point {
-            insn: header.id.0,
-            number,
-            line,
-            releases,
-            has_deadline: !under_lock || options.target == Target::Vm,
-        })
+        Ok(self.told(header, number, &held, options))
     }
+
+    fn told(&self, header: &Node, number: usize, held: &Held, options: &Options) -> Point {
+        let line = self.edit.object.line(header).map(|line| format!("{}:{}", line.file, line.line));
+        let has_deadline = held.locks == 0 || options.target == Target::Vm;
+        Point { insn: header.id.0, number, line, releases: self.releases(held), has_deadline }
+    }
+}
+
+/// Whether a loop is a jump to itself. It would only wait for the end of its quantum, so it is cancelled at once.
+fn waits_for_its_end(header: &Node) -> bool {
+    matches!((header.insn, header.reference), (Insn::Jump { .. }, Reference::Branch(target)) if target == header.id)
 }
 
 /// A program that was cancelled too often returns at once.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -13,12 +14,13 @@ use crate::world::{World, compile, compile_native, stay_on_one_cpu, word};
 const SOURCE: &str = "tests/heaps/allocator.bpf.c";
 const NATIVE: &str = "tests/heaps/allocator.native.c";
 const XDP_PASS: u32 = 2;
-const SUPPLY_BYTES: usize = 64 << 10;
+const SUPPLY_BYTES: usize = 256 << 10;
+const SLAB_BYTES: usize = 16 << 10;
 const MALLOC: u64 = 0;
 const FREE: u64 = 1;
 const REALLOC: u64 = 2;
 
-/// An implementation of the allocator. Addresses are offsets from the first block; 0 is NULL.
+/// An implementation of the allocator. Addresses are offsets from the first slab; 0 is NULL.
 trait Allocator {
     fn order(&mut self, operation: u64, bytes: u64, memory: u64) -> u64;
 
@@ -46,6 +48,13 @@ impl Allocator for World {
 }
 
 struct Native(Child);
+
+impl Native {
+    fn start(program: &Path) -> Native {
+        let child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        Native(child.expect("the native program runs"))
+    }
+}
 
 impl Allocator for Native {
     fn order(&mut self, operation: u64, bytes: u64, memory: u64) -> u64 {
@@ -128,8 +137,7 @@ fn blocks_are_those_of_native_code() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = compile_native(NATIVE, folder.path(), &[]);
     for seed in [99, 7_777_777] {
-        let child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let expected = operations(&mut Native(child.expect("the native program runs")), seed, "native");
+        let expected = operations(&mut Native::start(&program), seed, "native");
         assert!(expected.contains(&0), "the memory was never exhausted");
         for (name, mut world) in World::all(&extension, &["allocator"]) {
             assert_eq!(world.malloc(8), 0, "{name}: nothing was supplied yet");
@@ -165,6 +173,38 @@ fn exhaustion_gives_null_and_loses_nothing() {
         // More supply, as from a parallel thread.
         supplied(&world, SUPPLY_BYTES);
         assert_eq!(all(&mut world).len(), SUPPLY_BYTES / 1024, "{name}: refilled");
+    }
+}
+
+/// Fills all memory with blocks of one size and frees them, one size after the other, larger and smaller ones.
+fn all_of_each_size(allocator: &mut dyn Allocator, sizes: &[usize], name: &str) {
+    for bytes in sizes {
+        let mut given = Vec::new();
+        while let memory @ 1.. = allocator.malloc(*bytes as u64) {
+            given.push(memory);
+        }
+        // These sizes are those of blocks, less eight; above 8 KiB a block takes whole slabs.
+        let expected = match bytes + 8 {
+            block @ ..=8192 => SUPPLY_BYTES / SLAB_BYTES * (SLAB_BYTES / block),
+            run => SUPPLY_BYTES / run.next_multiple_of(SLAB_BYTES),
+        };
+        assert_eq!(given.len(), expected, "{name}: blocks of {bytes} bytes");
+        given.into_iter().for_each(|memory| allocator.free(memory));
+    }
+}
+
+#[test]
+fn an_emptied_heap_serves_any_size() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let native = compile_native(NATIVE, folder.path(), &[]);
+    let all = [8, 120, 1016, 40_000, 5112, 100_000, 120, 250_000, 1016, 8];
+    all_of_each_size(&mut Native::start(&native), &all, "native");
+    let Some(extension) = compile(SOURCE, Duration::from_secs(1)) else { return };
+    for (name, mut world) in World::all(&extension, &["allocator"]) {
+        supplied(&world, SUPPLY_BYTES);
+        all_of_each_size(&mut world, &[1016, 5112, 100_000, 40_000, 8184, 1016], name);
+        let Accounts { allocated_bytes, bad_frees, .. } = accounts(&world);
+        assert_eq!((allocated_bytes, bad_frees), (0, 0), "{name}");
     }
 }
 

@@ -2,7 +2,7 @@
 //! `cancellation.rs` does), in the kernel and in both engines of the VM.
 //!
 //! Each run returns the stated value or an ordinary one, everything works again afterwards, and the allocator's memory is
-//! counted: what was used is allocated or in a free list. Only a point in `kiln_free` may lose its block.
+//! counted: what was used is allocated or free. Only a point in `kiln_free` or `kiln_give` may lose its block.
 
 use std::collections::BTreeMap;
 
@@ -89,42 +89,25 @@ const HASH: usize = 8;
 
 fn none(_: &World, _: &[u8]) {}
 
-/// What the pool's buckets, objects and free items take (`kiln/pool/arena.h`). No bucket is locked, and none is being made.
+/// What the pool's buckets take: whole slabs. No bucket is locked, and none is being made.
 fn pool_bytes(extension: &Extension, world: &World) -> u64 {
     const BUCKETS: usize = 64;
-    const LISTS: usize = 16 * 21;
-    const ITEM_BYTES: u64 = 24;
+    const SLAB_BYTES: u64 = 16 << 10;
     let heap = world.heap();
     let load = |offset: usize| heap.load(offset).expect("in the heap");
     let variable = |name| variable(&extension.object, ".addr_space.1", name);
     let allocator = supply::state(&heap).expect("an allocator");
     let state = allocator - variable("kiln_heap_state") + variable("kiln_pool_memory");
-    let base = supply::accounts(&heap).expect("an allocator").start & !0xffff_ffff;
-    let (buckets, mut bytes) = (load(state), 0);
+    let buckets = load(state);
     assert!(buckets != 1, "the buckets are not being made");
-    let mut heads: Vec<u64> = (0..LISTS).map(|list| load(state + 24 + 8 * list) & 0xffff_ffff).collect();
-    if buckets != 0 {
-        bytes += 8 * BUCKETS as u64;
-        let first = heap.offset(buckets).expect("in the heap");
-        for bucket in (0..BUCKETS).map(|at| load(first + 8 * at)) {
-            assert!(bucket & 1 == 0, "no bucket is locked: {bucket:#x}");
-            heads.push(bucket >> 32);
-        }
+    if buckets == 0 {
+        return 0;
     }
-    for mut low in heads {
-        let mut items = 0;
-        while low != 0 {
-            let item = load(heap.offset(base | low).expect("in the heap"));
-            // Steps of 16 bytes up to 128, of 32 to 256, of 64 to 512, of 128 to 1024.
-            let class = item >> 16 & 0xffff;
-            let shift = class.saturating_sub(5) / 4;
-            bytes += ITEM_BYTES + ((class - 4 * shift) << (4 + shift));
-            low = item >> 32;
-            items += 1;
-            assert!(items < 10_000, "the list has an end");
-        }
+    let first = heap.offset(buckets).expect("in the heap");
+    for bucket in (0..BUCKETS).map(|at| load(first + 8 * at)) {
+        assert!(bucket & 1 == 0, "no bucket is locked: {bucket:#x}");
     }
-    bytes
+    SLAB_BYTES
 }
 
 const CASES: [Case; 5] = [
@@ -249,7 +232,7 @@ fn run(case: &Case, build: &Build, world: &World, here: &str, [first, bytes]: [u
         let heap = world.heap();
         let accounts = supply::accounts(&heap).expect("an allocator");
         let used = accounts.supplied_bytes - accounts.fresh_bytes;
-        let free = supply::free_bytes(&heap).expect("the free lists are intact");
+        let free = supply::free_bytes(&heap).expect("the slabs are intact");
         let others = (case.others)(&build.extension, world);
         let lost = (used - accounts.allocated_bytes).checked_sub(free + others);
         let lost = lost.unwrap_or_else(|| panic!("{here}: {free} free of {accounts:?}"));
@@ -272,7 +255,7 @@ fn force(case: &Case, step: usize) {
     for (at, (function, point)) in all.iter().enumerate().step_by(step) {
         let options = Options { forced: Some(at), ..base.clone() };
         let extension = Extension::of(&bytes, &options).unwrap_or_else(|error| panic!("{error}"));
-        let may_lose = ["kiln_free", "kiln_pool"].iter().any(|name| function.starts_with(name));
+        let may_lose = ["kiln_free", "kiln_give", "kiln_pool"].iter().any(|name| function.starts_with(name));
         let build = Build { extension, point: at, may_lose };
         let (mut made, mut useful) = (None, None);
         for (name, world) in World::all(&build.extension, case.programs) {

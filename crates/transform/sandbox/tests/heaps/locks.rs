@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use kiln_heap::lock;
 use kiln_linux::TestInput;
 use kiln_sandbox::supply::Memory;
 use kiln_vm::{Engine, Vm};
 
-use crate::world::{Extension, Heap, Place, World, compile};
+use crate::world::{Extension, Heap, Place, World, compile_with};
 
 const SOURCE: &str = "tests/heaps/locks.bpf.c";
 const XDP_PASS: u32 = 2;
@@ -115,31 +116,64 @@ fn in_the_kernel(extension: &Extension) {
 
 #[test]
 fn two_locks_are_shared_with_user_space() {
-    let Some(extension) = compile(SOURCE, Duration::from_secs(20)) else { return };
+    // User space may be without a CPU for long while it holds a lock.
+    let patient = ["-DKILN_LOCK_PATIENCE_NS=1000000000ull"];
+    let Some(extension) = compile_with(SOURCE, Duration::from_secs(20), &patient) else { return };
     in_the_vm(&extension);
     in_the_kernel(&extension);
 }
 
-/// User space takes a lock and does not release it: the program is cancelled at the end of its quantum, and works again
-/// afterwards.
+/// The time of a run that is cancelled.
+fn cancelled_after(world: &World, packet: &[u8]) -> Duration {
+    let begun = std::time::Instant::now();
+    if let Place::Kernel(loaded) = &world.place {
+        let input = TestInput { packet: packet.to_vec(), ..TestInput::default() };
+        let output = loaded.program("locks").expect("loaded").test_run(&input).expect("runs");
+        assert_eq!(output.value, XDP_PASS);
+        return Duration::from_nanos(output.duration_ns.into());
+    }
+    assert_eq!(world.run("locks", packet).0, XDP_PASS);
+    begun.elapsed()
+}
+
+/// User space takes a lock and does not release it: a run is cancelled at the end of its quantum. After that the lock is known as
+/// abandoned, and runs are cancelled at once. When it is free, runs work again.
 #[test]
-fn a_lock_that_is_never_given_back_cancels_who_waits() {
-    const QUANTUM: Duration = Duration::from_millis(5);
-    let Some(extension) = compile(SOURCE, QUANTUM) else { return };
+fn a_lock_that_is_never_given_back_costs_a_quantum_once() {
+    const QUANTUM: Duration = Duration::from_millis(20);
+    const LATER_RUNS: usize = 21;
+    let Some(extension) = compile_with(SOURCE, QUANTUM, &["-DKILN_LOCK_PATIENCE_NS=8000000ull"]) else { return };
     for (name, world) in World::all(&extension, &["locks"]) {
         let heap = world.heap();
         heap.populate(SHARED, 4096).expect("pages");
         let packet = request(&world);
-        heap.store(SECOND, 1).expect("in the heap");
-        let begun = std::time::Instant::now();
-        assert_eq!(world.run("locks", &packet).0, XDP_PASS, "{name}: the default of its hook");
-        let spent = begun.elapsed();
-        assert!(spent >= QUANTUM && spent < Duration::from_secs(10), "{name}: cancelled after {spent:?}");
-        assert_eq!(COUNTS.map(|at| heap.load(at)), [Some(0); 2], "{name}: counted without the lock");
-        // The cancelled run still holds the first lock, so both are released by hand.
-        assert_eq!(heap.load(FIRST), Some(1), "{name}");
-        heap.store(FIRST, 0).expect("in the heap");
-        heap.store(SECOND, 0).expect("in the heap");
+        for held in [1, u64::from(lock::USER | 4_194_303)] {
+            heap.store(SECOND, held).expect("in the heap");
+            let begun = std::time::Instant::now();
+            // One run, or a few if this thread had no CPU in between.
+            let first = (1..=5).find(|_| {
+                assert_eq!(world.run("locks", &packet).0, XDP_PASS, "{name}: the default of its hook");
+                // The cancelled run still holds the first lock.
+                assert_eq!(heap.load(FIRST), Some(1), "{name}");
+                heap.store(FIRST, 0).expect("in the heap");
+                lock::is_abandoned(&heap, SECOND) == Some(true)
+            });
+            let spent = begun.elapsed();
+            assert!(first.is_some() && spent >= QUANTUM / 4, "{name}: {first:?} runs, {spent:?}");
+            let mut later: Vec<Duration> = (0..LATER_RUNS)
+                .map(|_| {
+                    let spent = cancelled_after(&world, &packet);
+                    heap.store(FIRST, 0).expect("in the heap");
+                    spent
+                })
+                .collect();
+            later.sort_unstable();
+            println!("{name}: {first:?} runs took {spent:?}, later ones {:?} to {:?}", later[0], later[LATER_RUNS - 1]);
+            // The least: other tests have the CPUs as well.
+            assert!(later[0] < QUANTUM / 4, "{name}: {later:?}");
+            assert_eq!(COUNTS.map(|at| heap.load(at)), [Some(0); 2], "{name}: counted without the lock");
+            lock::release(&heap, SECOND).expect("in the heap");
+        }
         assert_eq!(world.run("locks", &packet).0, XDP_TX, "{name}");
         assert_eq!(COUNTS.map(|at| heap.load(at)), [Some(TIMES), Some(2 * TIMES)], "{name}");
     }

@@ -20,4 +20,5 @@ mod results;
 mod structures;
 mod tail_calls;
 mod textbook;
+mod user;
 mod world;

@@ -12,7 +12,7 @@ const SOURCE: &str = "tests/heaps/pool.bpf.c";
 const ARENA: &str = "-DKILN_POOL_STORE=3";
 const STORES: [(&str, &str); 3] = [("hash", "-DKILN_POOL_STORE=1"), ("array", "-DKILN_POOL_STORE=2"), ("arena", ARENA)];
 /// At least `KILN_POOL_SUPPLY`.
-const SUPPLY_BYTES: usize = 128 << 10;
+const SUPPLY_BYTES: usize = 1100 << 10;
 const XDP_DROP: u32 = 1;
 
 /// As in the source.
@@ -102,69 +102,32 @@ fn orders(seed: u64, count: usize) -> Vec<Order> {
         .collect()
 }
 
-/// Memory for contents.
-#[derive(Debug)]
-enum Room {
-    /// Blocks that every object may use.
-    Blocks,
-    /// Items of a size, each of which remains of that size: how many are free, and the bytes of all.
-    Items { free: HashMap<usize, usize>, bytes: usize },
-}
-
 /// The pool as `kiln/pool.h` describes it.
 #[derive(Debug)]
 struct Model {
     objects: HashMap<u64, Vec<u8>>,
-    room: Room,
-}
-
-/// The contents that an item for so many bytes has room for.
-fn item_bytes(bytes: usize) -> usize {
-    let step = [(128, 16), (256, 32), (512, 64)].iter().find(|(most, _)| bytes <= *most).map_or(128, |found| found.1);
-    bytes.next_multiple_of(step)
+    /// Contents are in blocks that every object may use; otherwise in items, whose contents are counted byte by byte.
+    has_blocks: bool,
 }
 
 impl Model {
     fn new(store: &str) -> Model {
-        let items = Room::Items { free: HashMap::new(), bytes: 0 };
-        Model { objects: HashMap::new(), room: if store == "arena" { items } else { Room::Blocks } }
+        Model { objects: HashMap::new(), has_blocks: store != "arena" }
     }
 
-    fn blocks(&self) -> usize {
-        self.objects.values().map(|object| object.len().div_ceil(BLOCK_BYTES)).sum()
-    }
-
-    /// Takes room for an object, of which `kept` bytes may stay where they are; whether there is any.
-    fn take(&mut self, bytes: usize, kept: usize) -> bool {
-        let blocks = self.blocks();
-        match &mut self.room {
-            Room::Blocks => {
-                let more = bytes.div_ceil(BLOCK_BYTES).saturating_sub(kept.div_ceil(BLOCK_BYTES));
-                blocks + more <= BLOCKS
-            }
-            Room::Items { free, bytes: all } => {
-                let item = item_bytes(bytes);
-                let free = free.entry(item).or_default();
-                let fresh = *free == 0;
-                if fresh && *all + item > POOL_BYTES {
-                    return false;
-                }
-                *all += if fresh { item } else { 0 };
-                *free -= usize::from(!fresh);
-                true
-            }
+    /// Whether there is room for an object, of which `kept` bytes may stay where they are.
+    fn has_room(&self, bytes: usize, kept: usize) -> bool {
+        let lengths = self.objects.values().map(Vec::len);
+        if !self.has_blocks {
+            return lengths.sum::<usize>() + bytes <= POOL_BYTES;
         }
-    }
-
-    fn give(&mut self, bytes: usize) {
-        if let Room::Items { free, .. } = &mut self.room {
-            *free.entry(item_bytes(bytes)).or_default() += 1;
-        }
+        let more = bytes.div_ceil(BLOCK_BYTES).saturating_sub(kept.div_ceil(BLOCK_BYTES));
+        lengths.map(|bytes| bytes.div_ceil(BLOCK_BYTES)).sum::<usize>() + more <= BLOCKS
     }
 
     fn put(&mut self, order: &Order, contents: Vec<u8>, flags: u64) -> i64 {
         // The new contents are stored before the old ones are given back.
-        if !self.take(contents.len(), 0) {
+        if !self.has_room(contents.len(), 0) {
             return ENOMEM;
         }
         let refused = match self.objects.contains_key(&order.id) {
@@ -173,27 +136,23 @@ impl Model {
             false if self.objects.len() == OBJECTS => ENOMEM,
             _ => 0,
         };
-        let unused = if refused == 0 { self.objects.insert(order.id, contents) } else { Some(contents) };
-        if let Some(unused) = unused {
-            self.give(unused.len());
+        if refused == 0 {
+            self.objects.insert(order.id, contents);
         }
         refused
     }
 
     fn resize(&mut self, order: &Order) -> i64 {
         let Some(had) = self.objects.get(&order.id).map(Vec::len) else { return ENOENT };
-        if !self.take(order.bytes, had) {
+        if !self.has_room(order.bytes, had) {
             return ENOMEM;
         }
-        self.give(had);
         self.objects.get_mut(&order.id).expect("is there").resize(order.bytes, 0);
         0
     }
 
     fn free(&mut self, id: u64) -> i64 {
-        let Some(object) = self.objects.remove(&id) else { return ENOENT };
-        self.give(object.len());
-        0
+        if self.objects.remove(&id).is_some() { 0 } else { ENOENT }
     }
 
     /// The result, and the object's bytes if they are read.

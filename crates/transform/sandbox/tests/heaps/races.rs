@@ -24,6 +24,8 @@ const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
 /// Longer than any operation: a program that is cancelled while it holds the lock leaves the structure half changed.
 const QUANTUM: Duration = Duration::from_secs(20);
+/// Who holds a lock may have no CPU for long, and whoever waits should get it then.
+const PATIENCE: &str = "-DKILN_LOCK_PATIENCE_NS=1000000000ull";
 const SUPPLY_BYTES: usize = 4 << 20;
 /// Steps of one run.
 const STEPS: u64 = 500;
@@ -193,7 +195,9 @@ fn native(arguments: &[&str]) -> Option<(tempfile::TempDir, PathBuf)> {
 fn race<'s>(structures: impl Iterator<Item = &'s str>, time: Duration) {
     let Some((_folder, native)) = native(&[]) else { return };
     for structure in structures {
-        let Some(extension) = compile_with(SOURCE, QUANTUM, &[&format!("-DRACES={structure}")]) else { return };
+        let Some(extension) = compile_with(SOURCE, QUANTUM, &[&format!("-DRACES={structure}"), PATIENCE]) else {
+            return;
+        };
         let in_vm = vm(&extension, &native, time).map(|found| ("VM", found));
         let in_kernel = kernel(&extension, &native, structure, time).map(|found| ("kernel", found));
         for (place, (done, wrongs, said)) in in_vm.into_iter().chain(in_kernel) {
@@ -237,10 +241,11 @@ fn without_locks_something_is_lost() {
     panic!("the race does not show what it should");
 }
 
-/// A process takes the lock and is killed. Runs that need the lock end with the stated value at the end of the quantum, each
-/// of them, until user space frees the lock of the dead; before that, it is known who held it.
+/// A process takes the lock and is killed. A run that needs the lock ends with the stated value at the end of the quantum; after some
+/// milliseconds the lock is known as abandoned, and runs end at once, until user space frees the lock of the dead. It is known who held
+/// it all the time.
 #[test]
-fn a_killed_holder_stops_runs_for_a_quantum_at_most() {
+fn a_killed_holder_stops_runs_for_a_quantum_once() {
     const OWN_QUANTUM: Duration = Duration::from_millis(5);
     let Some((_folder, native)) = native(&[]) else { return };
     let Some(extension) = compile("tests/heaps/locks.bpf.c", OWN_QUANTUM) else { return };
@@ -259,25 +264,30 @@ fn a_killed_holder_stops_runs_for_a_quantum_at_most() {
     assert_eq!(refused, Err(lock::Holder::Thread(thread)));
     assert_eq!(lock::free_of_the_dead(&heap, 4096), Some(false), "its holder is alive");
     child.kill().expect("kills");
-    let waits = |which: &str| {
+    let waits = || {
         let Place::Kernel(loaded) = &world.place else { unreachable!("asked for") };
         let input = TestInput { packet: packet.clone(), ..TestInput::default() };
         let output = loaded.program("locks").expect("loaded").test_run(&input).expect("runs");
-        assert_eq!(output.value, XDP_PASS, "{which} run: the stated value");
-        let spent = Duration::from_nanos(output.duration_ns.into());
-        println!("{which} run: cancelled after {spent:?}");
-        // The quantum, one clock reading per 1024 iterations, and what a busy machine adds.
-        assert!(spent >= OWN_QUANTUM && spent < Duration::from_secs(2), "{which} run: {spent:?}");
+        assert_eq!(output.value, XDP_PASS, "the stated value");
+        Duration::from_nanos(output.duration_ns.into())
     };
-    waits("first");
-    waits("second");
+    let costs_a_quantum_once = |which: &str| {
+        let spent = [(); 12].map(|()| waits());
+        println!("{which}: cancelled after {spent:?}");
+        // 4 ms of patience at least, and what a busy machine adds.
+        let all: Duration = spent.iter().sum();
+        assert!(all >= Duration::from_millis(4) && all < Duration::from_secs(2), "{which}: {spent:?}");
+        assert!(spent[4..].iter().min() < Some(&Duration::from_millis(1)), "{which}: {spent:?}");
+        assert_eq!(lock::holder(&heap, 4096), Some(lock::Holder::Thread(thread)), "{which}");
+    };
+    costs_a_quantum_once("a killed holder");
     // A dead child that nobody has waited for is dead as well.
     assert_eq!(lock::free_of_the_dead(&heap, 4096), Some(true));
     assert_eq!(world.run("locks", &packet).0, XDP_TX, "the lock is free");
     child.wait().expect("ends");
     // User space in C does the same.
     heap.store(4096, u64::from(lock::USER | thread)).expect("in the heap");
-    waits("third");
+    costs_a_quantum_once("once more");
     let output = process(&native, &world, &["break", "-"], &[address]).wait_with_output().expect("ends");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n");
     assert_eq!(world.run("locks", &packet).0, XDP_TX, "the lock is free");

@@ -116,7 +116,7 @@ pub fn compile_native(source: &str, folder: &Path, arguments: &[&str]) -> PathBu
     program
 }
 
-/// Keeps this thread on one CPU, so that its runs use one CPU's free lists.
+/// Keeps this thread on one CPU, so that its runs use one CPU's slabs.
 pub fn stay_on_one_cpu() {
     let mut cpus = rustix::thread::CpuSet::new();
     cpus.set(rustix::thread::sched_getcpu());
