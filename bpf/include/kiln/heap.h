@@ -35,6 +35,12 @@
 #define KILN_PAGE_BYTES 4096
 /* Subprograms: the kernel verifies each once per call chain, and their frames are separate. */
 #define KILN_FUNCTION static __attribute__((noinline, unused))
+/* Functions that the kernel verifies once per program, however often they are called. Arguments and results are numbers. */
+#ifdef __bpf__
+#define KILN_GLOBAL __attribute__((noinline, weak))
+#else
+#define KILN_GLOBAL KILN_FUNCTION
+#endif
 
 /* Cancellation points that are counted one by one; the last counter is for all others. */
 #define KILN_POINTS 126

@@ -177,28 +177,42 @@ static __always_inline int kiln_serves(__u64 word, __u32 class)
 	       (KILN_FREES(word) || (KILN_GIVEN(word) + 1) * kiln_class_bytes(class) <= KILN_SLAB_BYTES);
 }
 
+/*
+ * Takes a free block of a slab whose word is `word`, by one exchange; then `word` is what was seen. NULL if the slab has none, is of another
+ * class, or its word has changed.
+ */
+static __always_inline struct kiln_block *kiln_take_once(struct kiln_heap_state *heap, __u64 slab, __u32 class, __u64 *word)
+{
+	__u64 before = *word, next = before + KILN_ONE_GIVEN;
+	struct kiln_block *block;
+
+	if (!kiln_serves(before, class))
+		return 0;
+	if (KILN_FREES(before)) {
+		block = kiln_slab_block(heap, slab, KILN_FIRST(before));
+		next = before - KILN_FIRST(before) + (block->next & KILN_FIRST(~0ull)) - KILN_ONE_FREE;
+	} else {
+		block = kiln_slab_block(heap, slab, KILN_GIVEN(before) * kiln_class_bytes(class) / 16);
+	}
+	*word = __sync_val_compare_and_swap(kiln_slab_word(heap, slab), before, next + KILN_ONE_CHANGE);
+	return *word == before ? block : 0;
+}
+
 /* Takes a free block of a slab; NULL if it has none, or is of another class. */
 static __always_inline struct kiln_block *kiln_take(struct kiln_heap_state *heap, __u64 slab, __u32 class)
 {
-	__u64 *place = kiln_slab_word(heap, slab), word, next, seen;
 	struct kiln_block *block;
+	__u64 word, before;
 	__u32 tries = 0;
 
 	if (slab >= KILN_LAYOUT(heap)->slabs)
 		return 0;
-	for (word = *(volatile __u64 *)place; kiln_serves(word, class) && KILN_AGAIN(tries); word = seen) {
-		if (KILN_FREES(word)) {
-			block = kiln_slab_block(heap, slab, KILN_FIRST(word));
-			next = word - KILN_FIRST(word) + (block->next & KILN_FIRST(~0ull)) - KILN_ONE_FREE;
-		} else {
-			block = kiln_slab_block(heap, slab, KILN_GIVEN(word) * kiln_class_bytes(class) / 16);
-			next = word + KILN_ONE_GIVEN;
-		}
-		seen = __sync_val_compare_and_swap(place, word, next + KILN_ONE_CHANGE);
-		if (seen == word)
-			return block;
-	}
-	return 0;
+	word = *(volatile __u64 *)kiln_slab_word(heap, slab);
+	do {
+		before = word;
+		block = kiln_take_once(heap, slab, class, &word);
+	} while (!block && word != before && KILN_AGAIN(tries));
+	return block;
 }
 
 /* The bits of `count` adjacent slabs from one on. */
@@ -238,31 +252,29 @@ static __always_inline __u64 kiln_adjacent(__u64 bits, __u32 count)
  * Clears `count` adjacent bits of a row, beginning to look in a slab's region, and for a class those of slabs that do not serve it any
  * more. Returns the first slab; KILN_NONE if there are none.
  */
-KILN_FUNCTION __u64 kiln_claim(__u32 row, __u32 count, __u64 near)
+KILN_FUNCTION __u64 kiln_claim(struct kiln_heap_state *heap, __u32 row, __u32 count, __u64 near)
 {
-	struct kiln_heap_state *heap = kiln_state();
-	__u64 regions = kiln_regions(heap), region = near / KILN_REGION_SLABS, left = regions;
+	__u64 regions = kiln_regions(heap), region = near / KILN_REGION_SLABS, bits, found, slab;
+	/* Addresses, not numbers of regions: the verifier does not know them, so it does not follow each turn. */
+	volatile __u64 *first = kiln_row_word(heap, row, 0), *end = first + regions;
+	volatile __u64 *begin = first + (region < regions ? region : 0), *place = begin;
 	__u32 tries = 0;
 
-	if (!*(volatile __u64 *)&heap->rows[row])
+	if (!regions || !*(volatile __u64 *)&heap->rows[row])
 		return KILN_NONE;
-	while (left && KILN_AGAIN(tries)) {
-		__u64 *place, bits, first, slab;
-
-		if (region >= regions)
-			region = 0;
-		place = kiln_row_word(heap, row, region);
-		bits = *(volatile __u64 *)place;
-		first = bits ? kiln_adjacent(bits, count) : 0;
-		if (!first) {
-			region++;
-			left--;
+	while (KILN_AGAIN(tries)) {
+		bits = *place;
+		found = bits ? kiln_adjacent(bits, count) : 0;
+		if (!found) {
+			if (++place >= end)
+				place = first;
+			if (place == begin)
+				break;
 			continue;
 		}
-		slab = region * KILN_REGION_SLABS + __builtin_popcountll((first & -first) - 1);
-		if (__sync_val_compare_and_swap(place, bits, bits & ~kiln_bits(slab, count)) != bits)
-			continue;
-		if (!row || kiln_serves(*(volatile __u64 *)kiln_slab_word(heap, slab), row))
+		slab = (place - first) * KILN_REGION_SLABS + __builtin_popcountll((found & -found) - 1);
+		if (__sync_val_compare_and_swap(place, bits, bits & ~kiln_bits(slab, count)) == bits &&
+		    (!row || kiln_serves(*(volatile __u64 *)kiln_slab_word(heap, slab), row)))
 			return slab;
 	}
 	/* Fewer slabs behind one another may be there. */
@@ -275,9 +287,8 @@ KILN_FUNCTION __u64 kiln_claim(__u32 row, __u32 count, __u64 near)
  * Takes `count` adjacent slabs that were never used. Returns the first; KILN_NONE if there are none. If they are more than are left
  * of a region, these become free slabs.
  */
-KILN_FUNCTION __u64 kiln_fresh(__u32 count)
+KILN_FUNCTION __u64 kiln_fresh(struct kiln_heap_state *heap, __u32 count)
 {
-	struct kiln_heap_state *heap = kiln_state();
 	__u64 at = *(volatile __u64 *)&heap->fresh, seen;
 	__u32 tries = 0;
 
@@ -309,11 +320,11 @@ static __always_inline struct kiln_block *kiln_begin(struct kiln_heap_state *hea
 }
 
 /* `count` adjacent free slabs. */
-static __always_inline __u64 kiln_slabs(__u32 count, __u64 near)
+static __always_inline __u64 kiln_slabs(struct kiln_heap_state *heap, __u32 count, __u64 near)
 {
-	__u64 slab = kiln_claim(0, count, near);
+	__u64 slab = kiln_claim(heap, 0, count, near);
 
-	return slab == KILN_NONE ? kiln_fresh(count) : slab;
+	return slab == KILN_NONE ? kiln_fresh(heap, count) : slab;
 }
 
 /* Whether there is such a slab, and it has a free block of a class. */
@@ -337,13 +348,13 @@ static __always_inline __u64 kiln_prefer(struct kiln_heap_state *heap, __u32 cla
 }
 
 /* A free block of a slab that another CPU tries first. */
-KILN_FUNCTION struct kiln_block *kiln_steal(__u32 class)
+KILN_FUNCTION struct kiln_block *kiln_steal(struct kiln_heap_state *heap, __u32 class)
 {
-	struct kiln_heap_state *heap = kiln_state();
+	struct kiln_heap_cpu *end = heap->cpu + (heap->cpus & (2 * KILN_CPUS - 1));
 	__u32 tries = KILN_TRIES - KILN_CPUS;
 
-	for (__u32 cpu = 0; cpu < heap->cpus && KILN_AGAIN(tries); cpu++) {
-		struct kiln_block *block = kiln_take(heap, heap->cpu[cpu].slab[class], class);
+	for (struct kiln_heap_cpu *cpu = heap->cpu; cpu < end && KILN_AGAIN(tries); cpu++) {
+		struct kiln_block *block = kiln_take(heap, cpu->slab[class], class);
 
 		if (block)
 			return block;
@@ -357,13 +368,13 @@ static __always_inline struct kiln_block *kiln_find(struct kiln_heap_state *heap
 	__u64 near = heap->cpu[kiln_cpu()].slab[class], slab;
 	struct kiln_block *block = 0;
 
-	slab = kiln_claim(class, 1, near);
+	slab = kiln_claim(heap, class, 1, near);
 	if (slab != KILN_NONE)
 		block = kiln_take(heap, slab, class);
 	if (!block) {
-		slab = kiln_slabs(1, near);
+		slab = kiln_slabs(heap, 1, near);
 		if (slab == KILN_NONE)
-			return kiln_steal(class);
+			return kiln_steal(heap, class);
 		block = kiln_begin(heap, slab, class, 1);
 	}
 	if (kiln_slab_serves(heap, slab, class))
@@ -375,37 +386,62 @@ static __always_inline struct kiln_block *kiln_find(struct kiln_heap_state *heap
 	return block;
 }
 
+/* A run of slabs. */
+static __always_inline struct kiln_block *kiln_run(struct kiln_heap_state *heap, __u32 count)
+{
+	struct kiln_heap_cpu *cpu = &heap->cpu[kiln_cpu()];
+	__u64 slab = kiln_slabs(heap, count, cpu->slab[0]);
+
+	if (slab == KILN_NONE)
+		return 0;
+	cpu->slab[0] = slab;
+	return kiln_begin(heap, slab, KILN_RUN, count);
+}
+
+/*
+ * The address of a block that is not in the slab which this CPU tries first; 0 if there is none, which is counted. The state is an argument:
+ * an object that does not allocate has this function, but should not have the state.
+ */
+KILN_GLOBAL __u64 kiln_allocate_elsewhere(__u64 state, __u64 class)
+{
+	struct kiln_heap_state *heap = (struct kiln_heap_state *)(unsigned long)state;
+	struct kiln_block *block = 0;
+
+	if (KILN_LAYOUT(heap)->start && class < KILN_RUN)
+		block = kiln_find(heap, class);
+	else if (KILN_LAYOUT(heap)->start && class < KILN_RUN + KILN_REGION_SLABS)
+		block = kiln_run(heap, class - KILN_RUN + 1);
+	if (!block) {
+		/* Next time all is looked at: a bit that was set while a look ended may not be known. */
+		heap->rows[class < KILN_RUN ? class : 0] = heap->rows[0] = 1;
+		__sync_fetch_and_add(&heap->cpu[kiln_cpu()].failures, 1);
+	}
+	return (__u64)(unsigned long)block;
+}
+
 /* A block's memory, by its class; from KILN_RUN on, by how many more slabs than one it takes. */
 KILN_FUNCTION void *kiln_allocate(__u32 class)
 {
 	struct kiln_heap_state *heap = kiln_state();
 	struct kiln_heap_cpu *cpu = &heap->cpu[kiln_cpu()];
 	struct kiln_block *block = 0;
-	__u64 bytes = 0, slab;
+	__u64 bytes, slab, word;
 
-	if (KILN_LAYOUT(heap)->start && class < KILN_RUN) {
+	if (class < KILN_RUN) {
 		bytes = kiln_class_bytes(class);
-		block = kiln_take(heap, cpu->slab[class], class);
-		if (!block)
-			block = kiln_find(heap, class);
-	} else if (KILN_LAYOUT(heap)->start && class < KILN_RUN + KILN_REGION_SLABS) {
-		__u32 count = class - KILN_RUN + 1;
-
-		class = KILN_RUN;
-		bytes = (__u64)count << KILN_SLAB_SHIFT;
-		slab = kiln_slabs(count, cpu->slab[0]);
-		if (slab != KILN_NONE) {
-			block = kiln_begin(heap, slab, KILN_RUN, count);
-			cpu->slab[0] = slab;
+		slab = cpu->slab[class];
+		if (KILN_LAYOUT(heap)->start && slab < KILN_LAYOUT(heap)->slabs) {
+			word = *(volatile __u64 *)kiln_slab_word(heap, slab);
+			block = kiln_take_once(heap, slab, class, &word);
 		}
+	} else {
+		bytes = (__u64)(class - KILN_RUN + 1) << KILN_SLAB_SHIFT;
 	}
-	if (!block) {
-		/* Next time all is looked at: a bit that was set while a look ended may not be known. */
-		heap->rows[class < KILN_RUN ? class : 0] = heap->rows[0] = 1;
-		__sync_fetch_and_add(&cpu->failures, 1);
+	if (!block)
+		block = (struct kiln_block *)(unsigned long)kiln_allocate_elsewhere((__u64)(unsigned long)heap, class);
+	if (!block)
 		return 0;
-	}
-	block->state = KILN_ALLOCATED | class;
+	block->state = KILN_ALLOCATED | (class < KILN_RUN ? class : KILN_RUN);
 	__sync_fetch_and_add(&cpu->allocated_bytes, bytes);
 	return block->memory;
 }
@@ -445,6 +481,51 @@ static __always_inline struct kiln_found kiln_look(struct kiln_heap_state *heap,
 }
 
 /*
+ * A slab's word when the block at `at` bytes was freed too: if all are free then, the slab is. The change is not counted yet.
+ */
+static __always_inline __u64 kiln_with_free(__u64 word, __u32 at)
+{
+	if (KILN_FREES(word) + 1 < KILN_GIVEN(word))
+		return word - KILN_FIRST(word) + at / 16 + KILN_ONE_FREE;
+	return word & -KILN_ONE_CHANGE;
+}
+
+/*
+ * Puts a block that is marked as free into its slab, and says where others find it. Returns 0. The state is an argument as for
+ * kiln_allocate_elsewhere.
+ */
+KILN_GLOBAL int kiln_free_elsewhere(__u64 state, __u64 address)
+{
+	struct kiln_heap_state *heap = (struct kiln_heap_state *)(unsigned long)state;
+	__u64 from = address - KILN_LAYOUT(heap)->start, slab = from >> KILN_SLAB_SHIFT, next, seen;
+	__u64 word = *(volatile __u64 *)kiln_slab_word(heap, slab);
+	__u32 tries = 0, row = KILN_ROWS, class = KILN_CLASS(word), count = 1;
+
+	if (class == KILN_RUN) {
+		kiln_begin(heap, slab, 0, 0);
+		row = 0;
+		count = KILN_GIVEN(word);
+	}
+	for (; class != KILN_RUN && KILN_AGAIN(tries); word = seen) {
+		((struct kiln_block *)(unsigned long)address)->next = KILN_FIRST(word);
+		next = kiln_with_free(word, from & (KILN_SLAB_BYTES - 1));
+		seen = __sync_val_compare_and_swap(kiln_slab_word(heap, slab), word, next + KILN_ONE_CHANGE);
+		if (seen == word) {
+			if (!KILN_CLASS(next)) {
+				row = 0;
+			} else if (!kiln_serves(word, class)) {
+				row = class;
+				slab = kiln_prefer(heap, class, slab);
+			}
+			break;
+		}
+	}
+	if (row < KILN_ROWS && slab != KILN_NONE)
+		kiln_give(heap, row, slab, count);
+	return 0;
+}
+
+/*
  * Frees memory. NULL is allowed. A second time, or an address that kiln_malloc did not give, changes nothing but `bad_frees`, unless
  * a block of the slab begins there and the eight bytes before it say that it is allocated.
  */
@@ -452,8 +533,7 @@ KILN_FUNCTION void kiln_free(void *memory)
 {
 	struct kiln_heap_state *heap = kiln_state();
 	struct kiln_found found;
-	__u64 word, next, seen;
-	__u32 tries = 0, row = KILN_ROWS, count = 1;
+	__u64 next;
 
 	if (!memory)
 		return;
@@ -464,29 +544,13 @@ KILN_FUNCTION void kiln_free(void *memory)
 		return;
 	}
 	__sync_fetch_and_add(&heap->cpu[kiln_cpu()].freed_bytes, found.bytes);
-	if (found.class == KILN_RUN) {
-		kiln_begin(heap, found.slab, 0, 0);
-		row = 0;
-		count = KILN_GIVEN(found.word);
+	next = kiln_with_free(found.word, found.at);
+	if (KILN_CLASS(next) && found.class != KILN_RUN && kiln_serves(found.word, found.class)) {
+		found.block->next = KILN_FIRST(found.word);
+		if (__sync_val_compare_and_swap(kiln_slab_word(heap, found.slab), found.word, next + KILN_ONE_CHANGE) == found.word)
+			return;
 	}
-	for (word = found.word; found.class != KILN_RUN && KILN_AGAIN(tries); word = seen) {
-		found.block->next = KILN_FIRST(word);
-		next = word & -KILN_ONE_CHANGE; /* if all are free */
-		if (KILN_FREES(word) + 1 < KILN_GIVEN(word))
-			next = word - KILN_FIRST(word) + found.at / 16 + KILN_ONE_FREE;
-		seen = __sync_val_compare_and_swap(kiln_slab_word(heap, found.slab), word, next + KILN_ONE_CHANGE);
-		if (seen == word) {
-			if (!KILN_CLASS(next)) {
-				row = 0;
-			} else if (!kiln_serves(word, found.class)) {
-				row = found.class;
-				found.slab = kiln_prefer(heap, found.class, found.slab);
-			}
-			break;
-		}
-	}
-	if (row < KILN_ROWS && found.slab != KILN_NONE)
-		kiln_give(heap, row, found.slab, count);
+	kiln_free_elsewhere((__u64)(unsigned long)heap, (__u64)(unsigned long)found.block);
 }
 
 /*
