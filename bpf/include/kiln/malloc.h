@@ -277,9 +277,8 @@ KILN_FUNCTION __u64 kiln_claim(struct kiln_heap_state *heap, __u32 row, __u32 co
 		    (!row || kiln_serves(*(volatile __u64 *)kiln_slab_word(heap, slab), row)))
 			return slab;
 	}
-	/* Fewer slabs behind one another may be there. */
-	if (count == 1)
-		*(volatile __u64 *)&heap->rows[row] = 0;
+	/* 0 for one slab; for more, fewer adjacent ones may be there. */
+	*(volatile __u64 *)&heap->rows[row] = count / 2;
 	return KILN_NONE;
 }
 
@@ -362,61 +361,44 @@ KILN_FUNCTION struct kiln_block *kiln_steal(struct kiln_heap_state *heap, __u32 
 	return 0;
 }
 
-/* A free block of any slab but the one that this CPU has tried. */
-static __always_inline struct kiln_block *kiln_find(struct kiln_heap_state *heap, __u32 class)
-{
-	__u64 near = heap->cpu[kiln_cpu()].slab[class], slab;
-	struct kiln_block *block = 0;
-
-	slab = kiln_claim(heap, class, 1, near);
-	if (slab != KILN_NONE)
-		block = kiln_take(heap, slab, class);
-	if (!block) {
-		slab = kiln_slabs(heap, 1, near);
-		if (slab == KILN_NONE)
-			return kiln_steal(heap, class);
-		block = kiln_begin(heap, slab, class, 1);
-	}
-	if (kiln_slab_serves(heap, slab, class))
-		slab = kiln_prefer(heap, class, slab);
-	else
-		slab = KILN_NONE;
-	if (slab != KILN_NONE)
-		kiln_give(heap, class, slab, 1);
-	return block;
-}
-
-/* A run of slabs. */
-static __always_inline struct kiln_block *kiln_run(struct kiln_heap_state *heap, __u32 count)
-{
-	struct kiln_heap_cpu *cpu = &heap->cpu[kiln_cpu()];
-	__u64 slab = kiln_slabs(heap, count, cpu->slab[0]);
-
-	if (slab == KILN_NONE)
-		return 0;
-	cpu->slab[0] = slab;
-	return kiln_begin(heap, slab, KILN_RUN, count);
-}
-
 /*
- * The address of a block that is not in the slab which this CPU tries first; 0 if there is none, which is counted. The state is an argument:
- * an object that does not allocate has this function, but should not have the state.
+ * The address of a block that is not in the slab which this CPU tries first: in any other slab, or a run. 0 if there is none, which is
+ * counted. The state is an argument: an object that does not allocate has this function, but should not have the state.
  */
 KILN_GLOBAL __u64 kiln_allocate_elsewhere(__u64 state, __u64 class)
 {
 	struct kiln_heap_state *heap = (struct kiln_heap_state *)(unsigned long)state;
+	struct kiln_heap_cpu *cpu = &heap->cpu[kiln_cpu()];
+	__u32 row = class < KILN_RUN ? class : 0, count = row ? 1 : class - KILN_RUN + 1;
+	__u64 near = cpu->slab[row], slab = KILN_NONE;
 	struct kiln_block *block = 0;
 
-	if (KILN_LAYOUT(heap)->start && class < KILN_RUN)
-		block = kiln_find(heap, class);
-	else if (KILN_LAYOUT(heap)->start && class < KILN_RUN + KILN_REGION_SLABS)
-		block = kiln_run(heap, class - KILN_RUN + 1);
-	if (!block) {
-		/* Next time all is looked at: a bit that was set while a look ended may not be known. */
-		heap->rows[class < KILN_RUN ? class : 0] = heap->rows[0] = 1;
-		__sync_fetch_and_add(&heap->cpu[kiln_cpu()].failures, 1);
+	if (!KILN_LAYOUT(heap)->start || count > KILN_REGION_SLABS)
+		goto failed;
+	if (row) {
+		slab = kiln_claim(heap, row, 1, near);
+		if (slab != KILN_NONE)
+			block = kiln_take(heap, slab, row);
 	}
+	if (!block) {
+		slab = kiln_slabs(heap, count, near);
+		if (slab != KILN_NONE)
+			block = kiln_begin(heap, slab, row ? row : KILN_RUN, count);
+		else if (row)
+			block = kiln_steal(heap, row);
+		if (!block)
+			goto failed;
+	}
+	if (!row)
+		cpu->slab[0] = slab;
+	else if (kiln_slab_serves(heap, slab, row) && (slab = kiln_prefer(heap, row, slab)) != KILN_NONE)
+		kiln_give(heap, row, slab, 1);
 	return (__u64)(unsigned long)block;
+failed:
+	/* Next time all is looked at: a bit that was set while a look ended may not be known. */
+	heap->rows[row] = heap->rows[0] = 1;
+	__sync_fetch_and_add(&cpu->failures, 1);
+	return 0;
 }
 
 /* A block's memory, by its class; from KILN_RUN on, by how many more slabs than one it takes. */
@@ -572,8 +554,8 @@ KILN_FUNCTION void *kiln_realloc(void *memory, __u64 bytes)
 	to = kiln_malloc(bytes);
 	if (!to)
 		return 0;
-	for (__u64 at = 0; at < (found.bytes - 8) / 8; at++)
-		to[at] = from[at];
+	for (__u64 *end = from + (found.bytes - 8) / 8, *at = to; from < end; from++, at++)
+		*at = *from;
 	kiln_free(memory);
 	return to;
 }
