@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use kiln_sandbox::Options;
 use kiln_sandbox::supply::{self, Accounts, Memory};
 
-use crate::world::{World, compile, compile_native, stay_on_one_cpu, word};
+use crate::world::{Extension, Place, World, compile, compile_native, compiled_text, stay_on_one_cpu, word};
 
 const SOURCE: &str = "tests/heaps/allocator.bpf.c";
 const NATIVE: &str = "tests/heaps/allocator.native.c";
@@ -233,4 +234,29 @@ fn wrong_frees_are_counted_and_ignored() {
         assert!(grown != other && grown != 0, "{name}");
         assert_eq!(world.heap().load(offset(grown)), Some(77), "{name}");
     }
+}
+
+/// What the kernel's verifier processes for a program that allocates and frees so many times, without a loop.
+fn processed(times: usize) -> Option<u32> {
+    let each = "memory = kiln_malloc(ctx->data_end - ctx->data); if (memory) *memory = 1; kiln_free(memory);\n";
+    let text = [
+        "#include <kiln/heap.h>\nkiln_heap(1 << 20);\nSEC(\"xdp\") int blocks(struct xdp_md *ctx) { __u64 *memory;\n",
+        &each.repeat(times),
+        "return XDP_PASS; }\nchar LICENSE[] SEC(\"license\") = \"GPL\";\n",
+    ];
+    let extension = Extension::of(&compiled_text(&text.concat())?, &Options::default());
+    let world = World::kernel(&extension.unwrap_or_else(|error| panic!("{error}")))?;
+    let Place::Kernel(loaded) = &world.place else { return None };
+    Some(loaded.program("blocks").expect("loaded").info().expect("its numbers").verified_insns)
+}
+
+/// The sandbox does not ask the kernel here, so nothing is hidden from its verifier.
+#[test]
+fn a_call_costs_the_verifier_little() {
+    const MOST_ONCE: u32 = 10_000;
+    const MOST_EACH: u32 = 400;
+    let (Some(once), Some(often)) = (processed(1), processed(9)) else { return };
+    let each = often.saturating_sub(once).div_ceil(8);
+    println!("{once} processed instructions for the first kiln_malloc and kiln_free, {each} for each further pair");
+    assert!((1000..=MOST_ONCE).contains(&once) && (1..=MOST_EACH).contains(&each), "{once}, {each}");
 }
