@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * kiln_malloc, kiln_free and kiln_realloc: memory of the heap by size classes. Included by kiln/heap.h; user space has the same in
- * crates/heap/src/allocator.rs, function by function.
+ * crates/heap/src/allocator.rs.
  *
  *	region (1 MiB) = 64 slabs (16 KiB) = blocks of one class, or one block over several adjacent slabs (a run)
  *
@@ -14,6 +14,9 @@
  * kiln_malloc tries the slab of this CPU and class, another slab of the class, a free slab, memory that was never used, slabs of other
  * CPUs; then it returns NULL. One compare-and-exchange of a slab's word takes or frees a block. The one that frees the last block
  * makes the slab a free slab, for any class. So a heap in which everything is freed serves any size.
+ *
+ * kiln_allocate and kiln_free try one exchange. All else is in kiln_allocate_elsewhere and kiln_free_elsewhere: the kernel verifies these
+ * global functions once per program, and not in every call.
  *
  * Nothing is ever locked. Programs on all CPUs, programs that interrupt each other and user space may allocate at once. Who is ended
  * at any instruction loses at most what it was moving: a block (its slab then keeps its class), or the slabs of a run.

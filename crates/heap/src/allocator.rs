@@ -1,4 +1,4 @@
-//! `kiln_malloc` and `kiln_free` (`bpf/include/kiln/malloc.h`) for user space, function by function: the same slabs, used by programs at
+//! `kiln_malloc` and `kiln_free` (`bpf/include/kiln/malloc.h`) for user space: the same slabs, used by programs at
 //! the same time.
 //!
 //! ```text

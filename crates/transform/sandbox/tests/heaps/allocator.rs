@@ -254,7 +254,7 @@ fn processed(times: usize) -> Option<u32> {
 #[test]
 fn a_call_costs_the_verifier_little() {
     const MOST_ONCE: u32 = 10_000;
-    const MOST_EACH: u32 = 400;
+    const MOST_EACH: u32 = 1000;
     let (Some(once), Some(often)) = (processed(1), processed(9)) else { return };
     let each = often.saturating_sub(once).div_ceil(8);
     println!("{once} processed instructions for the first kiln_malloc and kiln_free, {each} for each further pair");
