@@ -59,7 +59,7 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     let split = if arguments.record.is_some() { Some(Split::Mvsf) } else { arguments.split };
     if session.parsed.action == Action::Explain {
         let plan = plan::plan(&session, &settings, split)?;
-        explain(&plan, format)?;
+        explain(&session, &plan, format)?;
         return Ok(0);
     }
     kiln_driver::require_kernel().map_err(naming_replay)?;
@@ -295,11 +295,14 @@ fn told_forecast(forecast: &Forecast) {
     say!("{} events a second: {least:.2} to {most:.2} % of one processor are expected", rates.join(" and "));
 }
 
-fn explain(plan: &Plan, format: Format) -> Result<(), Error> {
+fn explain(session: &Session, plan: &Plan, format: Format) -> Result<(), Error> {
     match format {
         Format::Json | Format::Ndjson => print::json(&plan.all_steps()),
         _ => {
             told_steps(&plan.all_steps(), None);
+            if let Some(rest) = session.rest() {
+                say!("the rest, in SQLite: {rest}");
+            }
             Ok(())
         }
     }

@@ -8,8 +8,8 @@ use super::machine::Machine;
 use crate::command::{Failure, cargo, run as run_command, script, target_dir};
 
 /// The features of the binary, best first: with the solver, and without where Z3 cannot be built.
-pub const WITH_SOLVER: &str = "static";
-const WITHOUT_SOLVER: &str = "static-kernel";
+pub const WITH_SOLVER: &str = "static,engine";
+const WITHOUT_SOLVER: &str = "static-kernel,engine";
 
 /// The folder of everything that is built for the static binary: other flags would build all of it again and again.
 fn folder() -> PathBuf {

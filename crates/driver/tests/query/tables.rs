@@ -183,3 +183,178 @@ fn stacks_of_programs_have_names() {
         assert_eq!(named, 600, "{split:?}: {rows:?}");
     }
 }
+
+/// Keeps a processor busy under a name of its own.
+#[inline(never)]
+fn burn_the_processor(time: Duration) -> u64 {
+    let begun = std::time::Instant::now();
+    let mut number = 1u64;
+    while begun.elapsed() < time {
+        for _ in 0..10_000 {
+            number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) ^ 1);
+        }
+    }
+    number
+}
+
+#[test]
+fn samples_show_what_burns_the_processor() {
+    if !may_load() {
+        return;
+    }
+    let sql = format!("SELECT ustack, count(*) AS n FROM samples_999 WHERE tid = {} GROUP BY ustack", own_thread());
+    for split in [Split::Mvsf, Split::Filter, Split::Aggregate] {
+        let work = || {
+            std::hint::black_box(burn_the_processor(Duration::from_millis(300)));
+        };
+        let Some((rows, _)) = run(&sql, Some(split), work) else { return };
+        let of = |row: &&Row| row.values[0].to_string().contains("burn_the_processor");
+        let burning: u64 = rows.iter().filter(of).filter_map(|row| row.values[1].bits()).sum();
+        let all: u64 = rows.iter().filter_map(|row| row.values[1].bits()).sum();
+        // On a busy machine the thread has a part of a processor.
+        assert!(burning >= 10 && burning * 2 > all && all < 1000, "{split:?}: {burning} of {all}: {rows:?}");
+    }
+}
+
+#[test]
+fn connections_begin_and_end() {
+    if !may_load() {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = listener.local_addr().expect("it has one").port();
+    let closed = {
+        let other = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        other.local_addr().expect("it has one").port()
+    };
+    let connect = || {
+        drop(std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens"));
+        assert!(std::net::TcpStream::connect(("127.0.0.1", closed)).is_err(), "nobody listens");
+    };
+    let sql = format!(
+        "SELECT dport, state, daddr, latency_ns FROM tcp_connects WHERE tid = {} AND dport IN ({port}, {closed}) \
+         ORDER BY state",
+        own_thread()
+    );
+    for split in [Split::Mvsf, Split::Columns, Split::Filter, Split::Pair] {
+        let Some((rows, _)) = run(&sql, Some(split), connect) else { return };
+        let own: Vec<_> = rows.iter().map(|row| row.values[..3].to_vec()).collect();
+        let row = |port: u16, state: i64| vec![Value::Uint(port.into()), Value::Int(state), Value::text("127.0.0.1")];
+        assert_eq!(own, [row(port, 1), row(closed, 7)], "{split:?}");
+        let takes = |row: &Row| row.values[3].bits().is_some_and(|ns| (1..30_000_000_000).contains(&ns));
+        assert!(rows.iter().all(takes), "{rows:?}");
+    }
+    let count = |sql: String| run(&sql, None, connect).and_then(|(rows, _)| rows[0].values[0].bits());
+    let Some(accepted) = count(format!("SELECT count(*) FROM tcp_accepts WHERE sport = {port}")) else { return };
+    assert_eq!(accepted, 1);
+    let ended = count(format!("SELECT count(*) FROM tcp_closes WHERE dport = {closed}"));
+    assert_eq!(ended, Some(1), "the connection that failed");
+}
+
+#[test]
+fn cgroups_and_threads_that_wait_have_names() {
+    if !may_load() {
+        return;
+    }
+    let own = own_thread();
+    let sql = format!(
+        "SELECT cgroup, cgroup_id, count(*) FROM syscalls WHERE tid = {own} AND name = 'getppid' GROUP BY cgroup, cgroup_id"
+    );
+    let Some((rows, _)) = run(&sql, None, || super::call(3)) else { return };
+    let path = rows[0].values[0].to_string();
+    if let Ok(known) = kiln_driver::query::cgroups::of_path(std::path::Path::new(&path)) {
+        assert_eq!(known.first().copied(), rows[0].values[1].bits(), "{path}");
+        assert_eq!(rows[0].values[2], Value::Uint(3));
+    }
+    let comm = std::fs::read_to_string(format!("/proc/self/task/{own}/comm")).expect("it runs");
+    let sql = format!("SELECT DISTINCT comm FROM runq WHERE tid = {own}");
+    for split in [Split::Mvsf, Split::Pair] {
+        let sleep = || (0..5).for_each(|_| std::thread::sleep(Duration::from_millis(2)));
+        let Some((rows, _)) = run(&sql, Some(split), sleep) else { return };
+        assert_eq!(rows.iter().map(|row| row.values.clone()).collect::<Vec<_>>(), [vec![Value::text(comm.trim_end())]]);
+    }
+}
+
+/// A memory cgroup with a limit, in either version.
+fn limited_cgroup(bytes: u64) -> Option<std::path::PathBuf> {
+    let name = format!("kiln-oom-{}", std::process::id());
+    [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")].into_iter().find_map(
+        |(root, limit)| {
+            let folder = std::path::Path::new(root).join(&name);
+            std::fs::create_dir(&folder).ok()?;
+            let made = std::fs::write(folder.join(limit), bytes.to_string());
+            // Without this, memory would be swapped out first.
+            let _ = std::fs::write(folder.join("memory.swap.max"), "0");
+            made.inspect_err(|_| drop(std::fs::remove_dir(&folder))).ok().map(|()| folder)
+        },
+    )
+}
+
+#[test]
+fn processes_that_are_killed_for_memory_are_named() {
+    if !may_load() {
+        return;
+    }
+    if !std::path::Path::new("/sys/kernel/tracing/events/oom/mark_victim").exists() {
+        return println!("skipped: tracefs is not mounted here");
+    }
+    let Some(folder) = limited_cgroup(16 << 20) else { return println!("skipped: no memory cgroup") };
+    let hungry = || {
+        let script = format!("echo $$ > {}/cgroup.procs && exec tail /dev/zero", folder.display());
+        let ended = std::process::Command::new("/bin/sh").args(["-c", &script]).status();
+        assert!(ended.is_ok_and(|status| !status.success()));
+    };
+    let sql = "SELECT victim_comm, victim_pid, anon_kb FROM oom_kills WHERE victim_comm = 'tail'";
+    let ran = run(sql, None, hungry);
+    std::fs::remove_dir(&folder).expect("nothing is left in it");
+    let Some((rows, _)) = ran else { return };
+    assert!(!rows.is_empty() && rows[0].values[2].bits().is_some_and(|kib| kib > 1 << 10), "{rows:?}");
+}
+
+#[cfg(feature = "engine")]
+#[test]
+fn the_engine_answers_live() {
+    if !may_load() {
+        return;
+    }
+    let own = own_thread();
+    let rows = |sql: &str| -> Option<Vec<Vec<Value>>> {
+        let (rows, _) = run(sql, None, || super::call(40))?;
+        Some(rows.into_iter().map(|row| row.values).collect())
+    };
+    // Groups are the kernel's, what is shown of them the engine's.
+    let grouped = format!(
+        "SELECT upper(name) || '!', count(*) AS n, rank() OVER (ORDER BY count(*) DESC), round(avg(ret) * 0.0, 2) \
+         FROM syscalls WHERE tid = {own} AND name = 'getppid' GROUP BY name"
+    );
+    let session = session(&grouped).expect("it is a query");
+    assert!(Split::of(session.query()).contains(&Split::Filter));
+    let Some(found) = rows(&grouped) else { return };
+    assert_eq!(found, [[Value::text("GETPPID!"), Value::Uint(40), Value::Uint(1), Value::Float(0.0)]]);
+    let Some(found) =
+        rows(&format!("SELECT count(*) FROM syscalls WHERE tid = {own} AND name ~ '^get.pid$' AND latency_ns < 10s"))
+    else {
+        return;
+    };
+    assert_eq!(found, [[Value::Uint(40)]]);
+    // Rows are shown as they come, and the query ends where it has them.
+    let Some(found) =
+        rows(&format!("SELECT substr(name, 1, 3) FROM syscalls WHERE tid = {own} AND name = 'getppid' LIMIT 3"))
+    else {
+        return;
+    };
+    assert_eq!(found, vec![vec![Value::text("get")]; 3]);
+    let me = std::process::id();
+    let Some(found) = rows(&format!("SELECT pid FROM processes WHERE pid = {me} AND nullif(comm, '') IS NOT NULL"))
+    else {
+        return;
+    };
+    assert_eq!(found, [[Value::Uint(me.into())]]);
+    let Some(found) = rows(&format!(
+        "SELECT count(*) FROM (SELECT name FROM syscalls WHERE tid = {own} AND name = 'getppid' \
+         EXCEPT SELECT name FROM syscalls WHERE tid = {own} AND name = 'gettid') x"
+    )) else {
+        return;
+    };
+    assert_eq!(found, [[Value::Uint(1)]]);
+}

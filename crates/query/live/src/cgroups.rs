@@ -26,6 +26,25 @@ fn mount() -> Result<PathBuf, Error> {
     place.ok_or_else(|| Error::Unsupported("cgroup2 is not mounted here".to_owned()))
 }
 
+/// All cgroups: the number of each, and its path from the mount of cgroup2 on. None where it is not mounted.
+pub(crate) fn all() -> Vec<(u64, String)> {
+    let Ok(mount) = mount() else { return Vec::new() };
+    let cgroup = |directory: PathBuf| {
+        let number = std::fs::metadata(&directory).ok()?.ino();
+        let path = directory.strip_prefix(&mount).ok()?.to_string_lossy().into_owned();
+        Some((number, format!("/{path}")))
+    };
+    below(&mount, MAX_SEARCHED).into_iter().filter_map(cgroup).collect()
+}
+
+/// The id of the container that a cgroup is, or is in: the last run of 64 hexadecimal digits in its path.
+pub(crate) fn container(path: &str) -> Option<&str> {
+    path.rsplit(|letter: char| !letter.is_ascii_hexdigit()).find(|word| word.len() == ID)
+}
+
+/// Characters of a container's id.
+const ID: usize = 64;
+
 /// The directories below one, itself first; `most` of them at most.
 fn below(root: &Path, most: usize) -> Vec<PathBuf> {
     let mut all = vec![root.to_owned()];

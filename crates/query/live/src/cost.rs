@@ -87,7 +87,7 @@ pub fn estimate(object: &Object, program: &Program, hook: &Hook, sample: u32, mo
     let part = match hook {
         Hook::Typed(_) => EventPart::TypedHook,
         // A uprobe costs more; the model has no price for it.
-        Hook::Record { .. } | Hook::Function { .. } => EventPart::RecordHook,
+        Hook::Record { .. } | Hook::Function { .. } | Hook::Clock { .. } => EventPart::RecordHook,
     };
     let places = calls(object, nodes);
     let time = |node: &Node, place: &Place| match node.insn {

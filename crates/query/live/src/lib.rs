@@ -12,6 +12,7 @@
 pub mod budget;
 pub mod cgroups;
 pub mod cost;
+mod engine;
 pub mod export;
 mod functions;
 pub mod http;

@@ -147,23 +147,25 @@ pub fn run(
     tap: &mut Tap<'_>,
     sink: &mut Sink<'_>,
 ) -> Result<Summary, Error> {
-    kiln_linux::running::require_kernel()?;
+    if !session.scans().is_empty() {
+        kiln_linux::running::require_kernel()?;
+    }
     let measured = watch.measure || watch.max_overhead.is_some();
-    let statistics = if measured { Some(Statistics::keep()?) } else { None };
+    let statistics = if measured && !session.scans().is_empty() { Some(Statistics::keep()?) } else { None };
     let (mut halves_in_kernel, links) = attach_all(session, plan)?;
     let stacks: Vec<_> = halves_in_kernel.iter_mut().map(InKernel::take_stacks).collect();
     let scans = session.scans().into_iter().zip(&halves_in_kernel);
     let executor = |((query, half), stacks): ((&Query, &InKernel), Option<Box<dyn decode::Stacks>>)| {
         Executor::new(query.clone(), &half.generated, watch.limits).with_stacks(stacks)
     };
-    let mut halves = Halves::new(session, scans.zip(stacks).map(executor).collect(), watch.limits);
+    let mut halves = Halves::new(session, scans.zip(stacks).map(executor).collect(), watch.limits)?;
     let feeds = halves_in_kernel.iter().zip(&halves.executors);
     let mut feeds: Vec<Feed<'_>> = feeds.map(|(half, executor)| Feed::new(half, executor)).collect::<Result<_, _>>()?;
     let progs: Vec<&Prog> = halves_in_kernel.iter().flat_map(|half| &half.images.progs).collect();
     let begun = Instant::now();
     let mut summary = Summary {
-        split: Some(halves_in_kernel[0].generated.split),
-        sample: halves_in_kernel[0].generated.sample,
+        split: halves_in_kernel.first().map(|half| half.generated.split),
+        sample: halves_in_kernel.first().map_or(1, |half| half.generated.sample),
         ..Summary::default()
     };
     let mut wanted = true;
@@ -191,14 +193,14 @@ pub fn run(
         }
         let (records, now) = wait(&mut feeds, WAIT.min(left.unwrap_or(WAIT)), &mut halves.executors, tap)?;
         summary.records += records;
-        wanted = halves.give(now, &mut summary, sink);
+        wanted = halves.give(now, &mut summary, sink)?;
     }
     summary.elapsed_ns = begun.elapsed().as_nanos() as u64;
     drop(links);
     for (scan, (feed, executor)) in feeds.iter_mut().zip(&mut halves.executors).enumerate() {
         summary.records += feed.finish(executor, &mut |record| tap(scan, record))?;
     }
-    halves.finish(&mut summary, sink);
+    halves.finish(&mut summary, sink)?;
     count(&halves_in_kernel, &mut summary, statistics.is_some())?;
     summary.lost_in_kernel = lost_in(&halves_in_kernel)?;
     Ok(summary)
@@ -323,8 +325,9 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
-    pub(crate) fn new(session: &Session, executors: Vec<Executor>, limits: Limits) -> Halves {
-        Halves { executors, flow: Running::new(&session.parsed.flow, limits) }
+    pub(crate) fn new(session: &Session, executors: Vec<Executor>, limits: Limits) -> Result<Halves, Error> {
+        let flow = Running::new(&session.parsed.flow, limits, crate::engine::ENGINE).map_err(Error::Unsupported)?;
+        Ok(Halves { executors, flow })
     }
 
     /// Whether no further row will be shown.
@@ -339,22 +342,32 @@ impl Halves {
 
     /// Moves the clock of all scans on to the time of the latest row, and hands over the rows that are ready; returns
     /// whether more are wanted.
-    pub(crate) fn give_to_latest(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+    ///
+    /// # Errors
+    /// As [`Halves::give`].
+    pub(crate) fn give_to_latest(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) -> Result<bool, Error> {
         let latest = self.latest_ns();
         self.executors.iter_mut().for_each(|executor| executor.advance(latest));
         self.give(latest, summary, sink)
     }
 
     /// Hands over the rows that are ready at a time of the monotonic clock; returns whether more are wanted.
-    pub(crate) fn give(&mut self, now_ns: u64, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the SQL engine fails.
+    pub(crate) fn give(&mut self, now_ns: u64, summary: &mut Summary, sink: &mut Sink<'_>) -> Result<bool, Error> {
         self.pass(now_ns, false, summary, sink)
     }
 
     /// Ends the query and hands over the last rows.
-    pub(crate) fn finish(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) {
+    ///
+    /// # Errors
+    /// As [`Halves::give`].
+    pub(crate) fn finish(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) -> Result<(), Error> {
         self.executors.iter_mut().for_each(Executor::finish);
-        self.pass(u64::MAX, true, summary, sink);
+        self.pass(u64::MAX, true, summary, sink)?;
         summary.lost.add(self.lost());
+        Ok(())
     }
 
     /// What was lost in user space so far.
@@ -364,11 +377,14 @@ impl Halves {
         lost
     }
 
-    fn pass(&mut self, now_ns: u64, is_over: bool, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+    fn pass(&mut self, now_ns: u64, is_over: bool, summary: &mut Summary, sink: &mut Sink<'_>) -> Result<bool, Error> {
         let mut rows: Vec<Vec<Row>> = self.executors.iter_mut().map(Executor::take_rows).collect();
         let rows = self.flow.pass(&mut rows, now_ns, is_over);
+        if let Some(why) = self.flow.failure() {
+            return Err(Error::Limit(why.to_owned()));
+        }
         summary.rows += rows.len() as u64;
-        rows.is_empty() || sink(rows)
+        Ok(rows.is_empty() || sink(rows))
     }
 }
 
@@ -413,25 +429,47 @@ fn attach_cheapest(query: &Query, mut plan: Plan) -> Result<(InKernel, Vec<Link>
 /// Attaches the last hook first, so that an event which ends without having begun is ignored.
 fn attach(query: &Query, progs: &[Prog]) -> Result<Vec<Link>, Error> {
     let hooks = query.table.hooks();
-    progs.iter().zip(&hooks).rev().map(|(prog, hook)| link(prog, hook)).collect()
+    let mut links = Vec::new();
+    for (prog, hook) in progs.iter().zip(&hooks).rev() {
+        links.extend(link(prog, hook)?);
+    }
+    Ok(links)
 }
 
-fn link(prog: &Prog, hook: &Hook) -> Result<Link, Error> {
-    Ok(match hook {
+/// Attaches a program to its hook; to a clock on each processor.
+fn link(prog: &Prog, hook: &Hook) -> Result<Vec<Link>, Error> {
+    Ok(vec![match hook {
         Hook::Typed(_) => Link::typed_tracepoint(prog)?,
         Hook::Record { category, name } => Link::tracepoint(prog, category, name)?,
         Hook::Function { file, function } => {
             let file = Path::new(file);
             Link::uprobe_everywhere(prog, file, functions::offset(file, function)?)?
         }
-    })
+        Hook::Clock { hertz } => {
+            let clock = |cpu| Ok::<_, Error>(Link::cpu_clock(prog, cpu, u64::from(*hertz))?);
+            return processors().into_iter().map(clock).collect();
+        }
+    }])
 }
+
+/// The numbers of the processors that run, by `/sys/devices/system/cpu/online` (`0-3,6`).
+fn processors() -> Vec<u32> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+    };
+    text.trim().split(',').filter_map(range).flatten().take(MAX_PROCESSORS).collect()
+}
+
+/// Maximum number of processors whose clocks are used.
+const MAX_PROCESSORS: usize = 4096;
 
 /// A program that does nothing at a hook.
 pub struct Nothing {
     /// The program.
     images: LoadedImages,
-    _link: Link,
+    _links: Vec<Link>,
 }
 
 impl Nothing {
@@ -444,10 +482,11 @@ impl Nothing {
             Hook::Typed(_) => format!("tracing section \"{}\" attach trace_raw_tp", hook.section()),
             Hook::Record { .. } => format!("tracepoint section \"{}\"", hook.section()),
             Hook::Function { .. } => "kprobe section \"uprobe\"".to_owned(),
+            Hook::Clock { .. } => "perf_event section \"perf_event\"".to_owned(),
         };
         let images = loaded(&format!("; license GPL\n; program {kind}\n; function main\nr0 = 0\nexit\n"))?;
-        let link = link(&images.progs[0], hook)?;
-        Ok(Nothing { images, _link: link })
+        let links = link(&images.progs[0], hook)?;
+        Ok(Nothing { images, _links: links })
     }
 
     /// How often it ran since it was loaded, where the kernel counts.

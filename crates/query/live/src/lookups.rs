@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use kiln_plan::lookup::{Lookup, Rows};
 use kiln_plan::{DataType, Value, lookup};
@@ -36,7 +37,18 @@ pub fn all() -> Vec<Lookup> {
         ("gid", DataType::Uint, "the user's group"),
         ("home", DataType::Text, "the user's home directory"),
     ];
+    let cgroups = [
+        ("id", DataType::Uint, "the cgroup's number, as `cgroup_id` has it"),
+        ("path", DataType::Text, "its path (version 2)"),
+        ("container", DataType::Text, "the id of the container that it is, or is in"),
+    ];
     let mut all = lookup::constant();
+    all.push(Lookup {
+        name: "cgroups".to_owned(),
+        about: "a cgroup, as it was when the query began or first met it".to_owned(),
+        columns: cgroups.map(column).into(),
+        rows: Arc::new(Cgroups::default()),
+    });
     all.push(Lookup {
         name: "processes".to_owned(),
         about: "a process, as /proc described it when the query began or first met it".to_owned(),
@@ -105,6 +117,10 @@ impl Rows for Indexed {
             _ => Ok(()),
         }
     }
+
+    fn all(&self) -> Vec<Arc<[Value]>> {
+        self.rows.clone()
+    }
 }
 
 /// A lookup table from a file of comma-separated values, whose first line names the columns. A column of integers only is
@@ -163,6 +179,12 @@ struct Processes {
 }
 
 impl Processes {
+    /// The processes that there are.
+    fn pids(&self) -> Vec<u64> {
+        let Ok(entries) = std::fs::read_dir(&self.root) else { return Vec::new() };
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MAX_PROCESSES).collect()
+    }
+
     fn read(&self, pid: u64) -> Option<Arc<[Value]>> {
         let folder = self.root.join(pid.to_string());
         let text =
@@ -210,10 +232,69 @@ impl Rows for Processes {
         if by != 0 {
             return Err("processes are looked up by `pid`".to_owned());
         }
-        let Ok(entries) = std::fs::read_dir(&self.root) else { return Ok(()) };
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.take(MAX_PROCESSES).for_each(|pid| drop(self.find(0, &Value::Uint(pid))));
+        self.pids().into_iter().for_each(|pid| drop(self.find(0, &Value::Uint(pid))));
         Ok(())
+    }
+
+    fn all(&self) -> Vec<Arc<[Value]>> {
+        self.pids().into_iter().filter_map(|pid| self.read(pid)).collect()
+    }
+}
+
+/// Cgroups. One that was removed is still known if it was there when others were looked for.
+#[derive(Debug, Default)]
+struct Cgroups {
+    known: Mutex<HashMap<u64, Arc<[Value]>>>,
+    /// When the cgroups were read.
+    read: Mutex<Option<Instant>>,
+}
+
+/// How long cgroups are not read again if one is not found.
+const CGROUPS_AGAIN: Duration = Duration::from_millis(200);
+
+impl Cgroups {
+    /// Reads what there is, unless that was done a moment ago.
+    fn read(&self) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if read.is_some_and(|at| at.elapsed() < CGROUPS_AGAIN) {
+            return;
+        }
+        *read = Some(Instant::now());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_PROCESSES {
+            known.clear();
+        }
+        for (id, path) in crate::cgroups::all() {
+            let container = crate::cgroups::container(&path).map_or(Value::Null, Value::text);
+            known.insert(id, Arc::new([Value::Uint(id), Value::text(&path), container]));
+        }
+    }
+
+    fn known(&self, id: u64) -> Option<Arc<[Value]>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+}
+
+impl Rows for Cgroups {
+    fn find(&self, by: usize, key: &Value) -> Option<Arc<[Value]>> {
+        let id = u64::try_from(key.as_integer()?).ok().filter(|_| by == 0)?;
+        self.known(id).or_else(|| {
+            self.read();
+            self.known(id)
+        })
+    }
+
+    fn check(&self, by: usize) -> Result<(), String> {
+        if by != 0 {
+            return Err("cgroups are looked up by `id`".to_owned());
+        }
+        self.read();
+        Ok(())
+    }
+
+    fn all(&self) -> Vec<Arc<[Value]>> {
+        self.read();
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }
 

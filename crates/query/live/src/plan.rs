@@ -114,7 +114,14 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
             "an outer query over rows cannot say how many there are of a sample: leave out --sample".to_owned();
         return Err(Error::InvalidInput(message));
     }
+    if settings.sample > 1 && session.parsed.flow.engine().is_some() {
+        let message = "the SQL engine does not know how many rows there are of a sample: leave out --sample".to_owned();
+        return Err(Error::InvalidInput(message));
+    }
     let scans = session.scans();
+    if scans.is_empty() {
+        return Ok(Plan { steps: Vec::new(), accepted: Vec::new(), others: Vec::new() });
+    }
     let mut first = plan_scan(session, scans[0], settings, only)?;
     for scan in &scans[1..] {
         // Another table may not have this split; its largest that is not larger does less in the kernel.

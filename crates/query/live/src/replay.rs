@@ -225,7 +225,7 @@ pub fn run<R: BufRead>(
     let executor =
         |(scan, query): (usize, &Query)| Executor::replaying(query.clone(), recording.of_scan(scan).to_vec(), limits);
     let executors = session.scans().into_iter().enumerate().map(executor).collect();
-    let mut halves = Halves::new(session, executors, limits);
+    let mut halves = Halves::new(session, executors, limits)?;
     let mut summary = Summary { split: Some(Split::Mvsf), ..Summary::default() };
     let mut wanted = true;
     while let (true, Some((table, record))) = (wanted && !halves.is_done(), recording.next()?) {
@@ -235,9 +235,9 @@ pub fn run<R: BufRead>(
                 executor.record(&record);
             }
         }
-        wanted = halves.give_to_latest(&mut summary, sink);
+        wanted = halves.give_to_latest(&mut summary, sink)?;
     }
-    halves.finish(&mut summary, sink);
+    halves.finish(&mut summary, sink)?;
     Ok(summary)
 }
 
@@ -265,7 +265,7 @@ pub fn run_in_kernel<R: BufRead>(
     let mut rings = tested.iter().map(Tested::ring).collect::<Result<Vec<_>, _>>()?;
     let executors = session.scans().into_iter().zip(&tested);
     let executors = executors.map(|(query, own)| Executor::new(query.clone(), &own.generated, limits)).collect();
-    let mut halves = Halves::new(session, executors, limits);
+    let mut halves = Halves::new(session, executors, limits)?;
     let mut summary = Summary { split: Some(split), ..Summary::default() };
     let mut wanted = true;
     while wanted && !halves.is_done() {
@@ -285,7 +285,7 @@ pub fn run_in_kernel<R: BufRead>(
                 summary.records += ring.read(|record| executor.record(record))? as u64;
             }
         }
-        wanted = halves.give_to_latest(&mut summary, sink);
+        wanted = halves.give_to_latest(&mut summary, sink)?;
         if is_over {
             break;
         }
@@ -295,7 +295,7 @@ pub fn run_in_kernel<R: BufRead>(
             drain(executor, groups, own.map(&groups.map)?, |_| true)?;
         }
     }
-    halves.finish(&mut summary, sink);
+    halves.finish(&mut summary, sink)?;
     for own in &tested {
         let lost = lost(own.map(&own.generated.counters)?)?;
         summary.lost_in_kernel.iter_mut().zip(lost).for_each(|(sum, own)| *sum += own);

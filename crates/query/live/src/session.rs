@@ -47,10 +47,11 @@ impl Session {
 
     fn of(sql: &str, types: Arc<Btf>, mut lookups: Vec<Lookup>) -> Result<Session, Error> {
         lookups.extend(crate::lookups::all());
-        let parsed = kiln_sql::parse_with(sql, Some(&types), &lookups).map_err(|error| {
+        let invalid = |error: kiln_sql::Error, sql: &str| {
             let shown = error.shown(sql);
             Error::InvalidQuery(shown.trim_start_matches("error: ").trim_end().to_owned())
-        })?;
+        };
+        let parsed = crate::engine::parse(sql, &types, &lookups).map_err(|error| invalid(error, sql))?;
         Ok(Session { parsed, types, model: CostModel::default() })
     }
 
@@ -86,8 +87,21 @@ impl Session {
     }
 
     /// The first of these.
+    ///
+    /// # Panics
+    /// If the query is of lookup tables only.
     pub fn query(&self) -> &Query {
         self.scans()[0]
+    }
+
+    /// The name of the first table of events; of a query without one, `query`.
+    pub fn table_name(&self) -> &str {
+        self.scans().first().map_or("query", |query| query.table.name.as_str())
+    }
+
+    /// What the SQL engine is asked, if it is.
+    pub fn rest(&self) -> Option<Shown> {
+        self.parsed.flow.engine().map(|engine| engine.sql.as_str().into())
     }
 
     /// What is asked of the rows of all of them, if it is more than one query.

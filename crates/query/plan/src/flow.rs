@@ -7,12 +7,16 @@
 //!   scan --+
 //!   scan --+--> join: equal keys, within a time -> stages --> rows    ... FROM a JOIN b ON ... WITHIN 5 SECONDS
 //!   scan --+
+//!   flow --+--> an SQL engine, for each window -> stages --> rows     SELECT round(x, 1), rank() OVER (...) ...
+//!   flow --+
 //! ```
 //!
 //! Each scan is a [`Query`] with a kernel half and a split of its own. Everything else runs in user space.
 
 use crate::expr::Expr;
-use crate::query::{Output, Query};
+use crate::lookup::Lookup;
+use crate::query::{Output, Query, Shape, Window};
+use crate::value::DataType;
 
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,6 +36,44 @@ pub enum Source {
     Union(Vec<Flow>),
     /// Pairs of rows. A stage follows.
     Join(Box<Join>),
+    /// What an SQL engine computes. A stage follows.
+    Engine(Box<EngineQuery>),
+}
+
+/// A query for an SQL engine. Its tables are `t0`, `t1` and so on for [`EngineQuery::inputs`], and `l0`, `l1` and so on for
+/// [`EngineQuery::lookups`]; their columns are `c0`, `c1` and so on. All other names in it are the front end's own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EngineQuery {
+    /// In the dialect of SQLite, with the functions of `kiln-engine`.
+    pub sql: String,
+    /// What its tables hold.
+    pub inputs: Vec<EngineInput>,
+    /// Tables that are the same for each answer.
+    pub lookups: Vec<Lookup>,
+    /// The types of the answer's columns.
+    pub outputs: Vec<DataType>,
+    /// When it is answered.
+    pub when: When,
+}
+
+/// Rows for an SQL engine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EngineInput {
+    /// Where they come from.
+    pub flow: Flow,
+    /// The column that says when a row was complete, unless rows come in windows.
+    pub time: Option<usize>,
+}
+
+/// When an SQL engine is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// For each row, so for as many together as are there.
+    Rows,
+    /// For each window of time. Rows of inputs that do not come in windows are put into these.
+    Windows(Option<Window>),
+    /// Once, at the end.
+    End,
 }
 
 /// A join of rows that happened within a time of each other.
@@ -64,6 +106,7 @@ impl Flow {
             Source::Scan(query) => vec![query],
             Source::Union(parts) => parts.iter().flat_map(Flow::scans).collect(),
             Source::Join(join) => join.sides.iter().flat_map(Flow::scans).collect(),
+            Source::Engine(engine) => engine.inputs.iter().flat_map(|input| input.flow.scans()).collect(),
         }
     }
 
@@ -73,6 +116,7 @@ impl Flow {
             Source::Scan(query) => vec![query],
             Source::Union(parts) => parts.iter_mut().flat_map(Flow::scans_mut).collect(),
             Source::Join(join) => join.sides.iter_mut().flat_map(Flow::scans_mut).collect(),
+            Source::Engine(engine) => engine.inputs.iter_mut().flat_map(|input| input.flow.scans_mut()).collect(),
         }
     }
 
@@ -82,18 +126,35 @@ impl Flow {
             Source::Scan(_) => false,
             Source::Union(parts) => parts.iter().any(Flow::has_join),
             Source::Join(_) => true,
+            Source::Engine(engine) => engine.inputs.iter().any(|input| input.flow.has_join()),
         }
+    }
+
+    /// The query for an SQL engine that the statement is, if it is one.
+    pub fn engine(&self) -> Option<&EngineQuery> {
+        if let Source::Engine(engine) = &self.source { Some(engine) } else { None }
+    }
+
+    /// The windows of time that its rows come in; several if its parts differ.
+    pub fn windows(&self) -> Vec<Window> {
+        let of = |query: &Query| if let Shape::Groups(groups) = &query.shape { groups.window } else { None };
+        let mut windows: Vec<Window> = self.scans().into_iter().chain(&self.stages).filter_map(of).collect();
+        if let Some(EngineQuery { when: When::Windows(own), .. }) = self.engine() {
+            windows.extend(own);
+        }
+        windows.dedup();
+        windows
     }
 
     /// The query whose rows are the result.
     ///
     /// # Panics
-    /// If a union or a join has no stage.
+    /// If a union, a join or an engine has no stage.
     pub fn last(&self) -> &Query {
         match (&self.source, self.stages.last()) {
             (_, Some(last)) => last,
             (Source::Scan(query), None) => query,
-            _ => panic!("a stage follows unions and joins"),
+            _ => panic!("a stage follows unions, joins and engines"),
         }
     }
 
@@ -110,7 +171,7 @@ impl Flow {
         match (&mut self.source, self.stages.last_mut()) {
             (_, Some(last)) => &mut last.outputs,
             (Source::Scan(query), None) => &mut query.outputs,
-            _ => panic!("a stage follows unions and joins"),
+            _ => panic!("a stage follows unions, joins and engines"),
         }
     }
 }

@@ -20,6 +20,9 @@ pub trait Rows: Debug + Send + Sync {
     /// # Errors
     /// Returns a sentence if several rows have one value there, or the table has no index for it.
     fn check(&self, by: usize) -> Result<(), String>;
+
+    /// All rows, as they are now.
+    fn all(&self) -> Vec<Arc<[Value]>>;
 }
 
 /// A lookup table.
@@ -35,6 +38,12 @@ pub struct Lookup {
     pub rows: Arc<dyn Rows>,
 }
 
+impl PartialEq for Lookup {
+    fn eq(&self, other: &Lookup) -> bool {
+        Arc::ptr_eq(&self.rows, &other.rows)
+    }
+}
+
 /// A lookup table and the column that it is joined by.
 #[derive(Clone, Debug)]
 pub struct Joined {
@@ -46,7 +55,7 @@ pub struct Joined {
 
 impl PartialEq for Joined {
     fn eq(&self, other: &Joined) -> bool {
-        Arc::ptr_eq(&self.lookup.rows, &other.lookup.rows) && self.by == other.by
+        self.lookup == other.lookup && self.by == other.by
     }
 }
 
@@ -97,7 +106,14 @@ impl Rows for SyscallNames {
     fn check(&self, _: usize) -> Result<(), String> {
         Ok(())
     }
+
+    fn all(&self) -> Vec<Arc<[Value]>> {
+        (0..MOST_SYSCALLS).filter_map(|number| self.find(0, &Value::Int(number))).collect()
+    }
 }
+
+/// Numbers of system calls are below this one on every architecture.
+const MOST_SYSCALLS: i64 = 1024;
 
 #[derive(Debug)]
 struct Errors;
@@ -117,6 +133,10 @@ impl Rows for Errors {
 
     fn check(&self, by: usize) -> Result<(), String> {
         if by < 2 { Ok(()) } else { Err("errors are looked up by `errno` or `name`".to_owned()) }
+    }
+
+    fn all(&self) -> Vec<Arc<[Value]>> {
+        (1..=ERRORS.len() as i64).filter_map(|number| self.find(0, &Value::Int(number))).collect()
     }
 }
 

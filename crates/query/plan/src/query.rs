@@ -83,7 +83,7 @@ pub struct Aggregate {
 pub enum AggregateFunction {
     /// How many rows, or how many values that are not null.
     Count,
-    /// Their sum; of integers modulo 2^64.
+    /// Their sum; null if it is of integers and has more than 64 bits.
     Sum,
     /// Their mean.
     Avg,

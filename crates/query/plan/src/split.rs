@@ -175,7 +175,11 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
                     let high = Expr::binary(BinaryOp::ShiftRight, of(), constant(8));
                     Some((Expr::binary(BinaryOp::BitOr, low, high), Sign::Unsigned))
                 }
-                Source::SyscallName(_) | Source::Stack(_) | Source::Given | Source::Address { .. } => None,
+                Source::SyscallName(_)
+                | Source::Stack(_)
+                | Source::Name(_)
+                | Source::Given
+                | Source::Address { .. } => None,
             }
         }
         Expr::Literal(value) => match value {
@@ -282,8 +286,10 @@ pub struct KernelAggregate {
 /// A number that is kept of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// The sum of all.
+    /// The sum of all: its lower 64 bits. [`State::High`] follows.
     Sum,
+    /// The upper 64 bits of the sum before it.
+    High,
     /// The least.
     Min,
     /// The greatest.
@@ -340,10 +346,9 @@ pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
         let states = match one.function {
             _ if one.distinct => return Err("distinct values are counted in user space".to_owned()),
             AggregateFunction::Count => Vec::new(),
-            AggregateFunction::Sum => vec![State::Sum],
+            AggregateFunction::Sum => vec![State::Sum, State::High],
             AggregateFunction::Min => vec![State::Min],
             AggregateFunction::Max => vec![State::Max],
-            // The mean divides a sum that must not wrap.
             other => return Err(format!("{} is computed in user space", other.name())),
         };
         let number = one.of.as_ref().map(|of| number(of, table).ok_or_else(not_here)).transpose();

@@ -82,6 +82,11 @@ pub enum Hook {
         /// The function's name in its symbols.
         function: String,
     },
+    /// The clock of each processor, this many times a second (a perf event, `cpu-clock`).
+    Clock {
+        /// How often.
+        hertz: u32,
+    },
 }
 
 impl Hook {
@@ -91,14 +96,16 @@ impl Hook {
             Hook::Typed(name) => format!("tp_btf/{name}"),
             Hook::Record { category, name } => format!("tracepoint/{category}/{name}"),
             Hook::Function { file, function } => format!("uprobe/{file}:{function}"),
+            Hook::Clock { .. } => "perf_event".to_owned(),
         }
     }
 
-    /// The tracepoint's name. For a function, a name that any program may have.
+    /// The tracepoint's name. For a function and a clock, a name that any program may have.
     pub fn name(&self) -> &str {
         match self {
             Hook::Typed(name) | Hook::Record { name, .. } => name,
             Hook::Function { .. } => "uprobe",
+            Hook::Clock { .. } => "clock",
         }
     }
 }
@@ -138,6 +145,8 @@ pub enum Source {
     Stack(usize),
     /// A port in host order, from one in network order.
     Port(usize),
+    /// A thread's name, from the columns of its halves.
+    Name([usize; 2]),
     /// An address as text.
     Address {
         /// The column of the address family (`AF_INET` or `AF_INET6`).
@@ -336,7 +345,7 @@ impl Table {
             match self.columns[column].source {
                 Source::Read { .. } => drop(read.insert(column)),
                 Source::Given => {}
-                Source::Difference(of) => pending.extend(of),
+                Source::Difference(of) | Source::Name(of) => pending.extend(of),
                 Source::SyscallName(of) | Source::Stack(of) | Source::Port(of) => pending.push(of),
                 Source::Address { family, v4, v6 } => pending.extend([family, v4, v6[0], v6[1]]),
             }

@@ -16,6 +16,9 @@ pub fn all() -> Vec<Table> {
         block_io(),
         page_faults(),
         tcp_states(),
+        tcp_connects(),
+        tcp_accepts(),
+        tcp_closes(),
         tcp_retransmits(),
         signals(),
         irqs(),
@@ -30,17 +33,23 @@ pub fn all() -> Vec<Table> {
         packet_drops(),
         timers(),
         lock_contention(),
+        oom_kills(),
+        samples(HERTZ),
     ];
     own.into_iter().map(with_stacks).collect()
 }
 
 /// The table of this name: one of [`all`], `tracepoint.CATEGORY.NAME` where the kernel's types describe that tracepoint's
-/// record, or `uprobe.FILE:FUNCTION`.
+/// record, `uprobe.FILE:FUNCTION`, or `samples_HERTZ`.
 pub fn find(name: &str, types: Option<&Btf>) -> Option<Table> {
     if let Some(target) =
         name.get(..UPROBE.len()).filter(|it| it.eq_ignore_ascii_case(UPROBE)).and(name.get(UPROBE.len()..))
     {
         return function(target);
+    }
+    if let Some(hertz) = name.to_lowercase().strip_prefix("samples_") {
+        let hertz = hertz.parse().ok().filter(|hertz| (1..=MAX_HERTZ).contains(hertz))?;
+        return Some(with_stacks(Table { name: name.to_lowercase(), ..samples(hertz) }));
     }
     let known = all().into_iter().find(|table| table.name.eq_ignore_ascii_case(name));
     known.or_else(|| {
@@ -52,6 +61,35 @@ pub fn find(name: &str, types: Option<&Btf>) -> Option<Table> {
             _ => None,
         }
     })
+}
+
+/// How often `samples` looks at a processor in a second: not a number that timers have, so that it is not always at the same
+/// time as they.
+const HERTZ: u32 = 99;
+/// Maximum number of samples of a processor in a second.
+const MAX_HERTZ: u32 = 10_000;
+
+/// What runs on a processor, now and then.
+fn samples(hertz: u32) -> Table {
+    let about = format!("what a processor runs, {hertz} times a second; pid 0 is an idle processor");
+    single("samples", &about, Hook::Clock { hertz }, Vec::new())
+}
+
+/// The kernel kills a process because memory is short. The columns `pid` and `comm` are of the thread that asked for memory.
+fn oom_kills() -> Table {
+    let structure = || "trace_event_raw_mark_victim".to_owned();
+    let field = |name: &str| Read::Field { structure: structure(), name: name.to_owned() };
+    let comm = Read::FieldText { structure: structure(), name: format!("{DATA_LOC}comm"), bytes: 16 };
+    let own = vec![
+        column("victim_pid", DataType::Uint, Side::Exit, field("pid"), "the process that is killed"),
+        column("victim_comm", DataType::Text, Side::Exit, comm, "its name"),
+        column("victim_uid", DataType::Uint, Side::Exit, field("uid"), "its user"),
+        column("total_kb", DataType::Uint, Side::Exit, field("total_vm"), "its virtual memory, in KiB"),
+        column("anon_kb", DataType::Uint, Side::Exit, field("anon_rss"), "its memory without a file, in KiB"),
+        column("score_adj", DataType::Int, Side::Exit, field("oom_score_adj"), "its `oom_score_adj`"),
+    ];
+    let hook = Hook::Record { category: "oom".to_owned(), name: "mark_victim".to_owned() };
+    single("oom_kills", "the kernel kills a process because memory is short", hook, own)
 }
 
 /// What `openat` takes for the working directory.
@@ -231,6 +269,20 @@ fn runq() -> Table {
     let times = 2;
     let who = table.columns.len() - 1;
     table.columns.splice(times..who, own);
+    let half = |skip: u8| Read::Part { index: 0, member: ("task_struct".to_owned(), "comm".to_owned()), skip };
+    let halves = [0, 8].map(|skip| {
+        let name = format!("comm_{skip}");
+        let half = column(&name, DataType::Uint, Side::Enter, half(skip), "a half of its name");
+        table.columns.push(Column { listed: false, ..half });
+        table.columns.len() - 1
+    });
+    table.columns.push(Column {
+        name: "comm".to_owned(),
+        data_type: DataType::Text,
+        about: "the name of the thread that waited".to_owned(),
+        source: Source::Name(halves),
+        listed: true,
+    });
     table
 }
 
@@ -425,7 +477,11 @@ fn socket(index: u8) -> Vec<Column> {
 
 /// A table of a socket's events, with its addresses as text.
 fn of_socket(name: &str, about: &str, hook: Hook, index: u8, own: Vec<Column>) -> Table {
-    let mut table = single(name, about, hook, socket(index).into_iter().chain(own).collect());
+    with_addresses(single(name, about, hook, socket(index).into_iter().chain(own).collect()))
+}
+
+/// Adds the addresses of a socket as text, and its remote port.
+fn with_addresses(mut table: Table) -> Table {
     let at = |name: &str| table.column(name).expect("every socket has it");
     let address = |side: &str| Source::Address {
         family: at("family"),
@@ -442,12 +498,76 @@ fn of_socket(name: &str, about: &str, hook: Hook, index: u8, own: Vec<Column>) -
     table
 }
 
-fn tcp_states() -> Table {
-    let own = vec![
+/// States of TCP sockets (`include/net/tcp_states.h`).
+const ESTABLISHED: u64 = 1;
+const SYN_SENT: u64 = 2;
+const SYN_RECEIVED: u64 = 3;
+const CLOSED: u64 = 7;
+const LISTENING: u64 = 10;
+
+/// The states that a socket leaves and enters.
+fn states() -> Vec<Column> {
+    vec![
         column("old", DataType::Int, Side::Exit, argument(1, Scalar::signed(4)), "the state it leaves"),
         column("new", DataType::Int, Side::Exit, argument(2, Scalar::signed(4)), "the state it enters"),
-    ];
-    of_socket("tcp_states", "a socket goes from one state to another", typed("inet_sock_set_state"), 0, own)
+    ]
+}
+
+fn tcp_states() -> Table {
+    of_socket("tcp_states", "a socket goes from one state to another", typed("inet_sock_set_state"), 0, states())
+}
+
+/// A condition on a column.
+fn compares(table: &Table, column: &str, op: BinaryOp, value: u64) -> Expr {
+    let column = table.column(column).expect("the table has it");
+    Expr::binary(op, Expr::Column(column), Expr::Literal(Value::Uint(value)))
+}
+
+/// The table of state changes with these conditions. Mostly an interrupt makes them, so the columns of a thread say nothing.
+fn tcp_changes(name: &str, about: &str, only: &[(&str, BinaryOp, u64)]) -> Table {
+    let mut table = of_socket(name, about, typed("inet_sock_set_state"), 0, states());
+    let conditions: Vec<Expr> = only.iter().map(|(column, op, value)| compares(&table, column, *op, *value)).collect();
+    table.only = Expr::all(conditions);
+    table
+}
+
+fn tcp_accepts() -> Table {
+    let only = [("old", BinaryOp::Equal, SYN_RECEIVED), ("new", BinaryOp::Equal, ESTABLISHED)];
+    tcp_changes("tcp_accepts", "a connection from elsewhere is established; pid and comm are by chance", &only)
+}
+
+fn tcp_closes() -> Table {
+    let only = [("new", BinaryOp::Equal, CLOSED), ("old", BinaryOp::NotEqual, LISTENING)];
+    tcp_changes("tcp_closes", "a connection ends or fails; pid and comm are by chance", &only)
+}
+
+/// Connections that this machine asks for: from the state `SYN_SENT`, which the thread enters that connects, to the next one.
+fn tcp_connects() -> Table {
+    let change = || typed("inet_sock_set_state");
+    let key = || argument(0, Scalar::unsigned(8));
+    let scan = Scan::Pair { enter: change(), exit: change(), keys: [key(), key()], endless: Endless::None };
+    let asked = argument(2, Scalar::signed(4));
+    let began = column("began", DataType::Int, Side::Enter, asked, "the state at the beginning");
+    let mut own = socket(0);
+    own.push(Column { listed: false, ..began });
+    own.push(column(
+        "state",
+        DataType::Int,
+        Side::Exit,
+        argument(2, Scalar::signed(4)),
+        "1: it is established; 7: it failed",
+    ));
+    let about = "a connection is asked for, and is established or fails";
+    let mut table = with_addresses(pair("tcp_connects", about, scan, "latency_ns", own));
+    // The end happens in an interrupt.
+    for name in ["pid", "tid"] {
+        let at = table.column(name).expect("every table has it");
+        if let Source::Read { at, .. } = &mut table.columns[at].source {
+            *at = Side::Enter;
+        }
+    }
+    table.only = Some(compares(&table, "began", BinaryOp::Equal, SYN_SENT));
+    table
 }
 
 fn tcp_retransmits() -> Table {

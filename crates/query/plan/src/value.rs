@@ -50,6 +50,40 @@ impl DataType {
     }
 }
 
+/// Units of time by their names, and their nanoseconds.
+const UNITS: [(&[&str], u64); 7] = [
+    (&["ns", "nanosecond", "nanoseconds"], 1),
+    (&["us", "\u{b5}s", "microsecond", "microseconds"], 1_000),
+    (&["ms", "millisecond", "milliseconds"], 1_000_000),
+    (&["s", "sec", "secs", "second", "seconds"], 1_000_000_000),
+    (&["m", "min", "mins", "minute", "minutes"], 60_000_000_000),
+    (&["h", "hour", "hours"], 3_600_000_000_000),
+    (&["d", "day", "days"], 86_400_000_000_000),
+];
+
+/// The nanoseconds of a unit of time, by its name in any case.
+pub fn unit_ns(name: &str) -> Option<u64> {
+    let name = name.to_lowercase();
+    UNITS.iter().find(|(names, _)| names.contains(&name.as_str())).map(|(_, unit_ns)| *unit_ns)
+}
+
+/// Units of size, and their bytes.
+const SIZES: [(&str, u64); 8] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
+/// The bytes of a unit of size, by its name in any case.
+pub fn unit_bytes(name: &str) -> Option<u64> {
+    SIZES.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, bytes)| *bytes)
+}
+
 /// A value. Values are totally ordered: null first, then by kind; numbers of all kinds by what they count.
 #[derive(Clone, Debug)]
 pub enum Value {

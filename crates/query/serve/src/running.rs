@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use kiln_plan::execute::Limits;
+use kiln_plan::flow::When;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
@@ -88,6 +89,11 @@ impl Running {
             return Err(Error::InvalidInput(
                 "only queries that give rows can be installed; `kiln query` explains".into(),
             ));
+        }
+        if session.parsed.flow.engine().is_some_and(|engine| engine.when == When::End && !engine.inputs.is_empty()) {
+            let message =
+                "this query has an answer at its end only, and a query of a service has none; add WINDOW 10 SECONDS";
+            return Err(Error::InvalidInput(message.to_owned()));
         }
         let groups = spec.rows.clamp(1, 1 << 20) as u32;
         let settings = Settings {

@@ -1,5 +1,7 @@
 //! A `SELECT` as a logical plan.
 
+use std::collections::BTreeSet;
+
 use kiln_plan::expr::{Expr, Function};
 use kiln_plan::flow::{Flow, Source};
 use kiln_plan::lookup::Lookup;
@@ -27,8 +29,8 @@ pub struct Scope<'a> {
     pub places: &'a Places<'a>,
     /// Clauses, by the place of the `SELECT` that they belong to.
     pub clauses: &'a [Placed],
-    /// How many clauses were used.
-    pub used: &'a std::cell::Cell<usize>,
+    /// The clauses that were used.
+    pub used: &'a std::cell::RefCell<BTreeSet<usize>>,
     /// The lookup tables.
     pub lookups: &'a [Lookup],
     /// The queries of `WITH`, by their names; of two with one name the last counts.
@@ -37,10 +39,16 @@ pub struct Scope<'a> {
 
 impl Scope<'_> {
     fn clause<T>(&self, select: &ast::Select, wanted: impl Fn(Clause) -> Option<T>) -> Option<T> {
-        let own = self.clauses.iter().filter(|(place, _)| *place == select.select_token.0.span.start);
-        let found = own.map(|(_, clause)| *clause).find_map(wanted)?;
-        self.used.set(self.used.get() + 1);
+        let own = self.clauses.iter().enumerate();
+        let mut own = own.filter(|(_, (place, _))| *place == select.select_token.0.span.start);
+        let (at, found) = own.find_map(|(at, (_, clause))| Some((at, wanted(*clause)?)))?;
+        self.used.borrow_mut().insert(at);
         Some(found)
+    }
+
+    /// The `WINDOW` of a query.
+    pub fn window(&self, select: &ast::Select) -> Option<Clause> {
+        self.clause(select, |clause| (!matches!(clause, Clause::Within(_))).then_some(clause))
     }
 
     /// The time of a query's `WITHIN`, in nanoseconds.
@@ -120,7 +128,7 @@ fn set(body: &SetExpr, query: Option<&ast::Query>, scope: &Scope<'_>) -> Result<
             parts.push(set(right, None, scope)?);
             combined(parts, distinct, query, scope)
         }
-        _ => Err(Error::new("only SELECT and UNION are understood, not VALUES, INTERSECT or EXCEPT")),
+        _ => Err(Error::beyond("only SELECT and UNION are understood, not VALUES, INTERSECT or EXCEPT")),
     }
 }
 
@@ -158,7 +166,14 @@ fn combined(parts: Vec<Flow>, distinct: bool, query: Option<&ast::Query>, scope:
     let types = table.types();
     let columns = SideColumns::Own(0..types.len());
     let sides = [Side { name: table.name.clone(), other: None, columns }];
-    let binder = Binder { table: &table, types: &types, sides: &sides, using: &[], places: scope.places };
+    let binder = Binder {
+        table: &table,
+        types: &types,
+        sides: &sides,
+        using: &[],
+        places: scope.places,
+        lookups: scope.lookups,
+    };
     let output = |(at, column): (usize, &Column)| Output {
         name: column.name.clone(),
         expr: Expr::Column(at),
@@ -181,7 +196,7 @@ pub fn few_scans(flow: Flow) -> Result<Flow, Error> {
 
 /// Binds a single `SELECT`.
 fn select(select: &ast::Select, query: Option<&ast::Query>, scope: &Scope<'_>) -> Result<Flow, Error> {
-    let window = scope.clause(select, |clause| (!matches!(clause, Clause::Within(_))).then_some(clause));
+    let window = scope.window(select);
     let mut from = from::bind(select, scope)?;
     if window.is_some() && from.has_windows() {
         return Err(Error::new("the rows of this subquery are of windows already").help("leave out one WINDOW"));
@@ -191,8 +206,14 @@ fn select(select: &ast::Select, query: Option<&ast::Query>, scope: &Scope<'_>) -
         return Err(error.help("show `ts` or `end_ts` in it, or put WINDOW into it"));
     }
     let types = from.table.types();
-    let binder =
-        Binder { table: &from.table, types: &types, sides: &from.sides, using: &from.using, places: scope.places };
+    let binder = Binder {
+        table: &from.table,
+        types: &types,
+        sides: &from.sides,
+        using: &from.using,
+        places: scope.places,
+        lookups: scope.lookups,
+    };
     if let Some(clause) = select.having.as_ref().filter(|_| window.is_none() && !is_grouped(select)) {
         return Err(binder.fail(clause, Error::new("HAVING is for groups, and this query has none")));
     }
@@ -229,7 +250,7 @@ fn is_grouped(select: &ast::Select) -> bool {
 }
 
 /// The name of an output without an alias.
-fn name_of(expr: &ast::Expr) -> String {
+pub fn name_of(expr: &ast::Expr) -> String {
     match expr {
         ast::Expr::Identifier(name) => name.value.clone(),
         ast::Expr::CompoundIdentifier(names) => names.last().map_or_else(String::new, |name| name.value.clone()),
@@ -252,7 +273,7 @@ fn rows(select: &ast::Select, query: Option<&ast::Query>, binder: &Binder<'_>) -
                 outputs.extend(all(binder, Some(&side)).map_err(|error| binder.fail(item, error))?);
                 continue;
             }
-            other => return Err(binder.fail(other, Error::new(format!("`{other}` is not understood")))),
+            other => return Err(binder.fail(other, Error::beyond(format!("`{other}` is not understood")))),
         };
         let expr = binder.expr(expr)?;
         outputs.push(Output { name, data_type: expr.data_type(binder.types), expr });
@@ -262,7 +283,7 @@ fn rows(select: &ast::Select, query: Option<&ast::Query>, binder: &Binder<'_>) -
 }
 
 /// All columns, of the side with a name if there is one. A column that several sides have is named with its side.
-fn all(binder: &Binder<'_>, side: Option<&str>) -> Result<Vec<Output>, Error> {
+pub fn all(binder: &Binder<'_>, side: Option<&str>) -> Result<Vec<Output>, Error> {
     let sides = binder.named(side)?;
     let is_listed = |expr: &Expr| match expr {
         Expr::Column(at) => binder.table.columns.get(*at).is_none_or(|column| column.listed),
@@ -310,16 +331,14 @@ fn grouped(
         let key = named(key, &items).unwrap_or(key);
         keys.push(binder.expr(key)?);
     }
-    let mut grouping = Grouping { binder, keys, aggregates: Vec::new() };
+    let mut grouping = Grouping { binder, keys, aggregates: Vec::new(), aliases: Vec::new() };
     let mut outputs = Vec::new();
     for (expr, name) in &items {
         let bound = grouping.expr(expr)?;
         outputs.push((name.clone(), bound));
     }
-    let having = select.having.as_ref().map(|having| {
-        let having = named(having, &items).unwrap_or(having);
-        grouping.expr(having)
-    });
+    grouping.aliases.clone_from(&outputs);
+    let having = select.having.as_ref().map(|having| grouping.expr(having));
     let having = having.transpose()?;
     let types = grouping.types();
     let typed = |(name, expr): (String, Expr)| Output { name, data_type: expr.data_type(&types), expr };
@@ -335,7 +354,7 @@ fn grouped(
 }
 
 /// The select item that a key names by its alias or number.
-fn named<'q>(key: &ast::Expr, items: &[(&'q ast::Expr, String)]) -> Option<&'q ast::Expr> {
+pub fn named<'q>(key: &ast::Expr, items: &[(&'q ast::Expr, String)]) -> Option<&'q ast::Expr> {
     match key {
         ast::Expr::Identifier(name) => {
             items.iter().find(|(_, own)| own.eq_ignore_ascii_case(&name.value)).map(|(expr, _)| *expr)
@@ -353,6 +372,8 @@ struct Grouping<'a> {
     binder: &'a Binder<'a>,
     keys: Vec<Expr>,
     aggregates: Vec<Aggregate>,
+    /// The outputs, where they may be named.
+    aliases: Vec<(String, Expr)>,
 }
 
 impl Grouping<'_> {
@@ -364,7 +385,7 @@ impl Grouping<'_> {
     fn expr(&mut self, expr: &ast::Expr) -> Result<Expr, Error> {
         let binder = self.binder;
         let keys = self.keys.clone();
-        let aggregates = &mut self.aggregates;
+        let Grouping { aggregates, aliases, .. } = self;
         walk(expr, &mut |inner| {
             if let ast::Expr::Function(function) = inner
                 && let Some(aggregate) = binder.aggregate(function)
@@ -387,9 +408,13 @@ impl Grouping<'_> {
                 inner,
                 ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) | ast::Expr::CompoundFieldAccess { .. }
             );
-            is_name.then(|| match binder.expr(inner) {
-                Err(error) => Err(error),
-                Ok(_) => {
+            let alias = aliases
+                .iter()
+                .find(|(name, _)| matches!(inner, ast::Expr::Identifier(own) if own.value.eq_ignore_ascii_case(name)));
+            is_name.then(|| match (binder.expr(inner), alias) {
+                (Err(error), None) => Err(error),
+                (_, Some((_, output))) => Ok(output.clone()),
+                (Ok(_), None) => {
                     let error = Error::new(format!("`{inner}` differs between the rows of a group"));
                     Err(binder
                         .fail(inner, error.help(format!("GROUP BY {inner}, or an aggregate such as max({inner})"))))
@@ -413,7 +438,7 @@ fn order(
     };
     let level = |level: &ast::OrderByExpr| -> Result<Order, Error> {
         if level.options.nulls_first.is_some() || level.with_fill.is_some() {
-            return Err(binder.fail(level, Error::new("only ASC and DESC are understood here; nulls are the least")));
+            return Err(binder.fail(level, Error::beyond("only ASC and DESC are understood here; nulls are the least")));
         }
         let named = match &level.expr {
             ast::Expr::Identifier(name) => {
@@ -430,7 +455,7 @@ fn order(
             None => {
                 let by = bind(&level.expr)?;
                 outputs.iter().position(|output| output.expr == by).ok_or_else(|| {
-                    let error = Error::new("what a result is ordered by must be shown in it");
+                    let error = Error::beyond("what a result is ordered by must be shown in it");
                     binder.fail(&level.expr, error.help("add it after SELECT"))
                 })?
             }
@@ -441,7 +466,7 @@ fn order(
 }
 
 /// `LIMIT` and `OFFSET`.
-fn limit(query: Option<&ast::Query>) -> Result<(Option<usize>, usize), Error> {
+pub fn limit(query: Option<&ast::Query>) -> Result<(Option<usize>, usize), Error> {
     let Some(query) = query else { return Ok((None, 0)) };
     let number = |clause: &str, expr: &ast::Expr| match walk(expr, &mut |_| None) {
         Ok(Expr::Literal(Value::Uint(value))) => Ok(usize::try_from(value).unwrap_or(usize::MAX)),

@@ -50,7 +50,7 @@ pub fn parse(text: &str, executors: u32, at: Hook) -> Result<Policy, Error> {
     }
     let table = dispatch::table();
     let types = table.types();
-    let binder = Binder { table: &table, types: &types, sides: &[], using: &[], places: &places };
+    let binder = Binder { table: &table, types: &types, sides: &[], using: &[], places: &places, lookups: &[] };
     let mut above = Above::Ip;
     let chosen = walk(&parsed, &mut |inner| match inner {
         ast::Expr::Identifier(name) if matches!(&*name.value.to_lowercase(), "executors" | "n") => {

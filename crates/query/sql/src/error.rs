@@ -14,12 +14,19 @@ pub struct Error {
     pub at: Option<Range<usize>>,
     /// What was probably meant.
     pub help: Option<String>,
+    /// Whether nothing is wrong with it but that Kiln's plans cannot express it: an SQL engine may.
+    pub is_beyond: bool,
 }
 
 impl Error {
     /// An error without a place.
     pub fn new(message: impl Into<String>) -> Error {
-        Error { message: message.into(), at: None, help: None }
+        Error { message: message.into(), at: None, help: None, is_beyond: false }
+    }
+
+    /// An error about what Kiln's plans cannot express.
+    pub fn beyond(message: impl Into<String>) -> Error {
+        Error { is_beyond: true, ..Error::new(message) }
     }
 
     /// The same error with what to write instead.

@@ -1,6 +1,9 @@
 //! Expressions: names become columns, types are checked.
 
+use std::sync::Arc;
+
 use kiln_plan::expr::{BinaryOp, Expr, Function};
+use kiln_plan::lookup::{Joined, Lookup};
 use kiln_plan::query::{Aggregate, AggregateFunction};
 use kiln_plan::table::Table;
 use kiln_plan::value::{DataType, Value};
@@ -25,7 +28,12 @@ pub struct Binder<'a> {
     pub using: &'a [String],
     /// Where things are in the query.
     pub places: &'a Places<'a>,
+    /// The lookup tables.
+    pub lookups: &'a [Lookup],
 }
+
+/// Columns that every table with a cgroup has by a lookup table: their names, that table, and its column.
+const OF_CGROUPS: [(&str, &str); 2] = [("cgroup", "path"), ("container", "container")];
 
 /// The name among these that is closest to an unknown word.
 pub fn similar<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
@@ -64,6 +72,9 @@ impl Binder<'_> {
                 Err(error.help(names.join(" or ")))
             }
             [] => {
+                if let Some(expr) = self.of_cgroup(side, name)? {
+                    return Ok(expr);
+                }
                 let own = sides.first().map_or("", |side| side.other.as_deref().unwrap_or(&side.name));
                 let message = match sides.len() {
                     1 => format!("table `{own}` has no column `{name}`"),
@@ -74,6 +85,23 @@ impl Binder<'_> {
                 Err(Error::new(message).help(help.unwrap_or_else(|| format!("`kiln tables {own}` lists its columns"))))
             }
         }
+    }
+
+    /// The path or the container of the row's cgroup.
+    fn of_cgroup(&self, side: Option<&str>, name: &str) -> Result<Option<Expr>, Error> {
+        let Some((_, column)) = OF_CGROUPS.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)) else {
+            return Ok(None);
+        };
+        let Some(lookup) = self.lookups.iter().find(|lookup| lookup.name == "cgroups") else { return Ok(None) };
+        let has_id = |side: &Side| side.columns(self.table).iter().any(|(own, ..)| own == "cgroup_id");
+        if !self.named(side)?.into_iter().any(has_id) {
+            return Ok(None);
+        }
+        let key = self.column(side, "cgroup_id")?;
+        let at = lookup.columns.iter().position(|(own, ..)| own == column);
+        lookup.rows.check(0).map_err(Error::new)?;
+        let joined = Arc::new(Joined { lookup: lookup.clone(), by: 0 });
+        Ok(at.map(|at| Expr::Lookup(joined, Box::new(key), Some(at))))
     }
 
     /// The sides with a name; all if there is none.
@@ -172,21 +200,26 @@ impl Binder<'_> {
 
     fn aggregate_named(&self, name: &str, function: &ast::Function) -> Result<Aggregate, Error> {
         let FunctionArguments::List(list) = &function.args else {
-            return Err(Error::new(format!("{name} takes what it is computed of in parentheses")));
+            return Err(Error::beyond(format!("{name} takes what it is computed of in parentheses")));
         };
-        if function.over.is_some() || function.filter.is_some() {
-            return Err(Error::new("OVER and FILTER are not understood"));
-        }
+        let filter = function.filter.as_ref().map(|filter| self.expr(filter)).transpose()?;
         let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
         let mut operands = Vec::new();
         for argument in &list.args {
             match argument {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => operands.push(self.expr(expr)?),
                 FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if name == "count" && !distinct => {}
-                _ => return Err(Error::new(format!("{name} does not take `{argument}`"))),
+                _ => return Err(Error::beyond(format!("{name} does not take `{argument}`"))),
             }
         }
-        let wanted = if matches!(name, "quantile" | "percentile" | "top_k") { 2 } else { 1 };
+        if !function.within_group.is_empty() {
+            let [level] = &function.within_group[..] else {
+                return Err(Error::new(format!("{name} is ordered by one expression")));
+            };
+            operands.insert(0, self.expr(&level.expr)?);
+        }
+        let of_part = ["quantile", "percentile", "percentile_cont", "percentile_disc", "top_k"];
+        let wanted = if of_part.contains(&name) { 2 } else { 1 };
         if operands.len() > wanted || operands.len() < wanted && name != "count" {
             return Err(Error::new(format!("{name} takes {wanted} operand{}", if wanted == 1 { "" } else { "s" })));
         }
@@ -217,7 +250,7 @@ impl Binder<'_> {
                 }
             },
             "median" => AggregateFunction::Quantile(0.5),
-            "quantile" | "percentile" => {
+            "quantile" | "percentile" | "percentile_cont" | "percentile_disc" => {
                 let part = part()?;
                 if !(0.0..=1.0).contains(&part) {
                     return Err(Error::new("a quantile is a part from 0 to 1").help("quantile(latency_ns, 0.99)"));
@@ -230,6 +263,14 @@ impl Binder<'_> {
             },
         };
         let of = operands.into_iter().next();
+        let of = match filter {
+            None => of,
+            // Null where the condition is not true, which no aggregate looks at.
+            Some(filter) => {
+                let of = of.unwrap_or(Expr::Literal(Value::Uint(1)));
+                Some(Expr::Case(vec![(filter, of)], Box::new(Expr::Literal(Value::Null))))
+            }
+        };
         let is_text = |of: &Expr| {
             !of.data_type(self.types).is_number() && of.data_type(self.types) != DataType::Bool && !of.is_always_null()
         };
@@ -251,7 +292,7 @@ impl Binder<'_> {
 const MAX_TOP: u64 = 100;
 
 /// Names of aggregates.
-const AGGREGATES: [&str; 15] = [
+pub const AGGREGATES: [&str; 17] = [
     "count",
     "sum",
     "avg",
@@ -264,14 +305,19 @@ const AGGREGATES: [&str; 15] = [
     "median",
     "quantile",
     "percentile",
+    "percentile_cont",
+    "percentile_disc",
     "top_k",
     "approx_distinct",
     "approx_count_distinct",
 ];
 
 /// The name of the aggregate that a function call is: one of [`AGGREGATES`], or `p50`, `p99` and the like.
-fn aggregate_name(function: &ast::Function) -> Option<String> {
+pub fn aggregate_name(function: &ast::Function) -> Option<String> {
     let name = function.name.to_string().to_lowercase();
+    if function.over.is_some() {
+        return None;
+    }
     let is_percentile =
         name.strip_prefix('p').is_some_and(|rest| rest.parse::<u8>().is_ok_and(|percent| percent <= 100));
     (AGGREGATES.contains(&name.as_str()) || is_percentile).then_some(name)
@@ -315,12 +361,15 @@ pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
                     constant(Value::Int((value as i64).wrapping_neg()))
                 }
                 (UnaryOperator::Minus, Expr::Literal(Value::Float(value))) => Expr::Literal(Value::Float(-value)),
+                (UnaryOperator::Minus, Expr::Literal(Value::Uint(_) | Value::Int(i64::MIN))) => {
+                    return Err(Error::new(format!("`{expr}` has more than 64 bits")));
+                }
                 (UnaryOperator::Minus, inner) => Expr::Negate(Box::new(inner)),
                 _ => return Err(unknown(expr)),
             }
         }
         ast::Expr::BinaryOp { left, op, right } => {
-            let op = operator(op).ok_or_else(|| Error::new(format!("the operator `{op}` is not understood")))?;
+            let op = operator(op).ok_or_else(|| Error::beyond(format!("the operator `{op}` is not understood")))?;
             let (one, other) = (walk(left, leaf)?, walk(right, leaf)?);
             if op == BinaryOp::ShiftLeft && matches!(other, Expr::Literal(Value::Text(_))) {
                 return in_network(vec![one, other]);
@@ -329,6 +378,9 @@ pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
             match &bound {
                 // Constants are folded.
                 Expr::Binary(_, one, other) if [one, other].iter().all(|it| matches!(***it, Expr::Literal(_))) => {
+                    if overflows(op, one, other) {
+                        return Err(Error::new(format!("`{expr}` has more than 64 bits")));
+                    }
                     constant(bound.evaluate(&[]))
                 }
                 _ => bound,
@@ -364,6 +416,7 @@ pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
             case(operand.as_deref(), conditions, else_result.as_deref(), leaf)?
         }
         ast::Expr::Function(function) => call(expr, function, leaf)?,
+        ast::Expr::Interval(_) => crate::literal::bound(expr)?,
         _ => return Err(unknown(expr)),
     })
 }
@@ -395,10 +448,10 @@ fn call(expr: &ast::Expr, function: &ast::Function, leaf: Leaf<'_>) -> Result<Ex
     let row = Function::ALL.iter().find(|(own, ..)| *own == name);
     let (_, own, counts) = row.ok_or_else(|| {
         if AGGREGATES.contains(&&*name) {
-            return Error::new(format!("`{name}` is of many rows, and here is one"));
+            return Error::beyond(format!("`{name}` is of many rows, and here is one"));
         }
         let known = Function::ALL.iter().map(|(name, ..)| *name).chain(AGGREGATES);
-        Error { help: similar(&name, known), ..Error::new(format!("there is no function `{name}`")) }
+        Error { help: similar(&name, known), ..Error::beyond(format!("there is no function `{name}`")) }
     })?;
     let FunctionArguments::List(list) = &function.args else { return Err(unknown(expr)) };
     let mut operands = Vec::new();
@@ -407,7 +460,7 @@ fn call(expr: &ast::Expr, function: &ast::Function, leaf: Leaf<'_>) -> Result<Ex
         operands.push(walk(inner, leaf)?);
     }
     if operands.len() < counts[0] || operands.len() > counts[1] {
-        return Err(Error::new(format!("{name} takes {} to {} operands", counts[0], counts[1])));
+        return Err(Error::beyond(format!("{name} takes {} to {} operands", counts[0], counts[1])));
     }
     if *own == Function::Cidr {
         return in_network(operands);
@@ -427,6 +480,21 @@ fn in_network(operands: Vec<Expr>) -> Result<Expr, Error> {
     Err(Error::new(error).help("networks are '10.0.0.0/8', 'fe80::/10' or a single address"))
 }
 
+/// Whether the sum, difference or product of two constants is no integer of 64 bits. A difference has a sign.
+fn overflows(op: BinaryOp, one: &Expr, other: &Expr) -> bool {
+    let (Expr::Literal(one), Expr::Literal(other)) = (one, other) else { return false };
+    let (Some(one), Some(other)) = (one.as_integer(), other.as_integer()) else { return false };
+    let is_signed = op == BinaryOp::Subtract || one < 0 || other < 0;
+    let most = if is_signed { i64::MAX.into() } else { u64::MAX.into() };
+    let exact = match op {
+        BinaryOp::Add => one.checked_add(other),
+        BinaryOp::Subtract => one.checked_sub(other),
+        BinaryOp::Multiply => one.checked_mul(other),
+        _ => return false,
+    };
+    exact.is_none_or(|exact| !(i64::MIN.into()..=most).contains(&exact))
+}
+
 /// A folded constant. It is unsigned if possible, like literals.
 fn constant(value: Value) -> Expr {
     Expr::Literal(match value {
@@ -436,20 +504,20 @@ fn constant(value: Value) -> Expr {
 }
 
 fn unknown(expr: &ast::Expr) -> Error {
-    Error::new(format!("`{expr}` is not understood here"))
+    Error::beyond(format!("`{expr}` is not understood here"))
 }
 
 fn text(pattern: &ast::Expr) -> Result<String, Error> {
     match pattern {
         ast::Expr::Value(value) => match literal(&value.value)? {
             Expr::Literal(Value::Text(text)) => Ok(text.to_string()),
-            _ => Err(Error::new("a pattern is text in quotes")),
+            _ => Err(Error::beyond("a pattern is text in quotes")),
         },
-        _ => Err(Error::new("a pattern is text in quotes")),
+        _ => Err(Error::beyond("a pattern is text in quotes")),
     }
 }
 
-fn literal(value: &ast::Value) -> Result<Expr, Error> {
+pub fn literal(value: &ast::Value) -> Result<Expr, Error> {
     Ok(Expr::Literal(match value {
         ast::Value::Null => Value::Null,
         ast::Value::Boolean(value) => Value::Bool(*value),
@@ -463,11 +531,11 @@ fn literal(value: &ast::Value) -> Result<Expr, Error> {
             Ok(value) => Value::Uint(value),
             Err(_) => return Err(Error::new(format!("`0x{text}` has more than 64 bits"))),
         },
-        other => return Err(Error::new(format!("`{other}` is not understood"))),
+        other => return Err(Error::beyond(format!("`{other}` is not understood"))),
     }))
 }
 
-fn operator(op: &BinaryOperator) -> Option<BinaryOp> {
+pub fn operator(op: &BinaryOperator) -> Option<BinaryOp> {
     Some(match op {
         BinaryOperator::Plus => BinaryOp::Add,
         BinaryOperator::Minus => BinaryOp::Subtract,

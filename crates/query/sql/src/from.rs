@@ -132,13 +132,10 @@ pub fn over(mut flow: Flow, query: Query) -> Flow {
 /// Binds the source of a query.
 pub fn bind(select: &ast::Select, scope: &Scope<'_>) -> Result<From, Error> {
     let [from] = &select.from[..] else {
-        let error = Error::new("a query is of one table, or of tables with JOIN between them");
+        let error = Error::beyond("a query is of one table, or of tables with JOIN between them");
         return Err(error.help("`kiln tables` lists the tables there are"));
     };
-    let (table, side, flow) = factor(&from.relation, scope)?;
-    let origin = flow.map_or(Origin::Table, Origin::Inner);
-    let mut bound =
-        From { table, sides: vec![side], using: Vec::new(), conditions: Vec::new(), matches: Vec::new(), origin };
+    let mut bound = single(&from.relation, scope)?;
     for join in &from.joins {
         let failed = |error: Error| match error.at {
             None => Error { at: scope.places.bytes(join.span()), ..error },
@@ -153,6 +150,13 @@ pub fn bind(select: &ast::Select, scope: &Scope<'_>) -> Result<From, Error> {
         return Err(error.help("lookup tables are joined without a time"));
     }
     Ok(bound)
+}
+
+/// A table of events or a subquery as a source of its own.
+pub fn single(factor: &TableFactor, scope: &Scope<'_>) -> Result<From, Error> {
+    let (table, side, flow) = self::factor(factor, scope)?;
+    let origin = flow.map_or(Origin::Table, Origin::Inner);
+    Ok(From { table, sides: vec![side], using: Vec::new(), conditions: Vec::new(), matches: Vec::new(), origin })
 }
 
 /// A table of events or a subquery.
@@ -173,7 +177,7 @@ fn factor(factor: &TableFactor, scope: &Scope<'_>) -> Result<(Table, Side, Optio
         return Ok((table, side, Some(flow)));
     }
     let TableFactor::Table { name, alias, args: None, .. } = factor else {
-        return Err(Error::new("a table's name or a subquery is expected after FROM"));
+        return Err(Error::beyond("a table's name or a subquery is expected after FROM"));
     };
     let part = |part: &ast::ObjectNamePart| match part.as_ident() {
         Some(ident) => ident.value.clone(),
@@ -201,7 +205,7 @@ fn factor(factor: &TableFactor, scope: &Scope<'_>) -> Result<(Table, Side, Optio
 
 fn no_table(text: &str, scope: &Scope<'_>) -> Error {
     if scope.lookup(text).is_some() {
-        let error = Error::new(format!("`{text}` is a lookup table, and has no events of its own"));
+        let error = Error::beyond(format!("`{text}` is a lookup table, and has no events of its own"));
         return error.help(format!("join it with a table of events: FROM syscalls s JOIN {text} ON ..."));
     }
     if text.to_lowercase().starts_with("uprobe") {
@@ -223,7 +227,7 @@ fn join(bound: &mut From, join: &ast::Join, select: &ast::Select, scope: &Scope<
         JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => ([true, false], constraint),
         JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => ([false, true], constraint),
         JoinOperator::FullOuter(constraint) => ([true, true], constraint),
-        _ => return Err(Error::new("only JOIN, LEFT JOIN, RIGHT JOIN and FULL JOIN are understood")),
+        _ => return Err(Error::beyond("only JOIN, LEFT JOIN, RIGHT JOIN and FULL JOIN are understood")),
     };
     if keeps[1] && !matches!(constraint, JoinConstraint::On(_)) {
         return Err(Error::new("RIGHT JOIN and FULL JOIN need ON: a column of USING could be of either side"));
@@ -249,7 +253,14 @@ fn conditions(
     scope: &Scope<'_>,
 ) -> Result<Vec<Expr>, Error> {
     let (second, first) = bound.sides.split_last().expect("the side that is joined is there");
-    let binder = |sides| Binder { table: &bound.table, types, sides, using: &bound.using, places: scope.places };
+    let binder = |sides| Binder {
+        table: &bound.table,
+        types,
+        sides,
+        using: &bound.using,
+        places: scope.places,
+        lookups: scope.lookups,
+    };
     match constraint {
         JoinConstraint::On(expr) => {
             let condition = binder(&bound.sides).expr(expr)?;
@@ -355,13 +366,17 @@ fn join_events(
     scope: &Scope<'_>,
 ) -> Result<(), Error> {
     if matches!(bound.origin, Origin::Join(_)) || bound.sides.len() > 1 {
-        let error = Error::new("two tables of events are joined, and lookup tables after them");
+        let error = Error::beyond("two tables of events are joined, and lookup tables after them");
         return Err(error.help("join the first two in a subquery: FROM (SELECT ... JOIN ...) a JOIN ..."));
     }
     let (table, mut side, flow) = factor(&join.relation, scope)?;
     let Some(within_ns) = scope.within(select) else {
+        // In windows, an engine joins them.
         let error = Error::new("two tables of events are joined within a time, and this JOIN has none");
-        return Err(error.help("JOIN exits x ON e.pid = x.pid WITHIN 5 SECONDS"));
+        let at = scope.places.bytes(join.span());
+        let join = at.map_or("JOIN ...", |at| scope.places.0[at].trim());
+        let is_beyond = scope.window(select).is_some();
+        return Err(Error { is_beyond, ..error.help(format!("{join} WITHIN 5 SECONDS")) });
     };
     let left = std::mem::replace(&mut bound.origin, Origin::Table);
     let left = if let Origin::Inner(flow) = left { Some(flow) } else { None };

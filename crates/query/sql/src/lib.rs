@@ -3,7 +3,9 @@
 //! ```text
 //!   text --sqlparser--> syntax tree --bind: names, types, groups--> kiln_plan::Flow
 //!     |
+//!     |
 //!     +-- WINDOW 1 SECOND [EVERY 100 MS] and WITHIN 5 SECONDS are Kiln's own clauses, taken out of the tokens first
+//!     +-- what Kiln's plans cannot express: engine: a query for an SQL engine over their rows, if there is one
 //! ```
 //!
 //! ```
@@ -18,9 +20,11 @@
 
 mod bind;
 pub mod dispatch;
+mod engine;
 mod error;
 mod expression;
 mod from;
+mod literal;
 mod places;
 mod subquery;
 mod window;
@@ -33,6 +37,7 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{TokenWithSpan, Tokenizer};
 
+pub use engine::NAMES as ENGINE_FUNCTIONS;
 pub use error::Error;
 pub use expression::similar;
 use places::Places;
@@ -75,10 +80,23 @@ pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_with(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<Parsed, Error> {
+    parsed(sql, types, lookups, false)
+}
+
+/// Reads a query; what Kiln's own plans cannot express is left to an SQL engine ([`kiln_plan::flow::EngineQuery`]).
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_for_engine(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<Parsed, Error> {
+    parsed(sql, types, lookups, true)
+}
+
+fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], has_engine: bool) -> Result<Parsed, Error> {
     let places = Places(sql);
     let dialect = GenericDialect {};
     let tokens = tokens(sql, "query", &dialect)?;
     let (tokens, clauses) = window::take_all(tokens, &places)?;
+    let tokens = literal::replace_units(tokens, &places)?;
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| not_parsed(&parser, &error.to_string(), &places))?;
     let [statement] = <[Statement; 1]>::try_from(statements)
@@ -91,10 +109,17 @@ pub fn parse_with(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<
     let Statement::Query(query) = statement else {
         return Err(Error::new("only SELECT and EXPLAIN SELECT are understood"));
     };
-    let used = std::cell::Cell::new(0);
+    let used = std::cell::RefCell::default();
     let scope = bind::Scope { types, places: &places, clauses: &clauses, used: &used, lookups, named: &[] };
-    let flow = bind::query(&query, &scope)?;
-    if used.get() < clauses.len() {
+    let flow = match bind::query(&query, &scope) {
+        Err(own) if own.is_beyond && has_engine => {
+            used.borrow_mut().clear();
+            // What the engine's half says is wrong is wrong; what it cannot express either is Kiln's own error.
+            engine::statement(&query, &scope).map_err(|error| if error.is_beyond { own } else { error })?
+        }
+        bound => bound?,
+    };
+    if used.borrow().len() < clauses.len() {
         return Err(Error::new("this WINDOW is of no SELECT").help("it stands after GROUP BY, not in an expression"));
     }
     Ok(Parsed { flow, action })

@@ -2,20 +2,12 @@
 //! `JOIN ... ON ... WITHIN 5 SECONDS`.
 
 use kiln_plan::query::Window;
+use kiln_plan::value::unit_ns;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::error::Error;
 use crate::places::Places;
 
-/// Units of time, and their nanoseconds.
-const UNITS: [(&[&str], u64); 6] = [
-    (&["ns", "nanosecond", "nanoseconds"], 1),
-    (&["us", "microsecond", "microseconds"], 1_000),
-    (&["ms", "millisecond", "milliseconds"], 1_000_000),
-    (&["s", "sec", "secs", "second", "seconds"], 1_000_000_000),
-    (&["m", "min", "mins", "minute", "minutes"], 60_000_000_000),
-    (&["h", "hour", "hours"], 3_600_000_000_000),
-];
 /// Maximum number of windows of one row.
 const MAX_OVERLAP: u64 = 1000;
 
@@ -87,12 +79,11 @@ fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWit
         let number =
             number.ok_or_else(|| fail(index, Error::new("a whole number of some unit of time is expected")))?;
         let name = word(index + 1);
-        let unit = UNITS.iter().find(|(names, _)| names.contains(&name.as_str()));
-        let (_, unit_ns) = unit.ok_or_else(|| {
+        let unit_ns = unit_ns(&name).ok_or_else(|| {
             let error = Error::new("a unit of time is expected");
             fail(index + 1, error.help("units are ns, us, ms, s, min and h, or written out: `WINDOW 1 SECOND`"))
         })?;
-        let length = number.checked_mul(*unit_ns).filter(|length| *length > 0 && *length < 1 << 62);
+        let length = number.checked_mul(unit_ns).filter(|length| *length > 0 && *length < 1 << 62);
         length.ok_or_else(|| fail(index, Error::new("this is no length of a window")))
     };
     let is_session = word(start + 1) == "session";

@@ -1,7 +1,7 @@
 //! Clocks that are set, and rows whose times jump: windows end, do not go backwards, and every row is counted or said to be
 //! lost. Programs read the monotonic clock, which nobody sets; recordings can hold any time.
 
-use kiln_plan::execute::flow::Running;
+use kiln_plan::execute::flow::{Running, no_engine};
 use kiln_plan::execute::{Executor, Limits, Lost};
 use kiln_plan::{Row, Value};
 
@@ -34,7 +34,7 @@ fn run(sql: &str, times: &[u64], clock_of_rows: bool) -> (Vec<Row>, Lost) {
     let parsed = kiln_sql::parse(sql, None).unwrap_or_else(|error| panic!("{sql}: {}", error.message));
     let scans = parsed.flow.scans();
     let mut executors: Vec<Executor> = scans.iter().map(|scan| Executor::of_rows((*scan).clone(), LIMITS)).collect();
-    let mut flow = Running::new(&parsed.flow, LIMITS);
+    let mut flow = Running::new(&parsed.flow, LIMITS, &no_engine).expect("no engine is needed");
     let mut shown = Vec::new();
     let pass = |executors: &mut [Executor], flow: &mut Running, now: u64, is_over: bool| {
         let mut rows: Vec<Vec<Row>> = executors.iter_mut().map(Executor::take_rows).collect();

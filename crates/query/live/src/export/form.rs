@@ -65,7 +65,7 @@ impl Form {
         let time = |name: &str| {
             outer.outputs.iter().position(|output| output.name == name && output.data_type == DataType::Time)
         };
-        Form { table: session.query().table.name.clone(), columns, time: time("end_ts").or_else(|| time("ts")) }
+        Form { table: session.table_name().to_owned(), columns, time: time("end_ts").or_else(|| time("ts")) }
     }
 
     /// Whether rows are groups, whose aggregates are metrics.

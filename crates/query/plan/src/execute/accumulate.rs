@@ -17,7 +17,7 @@ pub enum Accumulator {
     /// How many.
     Count(u64),
     /// Their sum.
-    Sum(Option<Value>),
+    Sum(Sum),
     /// Their mean: sum and count.
     Avg(f64, u64),
     /// The least or greatest.
@@ -34,6 +34,47 @@ pub enum Accumulator {
     Sketch(Box<Distinct>),
 }
 
+/// The exact sum of integers, and the sum of floating-point numbers beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum {
+    /// 2^64 integers of 64 bits fit.
+    integers: i128,
+    floats: Option<f64>,
+    /// Whether there was a value.
+    is_some: bool,
+    /// Whether it is a signed integer.
+    is_signed: bool,
+}
+
+impl Sum {
+    fn add(&mut self, integer: i128) {
+        self.integers = self.integers.saturating_add(integer);
+        self.is_some = true;
+    }
+
+    /// The sum; null if there were no values, or it has more than 64 bits.
+    fn value(&self) -> Value {
+        match self.floats {
+            _ if !self.is_some => Value::Null,
+            Some(floats) => Value::Float(floats + self.integers as f64),
+            None if self.is_signed => i64::try_from(self.integers).map_or(Value::Null, Value::Int),
+            None => u64::try_from(self.integers)
+                .map(Value::Uint)
+                .or_else(|_| i64::try_from(self.integers).map(Value::Int))
+                .unwrap_or(Value::Null),
+        }
+    }
+}
+
+/// The kernel's part of an aggregate.
+#[derive(Clone, Debug)]
+pub enum Partial {
+    /// A sum of 128 bits.
+    Sum(i128),
+    /// The least or greatest.
+    Best(Value),
+}
+
 impl Accumulator {
     /// Of no values.
     pub fn new(aggregate: &Aggregate, columns: &[DataType]) -> Accumulator {
@@ -41,7 +82,12 @@ impl Accumulator {
         let data_type = aggregate.data_type(columns);
         let plain = match aggregate.function {
             AggregateFunction::Count => Accumulator::Count(0),
-            AggregateFunction::Sum => Accumulator::Sum(None),
+            AggregateFunction::Sum => Accumulator::Sum(Sum {
+                integers: 0,
+                floats: None,
+                is_some: false,
+                is_signed: data_type == DataType::Int,
+            }),
             AggregateFunction::Avg => Accumulator::Avg(0.0, 0),
             AggregateFunction::Min => Accumulator::Best(None, Less),
             AggregateFunction::Max => Accumulator::Best(None, Greater),
@@ -60,7 +106,14 @@ impl Accumulator {
         }
         match self {
             Accumulator::Count(count) => *count += 1,
-            Accumulator::Sum(sum) => *sum = Some(added(sum.take(), value)),
+            Accumulator::Sum(sum) => match (value, value.as_integer()) {
+                (Value::Float(value), _) => {
+                    sum.floats = Some(sum.floats.unwrap_or_default() + value);
+                    sum.is_some = true;
+                }
+                (_, Some(integer)) => sum.add(integer),
+                _ => {}
+            },
             Accumulator::Avg(sum, count) => {
                 if let Some(value) = value.as_float() {
                     *sum += value;
@@ -96,11 +149,11 @@ impl Accumulator {
     }
 
     /// Adds the kernel's part: the number of rows, and this aggregate's state.
-    pub fn add_partial(&mut self, rows: u64, state: Option<Value>) {
+    pub fn add_partial(&mut self, rows: u64, state: Option<Partial>) {
         match (self, state) {
             (Accumulator::Count(count), _) => *count += rows,
-            (Accumulator::Sum(sum), Some(state)) => *sum = Some(added(sum.take(), &state)),
-            (best @ Accumulator::Best(..), Some(state)) => best.add(&state),
+            (Accumulator::Sum(sum), Some(Partial::Sum(own))) => sum.add(own),
+            (best @ Accumulator::Best(..), Some(Partial::Best(own))) => best.add(&own),
             _ => {}
         }
     }
@@ -110,9 +163,10 @@ impl Accumulator {
         match self {
             _ if each == 1 => self.value(),
             Accumulator::Count(count) => Value::Uint(count.saturating_mul(each.into())),
-            Accumulator::Sum(Some(Value::Int(sum))) => Value::Int(sum.wrapping_mul(each.into())),
-            Accumulator::Sum(Some(Value::Uint(sum))) => Value::Uint(sum.wrapping_mul(each.into())),
-            Accumulator::Sum(Some(Value::Float(sum))) => Value::Float(sum * f64::from(each)),
+            Accumulator::Sum(sum) => {
+                let integers = sum.integers.saturating_mul(each.into());
+                Sum { integers, floats: sum.floats.map(|floats| floats * f64::from(each)), ..*sum }.value()
+            }
             Accumulator::Buckets(histogram, AggregateFunction::Histogram, _) => {
                 Value::Histogram(Arc::new(histogram.times(each.into())))
             }
@@ -124,7 +178,8 @@ impl Accumulator {
     pub fn value(&self) -> Value {
         match self {
             Accumulator::Count(count) => Value::Uint(*count),
-            Accumulator::Sum(value) | Accumulator::Best(value, _) => value.clone().unwrap_or(Value::Null),
+            Accumulator::Sum(sum) => sum.value(),
+            Accumulator::Best(value, _) => value.clone().unwrap_or(Value::Null),
             Accumulator::Avg(_, 0) => Value::Null,
             Accumulator::Avg(sum, count) => Value::Float(sum / *count as f64),
             Accumulator::Spread(count, _, squares) => match count.checked_sub(1) {
@@ -146,17 +201,6 @@ impl Accumulator {
     }
 }
 
-fn added(sum: Option<Value>, value: &Value) -> Value {
-    use crate::expr::{BinaryOp, Expr};
-    match sum {
-        None => match value {
-            Value::Bool(value) => Value::Uint((*value).into()),
-            other => other.clone(),
-        },
-        Some(sum) => Expr::binary(BinaryOp::Add, Expr::Literal(sum), Expr::Literal(value.clone())).evaluate(&[]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +217,25 @@ mod tests {
         assert_eq!(of(AggregateFunction::Sum, false), Value::Uint(88));
         assert_eq!(of(AggregateFunction::Max, false), Value::Uint(5));
         assert!(matches!(of(AggregateFunction::Histogram, false), Value::Histogram(all) if all.count() == 24));
+    }
+
+    #[test]
+    fn sums_are_exact_or_null() {
+        let of = |data_type: DataType, values: &[Value], partial: Option<i128>| {
+            let of = Some(crate::expr::Expr::Column(0));
+            let aggregate = Aggregate { function: AggregateFunction::Sum, of, distinct: false };
+            let mut accumulator = Accumulator::new(&aggregate, &[data_type]);
+            values.iter().for_each(|value| accumulator.add(value));
+            accumulator.add_partial(1, partial.map(Partial::Sum));
+            accumulator.value()
+        };
+        let most = Value::Uint(u64::MAX);
+        assert!(of(DataType::Uint, &[most.clone(), Value::Uint(1)], None).is_null());
+        assert_eq!(of(DataType::Uint, &[most.clone(), Value::Uint(1)], Some(-1)), most);
+        assert!(of(DataType::Int, &[Value::Int(i64::MAX), Value::Int(1)], None).is_null());
+        assert_eq!(of(DataType::Int, &[Value::Int(i64::MAX)], Some(-5)), Value::Int(i64::MAX - 5));
+        assert!(of(DataType::Uint, &[], None).is_null());
+        assert_eq!(of(DataType::Float, &[Value::Float(0.5), Value::Float(1.0)], None), Value::Float(1.5));
     }
 
     #[test]

@@ -93,6 +93,10 @@ pub fn derive(table: &Table, stacks: Option<&dyn Stacks>, row: &mut [Value]) {
                 _ => Value::Null,
             },
             Source::Stack(of) => stack(stacks, &row[of]),
+            Source::Name(halves) => match halves.map(|half| row[half].bits()) {
+                [Some(first), Some(second)] => text(&[first.to_le_bytes(), second.to_le_bytes()].concat()),
+                _ => Value::Null,
+            },
             Source::Port(of) => {
                 row[of].bits().map_or(Value::Null, |port| Value::Uint((port as u16).swap_bytes().into()))
             }

@@ -10,6 +10,7 @@
 
 pub mod accumulate;
 pub mod decode;
+pub mod engine;
 pub mod flow;
 mod join;
 mod sessions;
@@ -23,10 +24,11 @@ use serde::{Deserialize, Serialize};
 use crate::expr::{Expr, truth};
 use crate::generate::layout::Record;
 use crate::generate::{Generated, GroupMap};
-use crate::query::{Groups, Order, Query, Shape};
+use crate::query::{self, Groups, Order, Query, Shape};
+use crate::split::State;
 use crate::table::Source;
 use crate::value::{DataType, Value};
-use accumulate::Accumulator;
+use accumulate::{Accumulator, Partial};
 use decode::{Says, Stacks};
 use sessions::Sessions;
 
@@ -262,7 +264,7 @@ impl Executor {
                     debug_assert!(pause_ns > 0);
                     return;
                 }
-                for window in windows_of(groups, time) {
+                for window in windows_of(groups.window, time) {
                     self.in_group(window, &keys, |accumulators| {
                         accumulators.iter_mut().zip(&values).for_each(|(own, value)| own.add(value));
                     });
@@ -354,9 +356,13 @@ impl Executor {
             let mut at = 1;
             let mut states = Vec::new();
             for (aggregate, data_type) in map.groups.aggregates.iter().zip(&results) {
-                let state =
-                    if aggregate.states.is_empty() { None } else { Some(decode::of_bits(number(at)?, *data_type)) };
-                states.push(state);
+                states.push(match &aggregate.states[..] {
+                    [] => None,
+                    [State::Sum, ..] => {
+                        Some(Partial::Sum(i128::from(number(at + 1)? as i64) << 64 | i128::from(number(at)?)))
+                    }
+                    _ => Some(Partial::Best(decode::of_bits(number(at)?, *data_type))),
+                });
                 at += aggregate.states.len();
             }
             self.in_group(window, &keys, |accumulators| {
@@ -520,8 +526,8 @@ impl Executor {
 }
 
 /// Numbers of the windows that contain a time.
-fn windows_of(groups: &Groups, time: u64) -> std::ops::RangeInclusive<u64> {
-    match groups.window {
+fn windows_of(window: Option<query::Window>, time: u64) -> std::ops::RangeInclusive<u64> {
+    match window {
         None => 0..=0,
         Some(window) => {
             let last = time / window.step_ns;

@@ -234,7 +234,7 @@ impl<'a> Origin<'a> {
 pub fn check_hook(hook: &Hook, table: &Table, types: &Btf) -> Result<(), String> {
     let (name, found) = match hook {
         // The driver looks for the function when it attaches.
-        Hook::Function { .. } => return Ok(()),
+        Hook::Function { .. } | Hook::Clock { .. } => return Ok(()),
         Hook::Typed(name) => {
             (name, types.find(&format!("btf_trace_{name}"), |kind| matches!(kind, Kind::Typedef { .. })))
         }

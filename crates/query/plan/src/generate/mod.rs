@@ -308,6 +308,7 @@ fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<
         (_, Hook::Typed(_)) => (hook.section(), ProgramType::Tracing, Some(AttachType::TraceRawTp)),
         (_, Hook::Record { .. }) => (hook.section(), ProgramType::Tracepoint, None),
         (_, Hook::Function { .. }) => (hook.section(), ProgramType::Kprobe, None),
+        (_, Hook::Clock { .. }) => (hook.section(), ProgramType::PerfEvent, None),
     };
     object.functions.push(Function {
         name: name.clone(),

@@ -424,7 +424,15 @@ impl Writing<'_> {
         code.bind(fresh);
         let place = self.frame.group_value;
         code.store(Size::B8, Reg::R10, place, Operand::Imm(1));
-        self.states(code, map, |code, at, _, _| code.store(Size::B8, Reg::R10, place + at, Operand::Reg(Reg::R1)))?;
+        self.states(code, map, |code, at, state, sign| {
+            match (state, sign) {
+                // The sign of the first summand.
+                (State::High, Sign::Signed) => code.alu(AluOp::Arsh, Reg::R1, Operand::Imm(63)),
+                (State::High, _) => code.push(Insn::mov_imm(Reg::R1, 0)),
+                _ => {}
+            }
+            code.store(Size::B8, Reg::R10, place + at, Operand::Reg(Reg::R1));
+        })?;
         code.map(Reg::R1, map.map);
         code.frame_address(Reg::R2, self.frame.group_key);
         code.frame_address(Reg::R3, place);
@@ -506,6 +514,20 @@ fn update_state(code: &mut Code<'_>, at: i16, state: State, sign: Sign) {
     let signed = sign == Sign::Signed;
     match state {
         State::Sum => code.alu(AluOp::Add, Reg::R1, Operand::Reg(Reg::R2)),
+        State::High => {
+            // The lower half is below the summand if and only if it has wrapped.
+            let (positive, whole) = (code.label(), code.label());
+            if signed {
+                code.branch(JumpOp::Sge, Reg::R1, Operand::Imm(0), positive);
+                code.alu(AluOp::Sub, Reg::R2, Operand::Imm(1));
+            }
+            code.bind(positive);
+            code.load(Size::B8, false, Reg::R3, Reg::R8, at - 8);
+            code.branch(JumpOp::Ge, Reg::R3, Operand::Reg(Reg::R1), whole);
+            code.alu(AluOp::Add, Reg::R2, Operand::Imm(1));
+            code.bind(whole);
+            code.copy(Reg::R1, Reg::R2);
+        }
         State::Min => {
             let op = if signed { JumpOp::Sge } else { JumpOp::Ge };
             code.branch(op, Reg::R1, Operand::Reg(Reg::R2), keep);

@@ -1,0 +1,173 @@
+//! SQLite as the engine for what user space computes of a query's rows.
+//!
+//! ```text
+//!   rows of a window --> tables t0, t1, ... in memory --> the query, prepared once --> rows of the answer
+//! ```
+//!
+//! The query's text is made by `kiln-sql`, never by a user: names in it are generated, and every function is one of a list.
+//! SQLite's own arithmetic would answer with wrong numbers beyond 64 bits, so integers are added, multiplied and summed by
+//! [`functions`] and [`aggregates`]: a result that does not fit is null. Unsigned integers from 2^63 are blobs of 8 bytes,
+//! the most significant first, because SQLite has none: it compares and groups them correctly, and they are above all
+//! other numbers.
+#![forbid(unsafe_code)]
+
+mod aggregates;
+mod functions;
+mod value;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kiln_plan::execute::engine::{Engine, Rows};
+use kiln_plan::flow::EngineQuery;
+use kiln_plan::lookup::Lookup;
+use kiln_plan::{DataType, Value};
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, params_from_iter};
+
+/// How long one answer may take.
+const MOST_TIME: Duration = Duration::from_secs(10);
+/// Bytes that SQLite may use in this process.
+const MOST_BYTES: u64 = 1 << 30;
+/// Bytes of a text.
+const MOST_TEXT: i32 = 1 << 20;
+/// How many of its instructions SQLite runs until it asks whether the time is over.
+const OPERATIONS: i32 = 10_000;
+
+/// Values that SQLite has no type for, by their numbers in an answer.
+type Handles = Arc<Mutex<Vec<Value>>>;
+
+/// A query that SQLite answers.
+pub struct Sqlite {
+    connection: Connection,
+    sql: String,
+    /// For each input, the statement that adds a row.
+    inputs: Vec<String>,
+    lookups: Vec<Lookup>,
+    outputs: Vec<DataType>,
+    handles: Handles,
+    /// When an answer has to be there, in milliseconds after `begun`.
+    deadline_ms: Arc<AtomicU64>,
+    begun: Instant,
+}
+
+impl Sqlite {
+    /// Makes tables for a query, and prepares it.
+    ///
+    /// # Errors
+    /// Returns SQLite's sentence if it refuses the query.
+    pub fn new(query: &EngineQuery) -> Result<Sqlite, String> {
+        Sqlite::prepared(query).map_err(|error| said(&error))
+    }
+
+    /// The same, for [`kiln_plan::execute::flow::Running`].
+    ///
+    /// # Errors
+    /// As [`Sqlite::new`].
+    pub fn boxed(query: &EngineQuery) -> Result<Box<dyn Engine>, String> {
+        Ok(Box::new(Sqlite::new(query)?))
+    }
+
+    fn prepared(query: &EngineQuery) -> rusqlite::Result<Sqlite> {
+        let connection = Connection::open_in_memory()?;
+        connection.execute_batch(&format!(
+            "PRAGMA case_sensitive_like = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_mode = OFF; \
+             PRAGMA hard_heap_limit = {MOST_BYTES}"
+        ))?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_TEXT)?;
+        let handles = Handles::default();
+        functions::add(&connection)?;
+        aggregates::add(&connection, &handles)?;
+        let table = |name: String, columns: usize| {
+            let names: Vec<String> = (0..columns).map(|at| format!("c{at}")).collect();
+            connection.execute_batch(&format!("CREATE TABLE {name} ({})", names.join(", ")))?;
+            let places = vec!["?"; columns].join(", ");
+            Ok::<_, rusqlite::Error>(format!("INSERT INTO {name} VALUES ({places})"))
+        };
+        let inputs = query.inputs.iter().map(|input| input.flow.outputs().len()).enumerate();
+        let inputs = inputs.map(|(at, columns)| table(format!("t{at}"), columns)).collect::<Result<_, _>>()?;
+        for (at, lookup) in query.lookups.iter().enumerate() {
+            table(format!("l{at}"), lookup.columns.len())?;
+        }
+        connection.prepare_cached(&query.sql)?;
+        let begun = Instant::now();
+        let deadline_ms = Arc::new(AtomicU64::new(u64::MAX));
+        let until = Arc::clone(&deadline_ms);
+        let is_over = move || begun.elapsed().as_millis() as u64 > until.load(Ordering::Relaxed);
+        connection.progress_handler(OPERATIONS, Some(is_over));
+        let lookups = query.lookups.clone();
+        let outputs = query.outputs.clone();
+        let sql = query.sql.clone();
+        Ok(Sqlite { connection, sql, inputs, lookups, outputs, handles, deadline_ms, begun })
+    }
+
+    fn fill(&self, inputs: &[Rows]) -> rusqlite::Result<()> {
+        self.connection.execute_batch("BEGIN")?;
+        for (insert, rows) in self.inputs.iter().zip(inputs) {
+            let mut insert = self.connection.prepare_cached(insert)?;
+            for row in rows {
+                insert.execute(params_from_iter(row.iter().map(|value| value::given(value, &self.handles))))?;
+            }
+        }
+        for (at, lookup) in self.lookups.iter().enumerate() {
+            let places = vec!["?"; lookup.columns.len()].join(", ");
+            let mut insert = self.connection.prepare_cached(&format!("INSERT INTO l{at} VALUES ({places})"))?;
+            for row in lookup.rows.all() {
+                insert.execute(params_from_iter(row.iter().map(|value| value::given(value, &self.handles))))?;
+            }
+        }
+        self.connection.execute_batch("COMMIT")
+    }
+
+    fn empty(&self) -> rusqlite::Result<()> {
+        let inputs = (0..self.inputs.len()).map(|at| format!("DELETE FROM t{at};"));
+        let lookups = (0..self.lookups.len()).map(|at| format!("DELETE FROM l{at};"));
+        self.connection.execute_batch(&inputs.chain(lookups).collect::<String>())
+    }
+
+    fn rows(&self, most: usize) -> rusqlite::Result<(Rows, u64)> {
+        let mut statement = self.connection.prepare_cached(&self.sql)?;
+        let mut rows = statement.query([])?;
+        let (mut answer, mut more) = (Rows::new(), 0);
+        while let Some(row) = rows.next()? {
+            if answer.len() >= most {
+                more += 1;
+                continue;
+            }
+            let value =
+                |(at, data_type): (usize, &DataType)| Ok(value::typed(row.get_ref(at)?, *data_type, &self.handles));
+            answer.push(self.outputs.iter().enumerate().map(value).collect::<rusqlite::Result<_>>()?);
+        }
+        Ok((answer, more))
+    }
+}
+
+impl Engine for Sqlite {
+    fn answer(&mut self, inputs: &[Rows], most: usize) -> Result<(Rows, u64), String> {
+        let deadline = self.begun.elapsed() + MOST_TIME;
+        self.deadline_ms.store(deadline.as_millis() as u64, Ordering::Relaxed);
+        let answer = self.fill(inputs).and_then(|()| self.rows(most));
+        self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let answer = answer.map_err(|error| said(&error))?;
+        self.empty().map_err(|error| said(&error))?;
+        Ok(answer)
+    }
+}
+
+/// What SQLite says is wrong, as a sentence.
+fn said(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(own, _) if own.code == rusqlite::ErrorCode::OperationInterrupted => {
+            format!("the rest of the query took longer than {} s for one answer", MOST_TIME.as_secs())
+        }
+        rusqlite::Error::SqliteFailure(own, _) if own.code == rusqlite::ErrorCode::OutOfMemory => {
+            format!("the rest of the query needs more than {} MiB of memory", MOST_BYTES >> 20)
+        }
+        rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        rusqlite::Error::UserFunctionError(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}

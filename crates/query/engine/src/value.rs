@@ -1,0 +1,62 @@
+//! Values of Kiln and of SQLite.
+
+use std::sync::PoisonError;
+
+use kiln_plan::{DataType, Value};
+use rusqlite::types::{Value as Own, ValueRef};
+
+use crate::Handles;
+
+/// A value for SQLite.
+pub fn own(value: &Value) -> Own {
+    match value {
+        Value::Bool(value) => Own::Integer((*value).into()),
+        Value::Int(value) => Own::Integer(*value),
+        Value::Uint(value) => match i64::try_from(*value) {
+            Ok(value) => Own::Integer(value),
+            Err(_) => Own::Blob(value.to_be_bytes().to_vec()),
+        },
+        Value::Float(value) => Own::Real(*value),
+        Value::Text(text) => Own::Text(text.to_string()),
+        Value::Null | Value::Histogram(_) => Own::Null,
+    }
+}
+
+/// A value for SQLite. Values that it has no type for are given as their numbers among the handles.
+pub fn given(value: &Value, handles: &Handles) -> Own {
+    match value {
+        Value::Histogram(_) => {
+            let mut handles = handles.lock().unwrap_or_else(PoisonError::into_inner);
+            handles.push(value.clone());
+            Own::Integer(handles.len() as i64 - 1)
+        }
+        other => own(other),
+    }
+}
+
+/// SQLite's value.
+pub fn kiln(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(value) => Value::Int(value),
+        ValueRef::Real(value) => Value::Float(value),
+        ValueRef::Text(text) => Value::text(&String::from_utf8_lossy(text)),
+        ValueRef::Blob(bytes) => bytes.try_into().map_or(Value::Null, |bytes| Value::Uint(u64::from_be_bytes(bytes))),
+    }
+}
+
+/// SQLite's value as one of a type, if it is one.
+pub fn typed(value: ValueRef<'_>, data_type: DataType, handles: &Handles) -> Value {
+    match (data_type, kiln(value)) {
+        (DataType::Histogram, Value::Int(number)) => {
+            let handles = handles.lock().unwrap_or_else(PoisonError::into_inner);
+            usize::try_from(number).ok().and_then(|at| handles.get(at).cloned()).unwrap_or(Value::Null)
+        }
+        (DataType::Bool, Value::Int(value)) => Value::Bool(value != 0),
+        (DataType::Uint | DataType::Time, Value::Int(value)) => {
+            u64::try_from(value).map_or(Value::Int(value), Value::Uint)
+        }
+        (DataType::Float, number) => number.as_float().map_or(number, Value::Float),
+        (_, value) => value,
+    }
+}

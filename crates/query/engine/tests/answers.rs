@@ -1,0 +1,304 @@
+//! What SQLite answers of rows that are given: each query with the rows that it must have.
+#![forbid(unsafe_code)]
+
+use kiln_plan::execute::flow::Running;
+use kiln_plan::execute::{Executor, Limits};
+use kiln_plan::flow::{EngineQuery, When};
+use kiln_plan::{Row, Value, lookup};
+use kiln_sql::Parsed;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn parse(sql: &str) -> Result<Parsed, kiln_sql::Error> {
+    kiln_sql::parse_for_engine(sql, None, &lookup::constant())
+}
+
+fn parsed(sql: &str) -> Parsed {
+    parse(sql).unwrap_or_else(|error| panic!("{sql}\n{}", error.shown(sql)))
+}
+
+/// Six system calls: two threads' names, with errors, one of them in the next second.
+fn calls() -> Vec<Vec<(&'static str, Value)>> {
+    let call = |at: u64, pid: u64, comm: &str, nr: i64, ret: i64, latency: u64, arg: u64| {
+        vec![
+            ("ts", Value::Uint(at)),
+            ("end_ts", Value::Uint(at + latency)),
+            ("latency_ns", Value::Uint(latency)),
+            ("pid", Value::Uint(pid)),
+            ("comm", Value::text(comm)),
+            ("nr", Value::Int(nr)),
+            ("ret", Value::Int(ret)),
+            ("arg0", Value::Uint(arg)),
+        ]
+    };
+    vec![
+        call(SECOND, 7, "nginx", 0, 5, 1_500, 3),
+        call(SECOND + 10, 7, "nginx", 1, -2, 2_500, u64::MAX),
+        call(SECOND + 20, 8, "sh", 0, 0, 40_000, 1 << 63),
+        call(SECOND + 30, 9, "a_b", 0, -11, 7, 4),
+        call(SECOND + 40, 9, "a%b", 1, 1, 900, 5),
+        call(2 * SECOND + 40, 7, "nginx", 0, 9, 3_000, 6),
+    ]
+}
+
+/// The rows of a query's answer, with the windows that they are of.
+fn answered(sql: &str) -> Result<Vec<Row>, String> {
+    let parsed = parsed(sql);
+    let limits = Limits { late_ns: 0, ..Limits::default() };
+    let scans = parsed.flow.scans();
+    let mut executors: Vec<Executor> = scans.iter().map(|scan| Executor::of_rows((*scan).clone(), limits)).collect();
+    let mut flow = Running::new(&parsed.flow, limits, &kiln_engine::Sqlite::boxed)?;
+    let mut all = Vec::new();
+    for call in calls() {
+        for executor in &mut executors {
+            let table = executor.query().table.clone();
+            let mut row = vec![Value::Null; table.columns.len()];
+            for (name, value) in &call {
+                if let Some(column) = table.column(name) {
+                    row[column] = value.clone();
+                }
+            }
+            executor.row(row);
+        }
+        let now = executors.iter().map(Executor::latest_ns).max().unwrap_or_default();
+        executors.iter_mut().for_each(|executor| executor.advance(now));
+        let mut rows: Vec<Vec<Row>> = executors.iter_mut().map(Executor::take_rows).collect();
+        all.append(&mut flow.pass(&mut rows, now, false));
+    }
+    executors.iter_mut().for_each(Executor::finish);
+    let mut rows: Vec<Vec<Row>> = executors.iter_mut().map(Executor::take_rows).collect();
+    all.append(&mut flow.pass(&mut rows, u64::MAX, true));
+    assert_eq!(flow.lost(), Default::default(), "{sql}");
+    flow.failure().map_or(Ok(all), |why| Err(why.to_owned()))
+}
+
+/// An answer as text: a row after the other.
+fn text(sql: &str) -> String {
+    let rows = answered(sql).unwrap_or_else(|why| panic!("{sql}\n{why}"));
+    let row = |row: Row| row.values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    rows.into_iter().map(row).collect::<Vec<_>>().join("; ")
+}
+
+fn engine(sql: &str) -> EngineQuery {
+    parsed(sql).flow.engine().unwrap_or_else(|| panic!("{sql} is Kiln's own")).clone()
+}
+
+#[test]
+fn expressions_have_the_values_of_their_rows() {
+    for (expression, first) in [
+        ("round(latency_ns / 1000.0, 1)", "1.500"),
+        ("round(latency_ns / 1000.0)", "2.000"),
+        ("floor(latency_ns / 1000.0)", "1.000"),
+        ("ceil(latency_ns / 1000.0)", "2.000"),
+        ("CAST(pid AS text) || '-' || comm", "7-nginx"),
+        ("pid::text", "7"),
+        ("'12'::int + 1", "13"),
+        ("'x'::int", "null"),
+        ("CAST(300 AS tinyint)", "null"),
+        ("CAST(-1 AS u64)", "null"),
+        ("CAST(1.9 AS bigint)", "1"),
+        ("substr(comm, 2, 3)", "gin"),
+        ("substring(comm from 2 for 2)", "gi"),
+        ("upper(left(comm, 2)) || right(comm, 1)", "NGx"),
+        ("nullif(pid, 7)", "null"),
+        ("concat(comm, NULL, pid)", "nginx7"),
+        ("concat_ws('/', comm, pid)", "nginx/7"),
+        ("comm ~ '^ng.nx$'", "true"),
+        ("comm !~* 'NGINX'", "false"),
+        ("regexp_replace(comm, '(n)(g)', '\\2\\1')", "gninx"),
+        ("regexp_like(comm, 'in')", "true"),
+        ("ret IS DISTINCT FROM 5", "false"),
+        ("NULL IS NOT DISTINCT FROM comm", "false"),
+        ("comm LIKE 'ng\\%' ESCAPE '\\'", "false"),
+        ("date_trunc('second', ts)", "1000000000"),
+        ("extract(second from ts)", "1"),
+        ("INTERVAL '1 ms' + nullif(1, 0)", "1000001"),
+        ("iif(ret > 0, 'good', 'bad')", "good"),
+        ("greatest(nullif(1, 2), latency_ns)", "1500"),
+        ("position('g' IN comm)", "2"),
+        ("trim(BOTH 'nx' FROM comm)", "gi"),
+        ("split_part('a,b,c', ',', -1) || lpad('7', 3, '0')", "c007"),
+        ("to_hex(nullif(255, 0))", "ff"),
+        ("(SELECT 1 + nullif(1, 0))", "2"),
+        ("pid IN (SELECT nullif(7, 0))", "true"),
+        ("comm || 'a''b'", "nginxa'b"),
+        ("CASE nullif(pid, 0) WHEN 7 THEN 'seven' ELSE 'other' END", "seven"),
+        ("nullif(true, false) IS TRUE", "true"),
+        ("arg0 <=> 3", "true"),
+    ] {
+        let sql = format!("SELECT {expression} FROM syscalls LIMIT 1");
+        assert_eq!(text(&sql), first, "{sql}");
+        let engine = engine(&sql);
+        assert_eq!(engine.when, When::Rows, "{sql}: rows are shown as they come: {}", engine.sql);
+    }
+}
+
+#[test]
+fn integers_are_exact_or_null() {
+    for (expression, all) in [
+        ("nullif(arg0, 0) + 0", "3; 18446744073709551615; 9223372036854775808; 4; 5; 6"),
+        ("nullif(arg0, 0) + 1", "4; null; 9223372036854775809; 5; 6; 7"),
+        ("nullif(arg0, 0) * 2", "6; null; null; 8; 10; 12"),
+        ("-nullif(arg0, 0)", "-3; null; -9223372036854775808; -4; -5; -6"),
+        ("nullif(arg0, 18446744073709551615)", "3; null; 9223372036854775808; 4; 5; 6"),
+        ("nullif(arg0, 0) > 9223372036854775807", "false; true; true; false; false; false"),
+        ("nullif(arg0, 0) / 0", "null; null; null; null; null; null"),
+        ("nullif(arg0, 0) & 18446744073709551614", "2; 18446744073709551614; 9223372036854775808; 4; 4; 6"),
+        ("nullif(-9223372036854775807, 0) - 2", "null; null; null; null; null; null"),
+    ] {
+        assert_eq!(text(&format!("SELECT {expression} FROM syscalls")), all, "{expression}");
+    }
+    let sum = |of: &str, more: &str| text(&format!("SELECT sum({of}){more} FROM syscalls WHERE nullif(1, 0) = 1"));
+    assert_eq!(sum("arg0", ""), "null", "the sum has more than 64 bits");
+    assert_eq!(sum("arg0", " FILTER (WHERE comm ~ 'a.b' OR pid = 8)"), "9223372036854775817");
+    assert_eq!(text("SELECT max(arg0), min(arg0) FROM syscalls WHERE comm ~ '.'"), "18446744073709551615 3");
+    let order = "SELECT arg0 FROM syscalls ORDER BY nullif(arg0, 4) DESC NULLS LAST LIMIT 3";
+    assert_eq!(text(order), "18446744073709551615; 9223372036854775808; 6");
+    let wrong = parse("SELECT -9223372036854775807 - 2 FROM syscalls").expect_err("it has more than 64 bits");
+    assert!(wrong.message.contains("more than 64 bits") && wrong.at.is_some(), "{wrong:?}");
+}
+
+#[test]
+fn clauses_that_plans_do_not_have() {
+    for (sql, all) in [
+        (
+            "SELECT comm, count(*) FILTER (WHERE ret < 0) AS bad, round(avg(latency_ns), 1) FROM syscalls GROUP BY comm \
+             HAVING count(*) > 1 ORDER BY bad DESC NULLS LAST",
+            "nginx 1 2333.300",
+        ),
+        ("SELECT pid, rank() OVER (ORDER BY latency_ns DESC) AS r FROM syscalls ORDER BY r LIMIT 2", "8 1; 7 2"),
+        (
+            "SELECT pid, count(*) AS n, sum(count(*)) OVER () FROM syscalls GROUP BY pid ORDER BY n DESC, pid LIMIT 2",
+            "7 3 6; 9 2 6",
+        ),
+        (
+            "SELECT pid, sum(latency_ns) OVER (PARTITION BY pid ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) \
+             FROM syscalls WHERE pid = 7",
+            "7 1500; 7 4000; 7 5500",
+        ),
+        ("SELECT lag(pid, 1, 0) OVER (ORDER BY ts) FROM syscalls WHERE pid > 7", "0; 8; 9"),
+        (
+            "SELECT pid, count(*) AS n FROM syscalls GROUP BY pid HAVING n > (SELECT avg(latency_ns) / 5000 FROM syscalls) ORDER BY pid",
+            "7 3; 9 2",
+        ),
+        (
+            "WITH c AS (SELECT pid, count(*) AS n FROM syscalls GROUP BY pid) \
+             SELECT pid FROM c WHERE n > (SELECT avg(n) FROM c)",
+            "7",
+        ),
+        (
+            "SELECT DISTINCT s.pid FROM syscalls s WHERE EXISTS (SELECT 1 FROM syscalls x WHERE x.pid = s.pid AND x.ret < 0) \
+             ORDER BY s.pid",
+            "7; 9",
+        ),
+        ("SELECT pid FROM syscalls WHERE ret < 0 EXCEPT SELECT pid FROM syscalls WHERE pid = 7", "9"),
+        ("SELECT pid FROM syscalls WHERE ret < 0 INTERSECT SELECT pid FROM syscalls WHERE pid > 7", "9"),
+        (
+            "SELECT name, message FROM errno WHERE errno < 3 ORDER BY name",
+            "ENOENT No such file or directory; EPERM Operation not permitted",
+        ),
+        ("SELECT count(*) FROM errno WHERE name ~ '^EN'", "36"),
+        (
+            "SELECT s.pid, n.name FROM syscalls s JOIN errno n ON n.errno = -s.ret WHERE comm NOT LIKE 'n%' AND substr(comm, 1, 1) = 'a'",
+            "9 EAGAIN",
+        ),
+        ("SELECT string_agg(comm, '+') FROM (SELECT DISTINCT comm FROM syscalls WHERE pid < 9)", "nginx+sh"),
+        (
+            "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ns) FROM syscalls WHERE pid = 9 AND comm ~ '_'",
+            "7",
+        ),
+        ("SELECT comm, round(avg(latency_ns)) FROM syscalls GROUP BY comm ORDER BY 2 DESC LIMIT 1", "sh 40000.000"),
+        ("SELECT lower(comm) || '!' AS c, count(*) FROM syscalls GROUP BY c ORDER BY c LIMIT 1", "a%b! 1"),
+        ("SELECT count(DISTINCT substr(comm, 1, 1)) FROM syscalls", "3"),
+        ("SELECT a.pid FROM (SELECT round(pid * 1.0) AS pid FROM syscalls WHERE pid = 8) a", "8.000"),
+        ("SELECT count(*) FROM syscalls WHERE latency_ns > 10us AND comm ~ '.'", "1"),
+        ("SELECT count(*) FROM syscalls WHERE latency_ns < 1KiB AND comm ~ '.'", "2"),
+        (
+            "SELECT 5 AS five, nullif(pid, 7) AS p FROM syscalls GROUP BY five, p ORDER BY p NULLS FIRST LIMIT 1",
+            "5 null",
+        ),
+        ("SELECT name, count(*) AS n FROM syscalls GROUP BY name HAVING n > 100", ""),
+    ] {
+        assert_eq!(text(sql), all, "{sql}");
+    }
+}
+
+#[test]
+fn windows_have_answers_of_their_own() {
+    let rows =
+        answered("SELECT pid, rank() OVER (ORDER BY count(*) DESC) AS r FROM syscalls GROUP BY pid WINDOW 1 SECOND");
+    let rows = rows.expect("it is answered");
+    let of = |row: &Row| (row.window.map(|[start, _]| start / SECOND), row.values[0].to_string());
+    let expected = [(1, "7"), (1, "9"), (1, "8"), (2, "7")].map(|(at, pid)| (Some(at), pid.to_owned()));
+    let mut own: Vec<_> = rows.iter().map(of).collect();
+    own.sort();
+    let mut expected = expected.to_vec();
+    expected.sort();
+    assert_eq!(own, expected);
+    // Rows that Kiln's plan does not group are put into windows too.
+    let sql = "SELECT a.pid, count(*) FROM syscalls a CROSS JOIN syscalls b GROUP BY a.pid ORDER BY 2 DESC, 1 LIMIT 1 WINDOW 1 S";
+    assert_eq!(text(sql), "7 10; 7 1");
+}
+
+#[test]
+fn what_plans_can_do_stays_with_them() {
+    let engine = engine(
+        "SELECT comm, round(avg(latency_ns), 1) FROM syscalls WHERE ret < 0 AND comm = 'sh' GROUP BY comm WINDOW 1 S",
+    );
+    assert_eq!(engine.sql, "SELECT s0.c0 AS o0, k_round(s0.c1, 1) AS o1 FROM t0 AS s0");
+    let scan = engine.inputs[0].flow.last();
+    assert!(scan.filter.is_some() && matches!(scan.shape, kiln_plan::query::Shape::Groups(_)));
+    let half = parsed("SELECT round(latency_ns) FROM syscalls WHERE ret < 0 AND comm ~ 'x'").flow;
+    assert!(half.scans()[0].filter.is_some(), "the kernel decides what it can");
+    assert!(parsed("SELECT count(*) FILTER (WHERE ret < 0) FROM syscalls").flow.engine().is_none());
+    assert!(parsed("SELECT count(*) AS n FROM syscalls GROUP BY pid HAVING n > 3").flow.engine().is_none());
+}
+
+#[test]
+fn what_is_wrong_is_said_where_it_is() {
+    for (sql, expected) in [
+        ("SELECT round(latency) FROM syscalls", "did you mean `latency_ns`?"),
+        ("SELECT pid, round(avg(ret)) FROM syscalls", "`pid` differs between the rows of a group"),
+        ("SELECT rounde(pid) FROM syscalls", "did you mean `round`?"),
+        ("SELECT round(comm) FROM syscalls", "round is of numbers, and this is text"),
+        ("SELECT pid || 1 = 3 FROM syscalls", "`=` does not go between text and u64"),
+        ("SELECT e.pid FROM execs e, exits x WHERE e.pid = x.pid", "WITHIN 5 SECONDS"),
+        ("SELECT CAST(pid AS jsonb) FROM syscalls", "there is no type `JSONB`"),
+        ("SELECT nullif(pid) FROM syscalls", "nullif takes 2 operands"),
+        ("SELECT rank() OVER (ORDER BY latency) FROM syscalls", "did you mean `latency_ns`?"),
+        ("SELECT ranks() OVER () FROM syscalls", "did you mean `rank`?"),
+        ("SELECT DISTINCT ON (pid) pid FROM syscalls", "DISTINCT ON is not understood"),
+        ("SELECT INTERVAL '1 month' FROM syscalls", "is no time that is known"),
+        ("SELECT 99999999999999h FROM syscalls", "has more than 64 bits"),
+        ("SELECT x.pid FROM errno x", "table `x` has no column `pid`"),
+        ("WITH RECURSIVE s AS (SELECT round(pid) FROM s) SELECT pid FROM s", "WITH RECURSIVE"),
+    ] {
+        let error = parse(sql).expect_err(sql);
+        assert!(error.shown(sql).contains(expected), "{sql}\n{}", error.shown(sql));
+    }
+    let failed = answered("SELECT comm ~ '(' FROM syscalls").expect_err("it is no expression");
+    assert!(failed.contains("`(` is no regular expression"), "{failed}");
+}
+
+#[test]
+fn what_would_not_end_is_ended() {
+    let cross = "SELECT count(*) FROM errno a, errno b, errno c, errno d, errno e";
+    let failed = answered(cross).expect_err("it takes hours");
+    assert!(failed.contains("took longer than"), "{failed}");
+}
+
+#[test]
+fn every_function_of_the_front_end_is_one_of_the_engine() {
+    for name in kiln_sql::ENGINE_FUNCTIONS() {
+        let found = (1..=4).any(|count| {
+            ["pid", "comm", "'a'"].iter().any(|operand| {
+                let operands = vec![*operand; count].join(", ");
+                let sql = format!("SELECT nullif({name}({operands}), NULL) FROM syscalls");
+                parse(&sql).is_ok_and(|parsed| {
+                    parsed.flow.engine().map(kiln_engine::Sqlite::new).is_some_and(|made| made.is_ok())
+                })
+            })
+        });
+        assert!(found, "{name}");
+    }
+}

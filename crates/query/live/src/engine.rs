@@ -1,0 +1,36 @@
+//! The SQL engine for what Kiln's own plans cannot express, where it is built in (feature `engine`).
+
+use kiln_plan::execute::flow::MakeEngine;
+use kiln_plan::lookup::Lookup;
+use kiln_program::btf::Btf;
+use kiln_sql::Parsed;
+
+/// Reads a query.
+///
+/// # Errors
+/// The first error with its place, or what the engine says.
+#[cfg(feature = "engine")]
+pub fn parse(sql: &str, types: &Btf, lookups: &[Lookup]) -> Result<Parsed, kiln_sql::Error> {
+    let parsed = kiln_sql::parse_for_engine(sql, Some(types), lookups)?;
+    match parsed.flow.engine().map(kiln_engine::Sqlite::new) {
+        Some(Err(why)) => Err(kiln_sql::Error::new(why)),
+        _ => Ok(parsed),
+    }
+}
+
+/// Reads a query.
+///
+/// # Errors
+/// The first error with its place.
+#[cfg(not(feature = "engine"))]
+pub fn parse(sql: &str, types: &Btf, lookups: &[Lookup]) -> Result<Parsed, kiln_sql::Error> {
+    kiln_sql::parse_with(sql, Some(types), lookups)
+}
+
+/// Makes an engine for a query.
+#[cfg(feature = "engine")]
+pub const ENGINE: MakeEngine<'static> = &kiln_engine::Sqlite::boxed;
+
+/// Says that there is none.
+#[cfg(not(feature = "engine"))]
+pub const ENGINE: MakeEngine<'static> = &kiln_plan::execute::flow::no_engine;

@@ -1,0 +1,154 @@
+//! Functions of single rows: what they are to the engine, and the types of their values.
+
+use kiln_plan::expr::{Expr, Function};
+use kiln_plan::value::DataType;
+
+use super::typed::{Typed, common};
+use crate::error::Error;
+use crate::expression::similar;
+
+/// The type of a function's value.
+#[derive(Clone, Copy)]
+enum Gives {
+    /// Always this one.
+    Always(DataType),
+    /// That of an operand.
+    As(usize),
+    /// What the operands from this one on have in common.
+    Common(usize),
+    /// An integer of an integer; a floating-point number where there are further operands.
+    Number,
+}
+
+use DataType::{Bool, Float, Int, Text, Uint};
+use Gives::{Always, As, Common, Number};
+
+/// Functions: name, the engine's name, minimum and maximum number of operands, how many of them are made text, and the type
+/// of the value.
+#[rustfmt::skip]
+const FUNCTIONS: &[(&str, &str, [usize; 2], usize, Gives)] = &[
+    ("round", "k_round", [1, 2], 0, Number),
+    ("floor", "k_floor", [1, 1], 0, As(0)),
+    ("ceil", "k_ceil", [1, 1], 0, As(0)),
+    ("ceiling", "k_ceil", [1, 1], 0, As(0)),
+    ("trunc", "k_trunc", [1, 1], 0, As(0)),
+    ("sign", "k_sign", [1, 1], 0, Always(Int)),
+    ("mod", "k_modulo", [2, 2], 0, Common(0)),
+    ("pow", "k_power", [2, 2], 0, Always(Float)),
+    ("log", "k_log10", [1, 1], 0, Always(Float)),
+    ("log10", "k_log10", [1, 1], 0, Always(Float)),
+    ("to_hex", "k_to_hex", [1, 1], 0, Always(Text)),
+    ("hex", "k_to_hex", [1, 1], 0, Always(Text)),
+    ("substr", "substr", [2, 3], 1, Always(Text)),
+    ("substring", "substr", [2, 3], 1, Always(Text)),
+    ("replace", "replace", [3, 3], 3, Always(Text)),
+    ("trim", "trim", [1, 2], 2, Always(Text)),
+    ("btrim", "trim", [1, 2], 2, Always(Text)),
+    ("ltrim", "ltrim", [1, 2], 2, Always(Text)),
+    ("rtrim", "rtrim", [1, 2], 2, Always(Text)),
+    ("instr", "instr", [2, 2], 2, Always(Uint)),
+    ("strpos", "instr", [2, 2], 2, Always(Uint)),
+    ("char_length", "k_length", [1, 1], 1, Always(Uint)),
+    ("character_length", "k_length", [1, 1], 1, Always(Uint)),
+    ("ascii", "unicode", [1, 1], 1, Always(Uint)),
+    ("chr", "char", [1, 1], 0, Always(Text)),
+    ("concat", "k_concat", [1, 100], 0, Always(Text)),
+    ("concat_ws", "k_concat_ws", [2, 100], 0, Always(Text)),
+    ("split_part", "k_split_part", [3, 3], 2, Always(Text)),
+    ("lpad", "k_lpad", [2, 3], 0, Always(Text)),
+    ("rpad", "k_rpad", [2, 3], 0, Always(Text)),
+    ("left", "k_left_of", [2, 2], 1, Always(Text)),
+    ("right", "k_right_of", [2, 2], 1, Always(Text)),
+    ("reverse", "k_reverse", [1, 1], 1, Always(Text)),
+    ("repeat", "k_repeat", [2, 2], 1, Always(Text)),
+    ("initcap", "k_initcap", [1, 1], 1, Always(Text)),
+    ("starts_with", "k_starts_with", [2, 2], 2, Always(Bool)),
+    ("regexp_like", "k_regexp", [2, 2], 2, Always(Bool)),
+    ("regexp_matches", "k_regexp", [2, 2], 2, Always(Bool)),
+    ("regexp_replace", "k_regexp_replace", [3, 4], 4, Always(Text)),
+    ("regexp_substr", "k_regexp_substr", [2, 2], 2, Always(Text)),
+    ("nullif", "nullif", [2, 2], 0, As(0)),
+    ("ifnull", "ifnull", [2, 2], 0, Common(0)),
+    ("if", "iif", [3, 3], 0, Common(1)),
+    ("iif", "iif", [3, 3], 0, Common(1)),
+    ("date_trunc", "k_date_trunc", [2, 2], 1, As(1)),
+];
+
+/// The names of all functions of single rows.
+pub const NAMES: fn() -> Vec<&'static str> =
+    || FUNCTIONS.iter().map(|(name, ..)| *name).chain(Function::ALL.iter().map(|(name, ..)| *name)).collect();
+
+/// A function of these operands.
+pub(super) fn called(name: &str, operands: &[Typed]) -> Result<Typed, Error> {
+    if let Some((_, own, counts, texts, gives)) = FUNCTIONS.iter().find(|(own, ..)| *own == name) {
+        check_count(name, operands, *counts)?;
+        let as_operand = |(at, one): (usize, &Typed)| if at < *texts { as_text(one) } else { one.text.clone() };
+        let mut list: Vec<String> = operands.iter().enumerate().map(as_operand).collect();
+        if *own == "k_lpad" || *own == "k_rpad" {
+            list.resize(3, "' '".to_owned());
+        }
+        let data_type = match gives {
+            Always(data_type) => *data_type,
+            As(at) => operands[*at].data_type,
+            Common(from) => {
+                let own = operands[*from..].iter().cloned();
+                own.reduce(|one, other| Typed {
+                    data_type: common(&one, &other),
+                    is_null: one.is_null && other.is_null,
+                    ..one
+                })
+                .map_or(Text, |all| all.data_type)
+            }
+            Number if operands.len() == 1 => operands[0].data_type,
+            Number => Float,
+        };
+        numbers_only(name, &operands[..if matches!(gives, Number) { operands.len() } else { 0 }])?;
+        return Ok(Typed::new(format!("{own}({})", list.join(", ")), data_type));
+    }
+    let Some((_, own, counts)) = Function::ALL.iter().find(|(own, ..)| *own == name) else {
+        let known = NAMES();
+        let error = Error::new(format!("there is no function `{name}`"));
+        let known = known.iter().copied().chain(crate::expression::AGGREGATES);
+        return Err(match similar(name, known) {
+            Some(help) => error.help(help),
+            None => error,
+        });
+    };
+    check_count(name, operands, *counts)?;
+    let types: Vec<DataType> = operands.iter().map(|one| one.data_type).collect();
+    let data_type = Expr::Call(*own, (0..types.len()).map(Expr::Column).collect()).data_type(&types);
+    let list: Vec<&str> = operands.iter().map(|one| one.text.as_str()).collect();
+    Ok(Typed::new(format!("k_{name}({})", list.join(", ")), data_type))
+}
+
+fn check_count(name: &str, operands: &[Typed], counts: [usize; 2]) -> Result<(), Error> {
+    if (counts[0]..=counts[1]).contains(&operands.len()) {
+        return Ok(());
+    }
+    let expected =
+        if counts[0] == counts[1] { counts[0].to_string() } else { format!("{} to {}", counts[0], counts[1]) };
+    Err(Error::new(format!("{name} takes {expected} operands")))
+}
+
+fn numbers_only(name: &str, operands: &[Typed]) -> Result<(), Error> {
+    let wrong = operands.iter().find(|one| !one.is_null && matches!(one.data_type, Text | DataType::Histogram));
+    wrong.map_or(Ok(()), |one| Err(Error::new(format!("{name} is of numbers, and this is {}", one.data_type.name()))))
+}
+
+/// A value as text.
+pub(super) fn as_text(value: &Typed) -> String {
+    if value.data_type == Text { value.text.clone() } else { format!("k_text({})", value.text) }
+}
+
+/// An integer; from 2^63 on as the engine's bytes.
+pub(super) fn integer(value: u64) -> String {
+    if i64::try_from(value).is_ok() { value.to_string() } else { format!("x'{value:016x}'") }
+}
+
+/// A text in quotes.
+pub(super) fn quoted(text: &str) -> Result<String, Error> {
+    if text.contains('\0') {
+        return Err(Error::new("a text cannot have a zero byte in it"));
+    }
+    Ok(format!("'{}'", text.replace('\'', "''")))
+}
