@@ -23,6 +23,10 @@ use crate::{print, say};
 
 /// `kiln query`.
 pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
+    if arguments.sql.trim() == "@" {
+        query::named::NAMED.iter().for_each(|query| say!("@{:<14} {}", query.name, query.about));
+        return Ok(0);
+    }
     let lookups = arguments.lookup.iter().map(|(name, file)| lookups::of_csv(name, file)).collect::<Result<_, _>>()?;
     let mut session = Session::with_lookups(&arguments.sql, lookups)?;
     session.model = kiln_driver::calibrate::model()?;

@@ -19,6 +19,7 @@ pub mod http;
 pub mod live;
 pub mod lookups;
 pub mod model;
+pub mod named;
 #[cfg(not(feature = "parquet"))]
 pub mod no_parquet;
 #[cfg(feature = "parquet")]

@@ -51,6 +51,7 @@ impl Session {
             let shown = error.shown(sql);
             Error::InvalidQuery(shown.trim_start_matches("error: ").trim_end().to_owned())
         };
+        let sql = crate::named::query(sql).map_err(|error| invalid(error, sql))?;
         let parsed = crate::engine::parse(sql, &types, &lookups).map_err(|error| invalid(error, sql))?;
         Ok(Session { parsed, types, model: CostModel::default() })
     }

@@ -1,0 +1,74 @@
+//! Queries by name: `kiln query @runqlat` asks what BCC's tool of this name shows.
+
+use kiln_sql::{Error, similar};
+
+/// A query with a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// Its name, as in BCC and bpftrace where they have it.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// The query.
+    pub sql: &'static str,
+}
+
+const fn row(name: &'static str, about: &'static str, sql: &'static str) -> Named {
+    Named { name, about, sql }
+}
+
+/// All of them, by name.
+#[rustfmt::skip]
+pub const NAMED: &[Named] = &[
+    row("biolatency", "how long block requests take", "SELECT histogram(service_ns), p99(service_ns) FROM block_io"),
+    row("biosnoop", "block requests, one by one", "SELECT ts, comm, pid, sector, bytes, service_ns, error FROM block_io"),
+    row("biotop", "who asks block devices for most, each second", "SELECT comm, pid, count(*) AS requests, sum(bytes) AS bytes, max(service_ns) AS slowest_ns FROM block_io GROUP BY comm, pid ORDER BY bytes DESC LIMIT 20 WINDOW 1 SECOND"),
+    row("bitesize", "sizes of block requests", "SELECT comm, histogram(bytes) FROM block_io GROUP BY comm"),
+    row("execsnoop", "programs that are started", "SELECT ts, comm, pid, ppid, uid, filename FROM execs"),
+    row("exitsnoop", "how processes end, and how long they lived", "SELECT ts, comm, pid, ppid, exit_code / 256 AS status, exit_code & 127 AS signal, lifetime_ns FROM exits WHERE pid = tid"),
+    row("filetop", "who reads and writes most by system calls, each second", "SELECT comm, pid, name, count(*) AS calls, sum(ret) AS bytes FROM syscalls WHERE name IN ('read', 'pread64', 'write', 'pwrite64') AND ret > 0 GROUP BY comm, pid, name ORDER BY bytes DESC LIMIT 20 WINDOW 1 SECOND"),
+    row("hardirqs", "time in interrupts", "SELECT irq, count(*) AS calls, sum(duration_ns) AS total_ns, max(duration_ns) AS longest_ns FROM irqs GROUP BY irq ORDER BY total_ns DESC"),
+    row("killsnoop", "signals that are sent", "SELECT ts, comm, pid, args[0] AS target, args[1] AS signal, ret FROM syscalls WHERE name IN ('kill', 'tkill', 'tgkill')"),
+    row("klockstat", "where threads wait for locks in the kernel", "SELECT kstack, count(*) AS waits, sum(wait_ns) AS total_ns, max(wait_ns) AS longest_ns FROM lock_contention GROUP BY kstack ORDER BY total_ns DESC LIMIT 20"),
+    row("mountsnoop", "file systems that are mounted", "SELECT ts, comm, pid, name, ret FROM syscalls WHERE name IN ('mount', 'umount2', 'move_mount', 'fsmount')"),
+    row("naptime", "who sleeps, and for how long", "SELECT comm, name, count(*) AS naps, histogram(latency_ns) FROM syscalls WHERE name IN ('nanosleep', 'clock_nanosleep') GROUP BY comm, name"),
+    row("netqtop", "packets that are sent, each second", "SELECT comm, count(*) AS packets, sum(bytes) AS bytes FROM packets_sent GROUP BY comm ORDER BY bytes DESC LIMIT 20 WINDOW 1 SECOND"),
+    row("offcpu", "where threads stop running, by stack", "SELECT kstack, count(*) AS times FROM sched_switches WHERE prev_state > 0 GROUP BY kstack ORDER BY times DESC LIMIT 20"),
+    row("oomkill", "processes that are killed for memory", "SELECT ts, comm, pid, victim_comm, victim_pid, anon_kb, total_kb FROM oom_kills"),
+    row("opensnoop", "files that are opened", "SELECT ts, comm, pid, path, ret FROM file_opens"),
+    row("pagefaults", "page faults, by program", "SELECT comm, count(*) AS faults FROM page_faults GROUP BY comm ORDER BY faults DESC"),
+    row("pidpersec", "processes and threads that are made, each second", "SELECT count(*) FROM forks WINDOW 1 SECOND"),
+    row("profile", "what programs run, by stack: lines of a flame graph", "SELECT comm, ustack, count(*) AS samples FROM samples WHERE pid > 0 GROUP BY comm, ustack ORDER BY samples DESC"),
+    row("profilekernel", "what the kernel runs, by stack: lines of a flame graph", "SELECT kstack, count(*) AS samples FROM samples WHERE pid > 0 GROUP BY kstack ORDER BY samples DESC"),
+    row("runqlat", "how long threads wait for a processor", "SELECT histogram(wait_ns), p50(wait_ns), p99(wait_ns) FROM runq"),
+    row("runqslower", "threads that waited longer than 10 ms for a processor", "SELECT ts, comm, pid, tid, cpu, wait_ns FROM runq WHERE wait_ns > 10ms"),
+    row("setuids", "who changes the user", "SELECT ts, comm, pid, uid, name, args[0] AS first, ret FROM syscalls WHERE name IN ('setuid', 'setresuid', 'setreuid', 'setfsuid')"),
+    row("sigsnoop", "signals that are delivered", "SELECT ts, comm, pid, signal FROM signals"),
+    row("softirqs", "time in softirqs", "SELECT vec, count(*) AS calls, sum(duration_ns) AS total_ns, max(duration_ns) AS longest_ns FROM softirqs GROUP BY vec ORDER BY total_ns DESC"),
+    row("syncsnoop", "who waits for the disk to have it", "SELECT ts, comm, pid, name, latency_ns FROM syscalls WHERE name IN ('sync', 'fsync', 'fdatasync', 'syncfs', 'msync')"),
+    row("syscount", "system calls by name, with their time and errors", "SELECT name, count(*) AS calls, sum(latency_ns) AS total_ns, sum(CASE WHEN ret BETWEEN -4095 AND -1 THEN 1 ELSE 0 END) AS errors FROM syscalls GROUP BY name ORDER BY calls DESC LIMIT 30"),
+    row("syserrors", "system calls that fail, with the name of the error", "SELECT comm, s.name, n.name AS error, count(*) AS times FROM syscalls s LEFT JOIN errno n ON n.errno = -s.ret WHERE s.ret BETWEEN -4095 AND -1 GROUP BY comm, s.name, n.name ORDER BY times DESC LIMIT 30"),
+    row("sysslower", "system calls that took longer than 10 ms", "SELECT ts, comm, pid, name, latency_ns FROM syscalls WHERE latency_ns > 10ms"),
+    row("tcpaccept", "connections from elsewhere", "SELECT ts, saddr, sport, daddr, dport FROM tcp_accepts"),
+    row("tcpconnect", "connections that are asked for", "SELECT ts, comm, pid, saddr, daddr, dport, state FROM tcp_connects"),
+    row("tcpconnlat", "how long connections take to be established", "SELECT daddr, dport, count(*) AS connections, p50(latency_ns), p99(latency_ns) FROM tcp_connects WHERE state = 1 GROUP BY daddr, dport"),
+    row("tcpdrop", "packets that are dropped, by place", "SELECT kstack, reason, count(*) AS packets FROM packet_drops GROUP BY kstack, reason ORDER BY packets DESC LIMIT 20"),
+    row("tcpretrans", "TCP segments that are sent again", "SELECT ts, saddr, sport, daddr, dport FROM tcp_retransmits"),
+    row("tcpstates", "what becomes of connections", "SELECT ts, saddr, sport, daddr, dport, old, new FROM tcp_states"),
+    row("threadsnoop", "threads and processes that are made", "SELECT ts, comm, pid, child_pid, child_tid FROM forks"),
+    row("wakeuptime", "who wakes others, by stack", "SELECT comm, kstack, count(*) AS wakeups FROM wakeups GROUP BY comm, kstack ORDER BY wakeups DESC LIMIT 20"),
+];
+
+/// The query of a text: that with a name for `@name`, else the text itself.
+///
+/// # Errors
+/// If there is no query of this name.
+pub fn query(text: &str) -> Result<&str, Error> {
+    let Some(name) = text.trim().strip_prefix('@') else { return Ok(text) };
+    let found = NAMED.iter().find(|query| query.name.eq_ignore_ascii_case(name));
+    found.map(|query| query.sql).ok_or_else(|| {
+        let error = Error::new(format!("there is no query `@{name}`"));
+        let close = similar(name, NAMED.iter().map(|query| query.name));
+        error.help(close.unwrap_or_else(|| "`kiln query @` lists those there are".to_owned()))
+    })
+}
