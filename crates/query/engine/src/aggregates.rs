@@ -10,8 +10,8 @@ use rusqlite::functions::{Aggregate, Context, FunctionFlags, WindowAggregate};
 use rusqlite::types::Value as Own;
 use rusqlite::{Connection, Result};
 
-use crate::Handles;
-use crate::value::{given, kiln};
+use crate::value::{bytes, given, kiln, too_much};
+use crate::{Handles, MOST_KEPT};
 
 const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 /// Maximum number of values that `top_k` shows.
@@ -66,6 +66,8 @@ struct State {
     accumulator: Option<Accumulator>,
     /// The values, of a frame.
     frame: VecDeque<Value>,
+    /// Bytes of the frame.
+    bytes: usize,
 }
 
 impl State {
@@ -89,7 +91,7 @@ impl State {
         };
         let first = kiln(context.get_raw(0));
         let accumulator = Some(accumulator(function, &first));
-        Ok(State { function, accumulator, frame: VecDeque::new() })
+        Ok(State { function, accumulator, frame: VecDeque::new(), bytes: 0 })
     }
 
     fn add(&mut self, value: &Value) {
@@ -153,7 +155,12 @@ impl Aggregate<Option<State>, Own> for Over {
     fn step(&self, context: &mut Context<'_>, state: &mut Option<State>) -> Result<()> {
         self.0.step(context, state)?;
         if let Some(state) = state {
-            state.frame.push_back(kiln(context.get_raw(0)));
+            let value = kiln(context.get_raw(0));
+            state.bytes += bytes(&value);
+            if state.bytes > MOST_KEPT {
+                return Err(too_much("a window"));
+            }
+            state.frame.push_back(value);
         }
         Ok(())
     }
@@ -171,7 +178,7 @@ impl WindowAggregate<Option<State>, Own> for Over {
 
     fn inverse(&self, _: &mut Context<'_>, state: &mut Option<State>) -> Result<()> {
         if let Some(state) = state {
-            state.frame.pop_front();
+            state.bytes -= state.frame.pop_front().as_ref().map_or(0, bytes);
             state.accumulator = None;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Functions of single rows that SQLite lacks, or answers otherwise than Kiln: exact integers, regular expressions, times.
 
+use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ const FUNCTIONS: &[(&str, i32, Evaluate)] = &[
     ("k_divide", 2, |of| arithmetic(BinaryOp::Divide, of)),
     ("k_modulo", 2, |of| arithmetic(BinaryOp::Modulo, of)),
     ("k_negate", 1, |of| arithmetic(BinaryOp::Subtract, &[Value::Int(0), of[0].clone()])),
+    ("k_compare", 2, |of| compared(&of[0], &of[1]).map_or(Value::Null, |order| Value::Int(order as i64))),
     ("k_and", 2, |of| kilns(BinaryOp::BitAnd, of)),
     ("k_or", 2, |of| kilns(BinaryOp::BitOr, of)),
     ("k_xor", 2, |of| kilns(BinaryOp::BitXor, of)),
@@ -176,6 +178,24 @@ fn arithmetic(op: BinaryOp, of: &[Value]) -> Value {
         BinaryOp::Divide => one / other,
         _ => one % other,
     }))
+}
+
+/// The order of two numbers, exactly; none if one of them is no number.
+fn compared(one: &Value, other: &Value) -> Option<Ordering> {
+    /// Integers have fewer bits than this, and all numbers below it have an integer part of 128 bits.
+    const BEYOND: f64 = 1e30;
+    let to_float = |integer: i128, number: f64| {
+        if number.abs() >= BEYOND {
+            return if number > 0.0 { Ordering::Less } else { Ordering::Greater };
+        }
+        integer.cmp(&(number.trunc() as i128)).then(0.0_f64.total_cmp(&(number.fract() + 0.0)))
+    };
+    match (one, other) {
+        (Value::Float(one), Value::Float(other)) => one.partial_cmp(other),
+        (Value::Float(one), other) => other.as_integer().map(|other| to_float(other, *one).reverse()),
+        (one, Value::Float(other)) => one.as_integer().map(|one| to_float(one, *other)),
+        (one, other) => Some(one.as_integer()?.cmp(&other.as_integer()?)),
+    }
 }
 
 /// An operation of Kiln's.

@@ -23,6 +23,7 @@ use kiln_plan::execute::engine::{Engine, Rows};
 use kiln_plan::flow::EngineQuery;
 use kiln_plan::lookup::Lookup;
 use kiln_plan::{DataType, Value};
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, params_from_iter};
 
@@ -32,6 +33,8 @@ const MOST_TIME: Duration = Duration::from_secs(10);
 const MOST_BYTES: u64 = 1 << 30;
 /// Bytes of a text.
 const MOST_TEXT: i32 = 1 << 20;
+/// Bytes of an answer's texts, and of the values that one window of `OVER` keeps.
+const MOST_KEPT: usize = 256 << 20;
 /// How many of its instructions SQLite runs until it asks whether the time is over.
 const OPERATIONS: i32 = 10_000;
 
@@ -50,6 +53,7 @@ pub struct Sqlite {
     /// When an answer has to be there, in milliseconds after `begun`.
     deadline_ms: Arc<AtomicU64>,
     begun: Instant,
+    most_time: Duration,
 }
 
 impl Sqlite {
@@ -58,7 +62,7 @@ impl Sqlite {
     /// # Errors
     /// Returns SQLite's sentence if it refuses the query.
     pub fn new(query: &EngineQuery) -> Result<Sqlite, String> {
-        Sqlite::prepared(query).map_err(|error| said(&error))
+        Sqlite::prepared(query).map_err(|error| said(&error, MOST_TIME))
     }
 
     /// The same, for [`kiln_plan::execute::flow::Running`].
@@ -69,6 +73,12 @@ impl Sqlite {
         Ok(Box::new(Sqlite::new(query)?))
     }
 
+    /// The same engine, which may take this long for an answer instead of 10 s.
+    #[must_use]
+    pub fn within(self, most_time: Duration) -> Sqlite {
+        Sqlite { most_time, ..self }
+    }
+
     fn prepared(query: &EngineQuery) -> rusqlite::Result<Sqlite> {
         let connection = Connection::open_in_memory()?;
         connection.execute_batch(&format!(
@@ -76,6 +86,7 @@ impl Sqlite {
              PRAGMA hard_heap_limit = {MOST_BYTES}"
         ))?;
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_TEXT)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         let handles = Handles::default();
         functions::add(&connection)?;
         aggregates::add(&connection, &handles)?;
@@ -90,7 +101,10 @@ impl Sqlite {
         for (at, lookup) in query.lookups.iter().enumerate() {
             table(format!("l{at}"), lookup.columns.len())?;
         }
-        connection.prepare_cached(&query.sql)?;
+        connection.authorizer(Some(only_own_tables));
+        if !connection.prepare_cached(&query.sql)?.readonly() {
+            return Err(rusqlite::Error::InvalidQuery);
+        }
         let begun = Instant::now();
         let deadline_ms = Arc::new(AtomicU64::new(u64::MAX));
         let until = Arc::clone(&deadline_ms);
@@ -99,7 +113,7 @@ impl Sqlite {
         let lookups = query.lookups.clone();
         let outputs = query.outputs.clone();
         let sql = query.sql.clone();
-        Ok(Sqlite { connection, sql, inputs, lookups, outputs, handles, deadline_ms, begun })
+        Ok(Sqlite { connection, sql, inputs, lookups, outputs, handles, deadline_ms, begun, most_time: MOST_TIME })
     }
 
     fn fill(&self, inputs: &[Rows]) -> rusqlite::Result<()> {
@@ -129,7 +143,7 @@ impl Sqlite {
     fn rows(&self, most: usize) -> rusqlite::Result<(Rows, u64)> {
         let mut statement = self.connection.prepare_cached(&self.sql)?;
         let mut rows = statement.query([])?;
-        let (mut answer, mut more) = (Rows::new(), 0);
+        let (mut answer, mut more, mut kept) = (Rows::new(), 0, 0);
         while let Some(row) = rows.next()? {
             if answer.len() >= most {
                 more += 1;
@@ -137,7 +151,12 @@ impl Sqlite {
             }
             let value =
                 |(at, data_type): (usize, &DataType)| Ok(value::typed(row.get_ref(at)?, *data_type, &self.handles));
-            answer.push(self.outputs.iter().enumerate().map(value).collect::<rusqlite::Result<_>>()?);
+            let values: Vec<Value> = self.outputs.iter().enumerate().map(value).collect::<rusqlite::Result<_>>()?;
+            kept += values.iter().map(value::bytes).sum::<usize>();
+            if kept > MOST_KEPT {
+                return Err(value::too_much("an answer"));
+            }
+            answer.push(values);
         }
         Ok((answer, more))
     }
@@ -145,25 +164,56 @@ impl Sqlite {
 
 impl Engine for Sqlite {
     fn answer(&mut self, inputs: &[Rows], most: usize) -> Result<(Rows, u64), String> {
-        let deadline = self.begun.elapsed() + MOST_TIME;
+        let deadline = self.begun.elapsed() + self.most_time;
         self.deadline_ms.store(deadline.as_millis() as u64, Ordering::Relaxed);
         let answer = self.fill(inputs).and_then(|()| self.rows(most));
         self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
         self.handles.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let answer = answer.map_err(|error| said(&error))?;
-        self.empty().map_err(|error| said(&error))?;
+        let answer = answer.map_err(|error| said(&error, self.most_time))?;
+        self.empty().map_err(|error| said(&error, self.most_time))?;
         Ok(answer)
     }
 }
 
+/// Lets statements read and fill tables in memory, and nothing else: no file, no setting, no table of SQLite's own.
+fn only_own_tables(context: AuthContext<'_>) -> Authorization {
+    let is_own = |table: &str| !table.starts_with("sqlite_") && !table.starts_with("pragma_");
+    match context.action {
+        AuthAction::Select | AuthAction::Transaction { .. } => Authorization::Allow,
+        AuthAction::Function { function_name } if is_known(function_name) => Authorization::Allow,
+        AuthAction::Read { table_name, .. } | AuthAction::Insert { table_name } | AuthAction::Delete { table_name }
+            if is_own(table_name) =>
+        {
+            Authorization::Allow
+        }
+        _ => Authorization::Deny,
+    }
+}
+
+/// SQLite's own functions that queries may call.
+#[rustfmt::skip]
+const ITS_FUNCTIONS: &[&str] = &[
+    "char", "coalesce", "count", "cume_dist", "dense_rank", "first_value", "group_concat", "ifnull", "iif", "instr", "lag",
+    "last_value", "lead", "like", "ltrim", "max", "min", "nth_value", "ntile", "nullif", "percent_rank", "rank", "replace",
+    "row_number", "rtrim", "substr", "trim", "unicode",
+];
+
+/// Whether a function is Kiln's or one of [`ITS_FUNCTIONS`].
+fn is_known(function: &str) -> bool {
+    function.starts_with("k_") || ITS_FUNCTIONS.contains(&function.to_lowercase().as_str())
+}
+
 /// What SQLite says is wrong, as a sentence.
-fn said(error: &rusqlite::Error) -> String {
+fn said(error: &rusqlite::Error, most_time: Duration) -> String {
     match error {
         rusqlite::Error::SqliteFailure(own, _) if own.code == rusqlite::ErrorCode::OperationInterrupted => {
-            format!("the rest of the query took longer than {} s for one answer", MOST_TIME.as_secs())
+            format!("the rest of the query took longer than {} s for one answer", most_time.as_secs_f64())
         }
         rusqlite::Error::SqliteFailure(own, _) if own.code == rusqlite::ErrorCode::OutOfMemory => {
             format!("the rest of the query needs more than {} MiB of memory", MOST_BYTES >> 20)
+        }
+        rusqlite::Error::SqliteFailure(own, _) if own.code == rusqlite::ErrorCode::TooBig => {
+            format!("the rest of the query makes a text of more than {} MiB", MOST_TEXT >> 20)
         }
         rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
         rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),

@@ -60,3 +60,15 @@ pub fn typed(value: ValueRef<'_>, data_type: DataType, handles: &Handles) -> Val
         (_, value) => value,
     }
 }
+
+/// Bytes that a value takes, with what it points to.
+pub fn bytes(value: &Value) -> usize {
+    let text = if let Value::Text(text) = value { text.len() } else { 0 };
+    size_of::<Value>() + text
+}
+
+/// The error of something that needs too much memory.
+pub fn too_much(what: &str) -> rusqlite::Error {
+    let message = format!("{what} of the rest of the query needs more than {} MiB", crate::MOST_KEPT >> 20);
+    rusqlite::Error::UserFunctionError(message.into())
+}

@@ -1,6 +1,9 @@
 //! What SQLite answers of rows that are given: each query with the rows that it must have.
 #![forbid(unsafe_code)]
 
+use std::time::{Duration, Instant};
+
+use kiln_engine::Sqlite;
 use kiln_plan::execute::flow::Running;
 use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::flow::{EngineQuery, When};
@@ -43,11 +46,15 @@ fn calls() -> Vec<Vec<(&'static str, Value)>> {
 
 /// The rows of a query's answer, with the windows that they are of.
 fn answered(sql: &str) -> Result<Vec<Row>, String> {
+    answered_within(sql, Duration::from_secs(1))
+}
+
+fn answered_within(sql: &str, most_time: Duration) -> Result<Vec<Row>, String> {
     let parsed = parsed(sql);
     let limits = Limits { late_ns: 0, ..Limits::default() };
     let scans = parsed.flow.scans();
     let mut executors: Vec<Executor> = scans.iter().map(|scan| Executor::of_rows((*scan).clone(), limits)).collect();
-    let mut flow = Running::new(&parsed.flow, limits, &kiln_engine::Sqlite::boxed)?;
+    let mut flow = Running::new(&parsed.flow, limits, &|query| Ok(Box::new(Sqlite::new(query)?.within(most_time))))?;
     let mut all = Vec::new();
     for call in calls() {
         for executor in &mut executors {
@@ -142,6 +149,11 @@ fn integers_are_exact_or_null() {
         ("-nullif(arg0, 0)", "-3; null; -9223372036854775808; -4; -5; -6"),
         ("nullif(arg0, 18446744073709551615)", "3; null; 9223372036854775808; 4; 5; 6"),
         ("nullif(arg0, 0) > 9223372036854775807", "false; true; true; false; false; false"),
+        ("nullif(arg0, 0) > 1e19", "false; true; false; false; false; false"),
+        ("nullif(arg0, 0) < 1e20", "true; true; true; true; true; true"),
+        ("nullif(arg0, 0) = 4.0", "false; false; false; true; false; false"),
+        ("nullif(arg0, 0) BETWEEN 3.5 AND 1e300", "false; true; true; true; true; true"),
+        ("nullif(arg0, 0) <> NULL", "null; null; null; null; null; null"),
         ("nullif(arg0, 0) / 0", "null; null; null; null; null; null"),
         ("nullif(arg0, 0) & 18446744073709551614", "2; 18446744073709551614; 9223372036854775808; 4; 4; 6"),
         ("nullif(-9223372036854775807, 0) - 2", "null; null; null; null; null; null"),
@@ -282,9 +294,127 @@ fn what_is_wrong_is_said_where_it_is() {
 
 #[test]
 fn what_would_not_end_is_ended() {
-    let cross = "SELECT count(*) FROM errno a, errno b, errno c, errno d, errno e";
-    let failed = answered(cross).expect_err("it takes hours");
-    assert!(failed.contains("took longer than"), "{failed}");
+    let begun = Instant::now();
+    for (sql, expected) in [
+        ("SELECT count(*) FROM errno a, errno b, errno c, errno d, errno e", "took longer than 0.2 s"),
+        (
+            "SELECT a.name FROM errno a, errno b, errno c, errno d, errno e ORDER BY a.name || e.name",
+            "took longer than",
+        ),
+        ("SELECT sum(a.errno) OVER (ORDER BY b.errno) FROM errno a, errno b, errno c, errno d", "took longer than"),
+        (
+            "SELECT count(*) FROM errno a, errno b, errno c WHERE repeat(a.name, 9999) || c.name ~ '(a*)*b'",
+            "took longer",
+        ),
+    ] {
+        let failed = answered_within(sql, Duration::from_millis(200)).expect_err(sql);
+        assert!(failed.contains(expected), "{sql}: {failed}");
+    }
+    // No pattern of LIKE takes a time that grows with more than its length and the text's.
+    let like = format!("SELECT repeat(comm, 50000) LIKE '{}b' FROM syscalls LIMIT 1", "%n".repeat(500));
+    assert_eq!(text(&like), "false");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_would_fill_the_memory_is_ended() {
+    for (sql, expected) in [
+        ("SELECT repeat(comm, 500000) || repeat(comm, 500000) FROM syscalls", "text of more than 1 MiB"),
+        ("SELECT string_agg(repeat(name, 9999), '') FROM errno", "text of more than 1 MiB"),
+        ("SELECT repeat(a.name, 100000) FROM errno a, errno b", "an answer of the rest of the query needs more than"),
+        ("SELECT printf('%999999999d', pid) FROM syscalls", "there is no function `printf`"),
+    ] {
+        let failed = parse(sql).map_err(|error| error.message).and_then(|_| answered(sql)).expect_err(sql);
+        assert!(failed.contains(expected), "{sql}: {failed}");
+    }
+}
+
+/// Everything of SQLite's that reads or writes files, sets something, or makes something of any size.
+#[test]
+fn nothing_else_of_sqlite_can_be_reached() {
+    for sql in [
+        "ATTACH DATABASE '/tmp/kiln-attached' AS x",
+        "ATTACH '/tmp/kiln-attached' AS x",
+        "DETACH x",
+        "PRAGMA database_list",
+        "VACUUM INTO '/tmp/kiln-attached'",
+        "CREATE TABLE x (y INT)",
+        "CREATE TEMP TABLE x AS SELECT 1",
+        "INSERT INTO t0 VALUES (1)",
+        "DELETE FROM syscalls",
+        "UPDATE syscalls SET pid = 1",
+        "DROP TABLE syscalls",
+        "SELECT 1 FROM syscalls; PRAGMA database_list",
+        "SELECT load_extension('x') FROM syscalls",
+        "SELECT writefile('/tmp/kiln-attached', comm) FROM syscalls",
+        "SELECT readfile('/etc/passwd') FROM syscalls",
+        "SELECT randomblob(1000000000) FROM syscalls",
+        "SELECT zeroblob(1000000000) FROM syscalls",
+        "SELECT sqlite_version() FROM syscalls",
+        "SELECT fts3_tokenizer('x') FROM syscalls",
+        "SELECT nullif(name, '') FROM sqlite_master",
+        "SELECT nullif(name, '') FROM sqlite_schema",
+        "SELECT round(1) FROM pragma_database_list",
+        "SELECT round(1) FROM pragma_database_list()",
+        "SELECT round(value) FROM generate_series(1, 1000000000)",
+        "SELECT round(value) FROM json_each('[1]')",
+        "SELECT round(c0) FROM t0",
+        "SELECT round(c0) FROM l0",
+        "SELECT nullif(s0.c0, 1) FROM syscalls",
+        "SELECT nullif(rowid, 1) FROM syscalls",
+        "SELECT k_add(pid, 1) FROM syscalls",
+        "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT round(n) FROM x",
+        "WITH x(n) AS (SELECT 1 UNION ALL SELECT round(n + 1) FROM x) SELECT n FROM x",
+        "SELECT round(pid) FROM syscalls INDEXED BY x",
+        "SELECT round(pid) INTO x FROM syscalls",
+        "SELECT * EXCLUDE (pid) FROM syscalls WHERE comm ~ 'x'",
+        "SELECT first_value(pid) IGNORE NULLS OVER (ORDER BY ts) FROM syscalls",
+        "SELECT comm ILIKE 'axb' ESCAPE 'X' FROM syscalls WHERE comm ~ 'x'",
+        "SELECT pid FROM syscalls WHERE pid IN (SELECT comm FROM execs)",
+    ] {
+        let error = parse(sql).map(|parsed| parsed.flow).expect_err(sql);
+        assert!(!error.message.is_empty(), "{sql}");
+    }
+    assert!(!std::path::Path::new("/tmp/kiln-attached").exists());
+    // The same, if such a text were made.
+    let made = |sql: &str| {
+        let query = EngineQuery { sql: sql.to_owned(), ..engine("SELECT round(pid) FROM syscalls") };
+        Sqlite::new(&query).err()
+    };
+    assert_eq!(made("SELECT c0 FROM t0"), None);
+    for sql in [
+        "ATTACH '/tmp/kiln-attached' AS x",
+        "PRAGMA hard_heap_limit = 0",
+        "PRAGMA database_list",
+        "SELECT * FROM pragma_database_list",
+        "SELECT * FROM sqlite_master",
+        "CREATE TABLE x (y)",
+        "CREATE TEMP TABLE x (y)",
+        "DROP TABLE t0",
+        "UPDATE t0 SET c0 = 1",
+        "SELECT load_extension('x')",
+        "SELECT writefile('/tmp/kiln-attached', 'x')",
+        "VACUUM INTO '/tmp/kiln-attached'",
+        "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT n FROM x",
+    ] {
+        assert!(made(sql).is_some(), "{sql}");
+    }
+}
+
+#[test]
+fn clauses_are_not_ignored() {
+    let calls = "FROM syscalls WHERE pid = 7";
+    for (sql, all) in [
+        (format!("SELECT string_agg(comm, '+' ORDER BY ts DESC) {calls} OR pid = 8"), "nginx+sh+nginx+nginx"),
+        (format!("SELECT percentile_cont(1) WITHIN GROUP (ORDER BY latency_ns DESC) < 2000 {calls}"), "true"),
+        (
+            format!("SELECT percentile_cont(1) WITHIN GROUP (ORDER BY latency_ns DESC) < 2000 {calls} AND comm ~ 'n'"),
+            "true",
+        ),
+        (format!("SELECT quantile(latency_ns, 1) > 2500 {calls} AND comm ~ 'n'"), "true"),
+    ] {
+        assert_eq!(text(&sql), all, "{sql}");
+    }
 }
 
 #[test]
@@ -294,9 +424,7 @@ fn every_function_of_the_front_end_is_one_of_the_engine() {
             ["pid", "comm", "'a'"].iter().any(|operand| {
                 let operands = vec![*operand; count].join(", ");
                 let sql = format!("SELECT nullif({name}({operands}), NULL) FROM syscalls");
-                parse(&sql).is_ok_and(|parsed| {
-                    parsed.flow.engine().map(kiln_engine::Sqlite::new).is_some_and(|made| made.is_ok())
-                })
+                parse(&sql).is_ok_and(|parsed| parsed.flow.engine().map(Sqlite::new).is_some_and(|made| made.is_ok()))
             })
         });
         assert!(found, "{name}");

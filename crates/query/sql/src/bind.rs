@@ -15,7 +15,7 @@ use sqlparser::ast::{
 };
 
 use crate::error::Error;
-use crate::expression::{Binder, has_aggregate, walk};
+use crate::expression::{Binder, has_aggregate, refuse_options, walk};
 use crate::from::{self, MAX_SCANS, Side, SideColumns};
 use crate::places::Places;
 use crate::subquery;
@@ -264,11 +264,13 @@ fn rows(select: &ast::Select, query: Option<&ast::Query>, binder: &Binder<'_>) -
         let (expr, name) = match item {
             SelectItem::UnnamedExpr(expr) => (expr, name_of(expr)),
             SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.clone()),
-            SelectItem::Wildcard(_) => {
+            SelectItem::Wildcard(options) => {
+                refuse_options(options).map_err(|error| binder.fail(item, error))?;
                 outputs.extend(all(binder, None)?);
                 continue;
             }
-            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                refuse_options(options).map_err(|error| binder.fail(item, error))?;
                 let side = name.to_string();
                 outputs.extend(all(binder, Some(&side)).map_err(|error| binder.fail(item, error))?);
                 continue;

@@ -8,8 +8,8 @@ use kiln_plan::query::{Aggregate, AggregateFunction};
 use kiln_plan::table::Table;
 use kiln_plan::value::{DataType, Value};
 use sqlparser::ast::{
-    self, AccessExpr, BinaryOperator, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned,
-    Subscript, UnaryOperator,
+    self, AccessExpr, BinaryOperator, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArguments, OrderBySort,
+    Spanned, Subscript, UnaryOperator,
 };
 
 use crate::error::Error;
@@ -202,6 +202,7 @@ impl Binder<'_> {
         let FunctionArguments::List(list) = &function.args else {
             return Err(Error::beyond(format!("{name} takes what it is computed of in parentheses")));
         };
+        refuse_clauses(function, list)?;
         let filter = function.filter.as_ref().map(|filter| self.expr(filter)).transpose()?;
         let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
         let mut operands = Vec::new();
@@ -223,6 +224,7 @@ impl Binder<'_> {
         if operands.len() > wanted || operands.len() < wanted && name != "count" {
             return Err(Error::new(format!("{name} takes {wanted} operand{}", if wanted == 1 { "" } else { "s" })));
         }
+        let is_falling = function.within_group.iter().any(|level| level.options.sort == Some(OrderBySort::Desc));
         let part = || match operands.get(1) {
             Some(Expr::Literal(value)) => match value.as_float() {
                 Some(part) if name == "percentile" => Ok(part / 100.0),
@@ -255,7 +257,7 @@ impl Binder<'_> {
                 if !(0.0..=1.0).contains(&part) {
                     return Err(Error::new("a quantile is a part from 0 to 1").help("quantile(latency_ns, 0.99)"));
                 }
-                AggregateFunction::Quantile(part)
+                AggregateFunction::Quantile(if is_falling { 1.0 - part } else { part })
             }
             other => match other.strip_prefix('p').and_then(|percent| percent.parse::<f64>().ok()) {
                 Some(percent) => AggregateFunction::Quantile(percent / 100.0),
@@ -286,6 +288,29 @@ impl Binder<'_> {
         }
         Ok(Aggregate { function, of, distinct })
     }
+}
+
+/// Refuses what nothing here understands of an aggregate's clauses. `ORDER BY` inside matters to texts that are joined alone.
+pub fn refuse_clauses(function: &ast::Function, list: &ast::FunctionArgumentList) -> Result<(), Error> {
+    use ast::FunctionArgumentClause as Inside;
+    let ignored = [
+        (!matches!(function.parameters, FunctionArguments::None)).then(|| function.parameters.to_string()),
+        matches!(function.null_treatment, Some(ast::NullTreatment::IgnoreNulls)).then(|| "IGNORE NULLS".to_owned()),
+        list.clauses.iter().find(|clause| !matches!(clause, Inside::OrderBy(_))).map(ToString::to_string),
+    ];
+    match ignored.into_iter().flatten().next() {
+        Some(clause) => Err(Error::new(format!("`{clause}` is not understood in `{function}`"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses `* EXCLUDE (...)` and the like.
+pub fn refuse_options(options: &ast::WildcardAdditionalOptions) -> Result<(), Error> {
+    let plain = ast::WildcardAdditionalOptions { wildcard_token: options.wildcard_token.clone(), ..Default::default() };
+    if *options == plain {
+        return Ok(());
+    }
+    Err(Error::new(format!("`*{options}` is not understood")).help("name the columns"))
 }
 
 /// Maximum number of values that `top_k` shows.

@@ -4,8 +4,8 @@ use kiln_plan::expr::{BinaryOp, Expr};
 use kiln_plan::value::{DataType, Value};
 use sqlparser::ast::{
     self, BinaryOperator, CeilFloorKind, DateTimeField, DuplicateTreatment, FunctionArg, FunctionArgExpr,
-    FunctionArguments, NamedWindowExpr, TrimWhereField, UnaryOperator, WindowFrameBound, WindowFrameUnits, WindowSpec,
-    WindowType,
+    FunctionArgumentClause, FunctionArguments, NamedWindowExpr, TrimWhereField, UnaryOperator, WindowFrameBound,
+    WindowFrameUnits, WindowSpec, WindowType,
 };
 
 use super::frame::{Is, Source};
@@ -13,7 +13,7 @@ use super::translator::Translator;
 use super::typed::{Typed, common};
 use super::{aggregate, cast, function};
 use crate::error::Error;
-use crate::expression::{literal, operator};
+use crate::expression::{literal, operator, refuse_clauses};
 
 impl Translator<'_> {
     /// An expression; errors say where in the query they are.
@@ -122,22 +122,25 @@ impl Translator<'_> {
                 boolean(format!("({one} IS {other})"))
             }
             ast::Expr::Between { expr: inner, negated, low, high } => {
-                let [inner_text, low] = self.compared("BETWEEN", inner, low)?;
-                let [_, high] = self.compared("BETWEEN", inner, high)?;
-                boolean(format!("({inner_text} {}BETWEEN {low} AND {high})", not(negated)))
+                let [inner, low, high] = [self.expr(inner)?, self.expr(low)?, self.expr(high)?];
+                let [low, high] = [comparison(">=", &inner, &low)?, comparison("<=", &inner, &high)?];
+                boolean(format!("({}({low} AND {high}))", not(negated)))
             }
             ast::Expr::InList { expr: inner, list, negated } => {
+                let inner = self.expr(inner)?;
                 let mut texts = Vec::new();
                 for one in list {
-                    let [_, one] = self.compared("IN", inner, one)?;
-                    texts.push(one);
+                    let one = self.expr(one)?;
+                    compared("IN", &inner, &one)?;
+                    texts.push(one.text);
                 }
-                boolean(format!("({} {}IN ({}))", self.expr(inner)?.text, not(negated), texts.join(", ")))
+                boolean(format!("({} {}IN ({}))", inner.text, not(negated), texts.join(", ")))
             }
             ast::Expr::InSubquery { expr: inner, subquery, negated } => {
                 let inner = self.expr(inner)?;
-                let relation = self.subquery(subquery)?;
-                boolean(format!("({} {}IN ({}))", inner.text, not(negated), relation.0))
+                let (text, data_type) = self.subquery(subquery)?;
+                compared("IN", &inner, &Typed::new("", data_type))?;
+                boolean(format!("({} {}IN ({text}))", inner.text, not(negated)))
             }
             ast::Expr::Exists { subquery, negated } => {
                 let relation = self.subquery(subquery)?;
@@ -291,8 +294,8 @@ impl Translator<'_> {
             _ => operator(op).ok_or_else(|| Error::beyond(format!("the operator `{op}` is not understood")))?,
         };
         if own.is_comparison() {
-            let [one, other] = self.compared(own.text(), left, right)?;
-            return Ok(Typed::new(format!("({one} {} {other})", own.text()), DataType::Bool));
+            let [one, other] = [self.expr(left)?, self.expr(right)?];
+            return Ok(Typed::new(comparison(own.text(), &one, &other)?, DataType::Bool));
         }
         let [one, other] = [self.expr(left)?, self.expr(right)?];
         let is_text = |one: &Typed| !one.is_null && matches!(one.data_type, DataType::Text | DataType::Histogram);
@@ -322,12 +325,7 @@ impl Translator<'_> {
 
     /// The operands of a comparison.
     fn compared(&mut self, sign: &str, left: &ast::Expr, right: &ast::Expr) -> Result<[String; 2], Error> {
-        let both = [self.expr(left)?, self.expr(right)?];
-        let text = both.each_ref().map(|one| matches!(one.data_type, DataType::Text | DataType::Histogram));
-        if text[0] != text[1] && !both[0].is_null && !both[1].is_null {
-            return Err(mismatch(sign, &both[0], &both[1]));
-        }
-        Ok(both.map(|one| one.text))
+        compared(sign, &self.expr(left)?, &self.expr(right)?).map(|both| both.map(str::to_owned))
     }
 
     fn like(
@@ -345,7 +343,13 @@ impl Translator<'_> {
         });
         let escape = match escape {
             None => String::new(),
-            Some(escape) => format!(" ESCAPE {}", self.expr(escape)?.text),
+            Some(escape) => {
+                let escape = self.expr(escape)?.text;
+                if any_case && escape.contains(char::is_alphabetic) {
+                    return Err(Error::new("the ESCAPE of ILIKE is no letter, and a constant"));
+                }
+                format!(" ESCAPE {escape}")
+            }
         };
         let not = if negated { "NOT " } else { "" };
         Ok(Typed::new(format!("({one} {not}LIKE {pattern}{escape})"), DataType::Bool))
@@ -433,6 +437,9 @@ impl Translator<'_> {
         let name = function.name.to_string().to_lowercase();
         let call = match aggregate::OVER_ONLY.iter().find(|(own, ..)| *own == name) {
             Some((_, counts, data_type)) => {
+                if let FunctionArguments::List(list) = &function.args {
+                    refuse_clauses(function, list)?;
+                }
                 let operands = self.operands(function)?;
                 if operands.len() < counts[0] || operands.len() > counts[1] {
                     return Err(Error::new(format!("{name} takes {} to {} operands", counts[0], counts[1])));
@@ -462,6 +469,7 @@ impl Translator<'_> {
         let FunctionArguments::List(list) = &function.args else {
             return Err(Error::new(format!("{name} takes what it is computed of in parentheses")));
         };
+        refuse_clauses(function, list)?;
         let is_distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
         let mut operands = Vec::new();
         for argument in &list.args {
@@ -476,8 +484,18 @@ impl Translator<'_> {
                 return Err(Error::new(format!("{name} is ordered by one expression")));
             };
             operands.insert(0, self.expr(&level.expr)?);
+            if let (Some(ast::OrderBySort::Desc), Some(part)) = (&level.options.sort, operands.get_mut(1)) {
+                part.text = format!("k_subtract(1.0, {})", part.text);
+            }
         }
         let (own, operands, data_type) = aggregate::engines(name, operands)?;
+        let order = match list.clauses.first() {
+            Some(FunctionArgumentClause::OrderBy(_)) if is_over => {
+                return Err(Error::new(format!("{name} with OVER is ordered in the window alone")));
+            }
+            Some(FunctionArgumentClause::OrderBy(levels)) => format!(" ORDER BY {}", self.order_within(levels)?),
+            _ => String::new(),
+        };
         if is_distinct && operands.len() > 1 {
             return Err(Error::new(format!("{name} does not take DISTINCT")));
         }
@@ -494,7 +512,7 @@ impl Translator<'_> {
             None => String::new(),
             Some(filter) => format!(" FILTER (WHERE {})", self.condition(filter)?),
         };
-        Ok(Typed::new(format!("{own}({distinct}{list}){filter}"), data_type))
+        Ok(Typed::new(format!("{own}({distinct}{list}{order}){filter}"), data_type))
     }
 
     fn window_of(&mut self, over: &WindowType) -> Result<String, Error> {
@@ -553,6 +571,26 @@ impl Translator<'_> {
 
 fn unknown(expr: &ast::Expr) -> Error {
     Error::beyond(format!("`{expr}` is not understood here"))
+}
+
+/// A comparison. SQLite would take integers from 2^63 on, which are bytes to it, for greater than any other number.
+fn comparison(sign: &str, one: &Typed, other: &Typed) -> Result<String, Error> {
+    let [own, others] = compared(sign, one, other)?;
+    Ok(match [one.data_type, other.data_type] {
+        [DataType::Float, DataType::Uint | DataType::Time] | [DataType::Uint | DataType::Time, DataType::Float] => {
+            format!("(k_compare({own}, {others}) {sign} 0)")
+        }
+        _ => format!("({own} {sign} {others})"),
+    })
+}
+
+/// The texts of a comparison's operands.
+fn compared<'t>(sign: &str, one: &'t Typed, other: &'t Typed) -> Result<[&'t str; 2], Error> {
+    let text = [one, other].map(|one| matches!(one.data_type, DataType::Text | DataType::Histogram));
+    if text[0] != text[1] && !one.is_null && !other.is_null {
+        return Err(mismatch(sign, one, other));
+    }
+    Ok([&one.text, &other.text])
 }
 
 fn mismatch(sign: &str, one: &Typed, other: &Typed) -> Error {

@@ -16,6 +16,7 @@ use super::translator::{Common, Translator};
 use super::typed::{Relation, Typed, common_columns, limited};
 use crate::bind;
 use crate::error::Error;
+use crate::expression::refuse_options;
 use crate::window::Clause;
 
 /// The items of a `SELECT`, translated.
@@ -299,8 +300,12 @@ impl Translator<'_> {
                 other if is_grouped => {
                     return Err(self.fail(other, Error::new(format!("`{other}` cannot be shown of groups"))));
                 }
-                SelectItem::Wildcard(_) => items.extend(self.all(None)?),
-                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                SelectItem::Wildcard(options) => {
+                    refuse_options(options).map_err(|error| self.fail(item, error))?;
+                    items.extend(self.all(None)?);
+                }
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                    refuse_options(options).map_err(|error| self.fail(item, error))?;
                     let all = self.all(Some(&name.to_string()));
                     items.extend(all.map_err(|error| self.fail(item, error))?);
                 }
