@@ -10,8 +10,7 @@ use rusqlite::functions::{Aggregate, Context, FunctionFlags, WindowAggregate};
 use rusqlite::types::Value as Own;
 use rusqlite::{Connection, Result};
 
-use crate::value::{bytes, given, kiln, too_much};
-use crate::{Handles, MOST_KEPT};
+use crate::value::{Handles, MOST_KEPT, bytes, given, kiln, too_much};
 
 const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 /// Maximum number of values that `top_k` shows.

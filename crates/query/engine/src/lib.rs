@@ -16,7 +16,7 @@ mod functions;
 mod value;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use kiln_plan::execute::engine::{Engine, Rows};
@@ -26,6 +26,7 @@ use kiln_plan::{DataType, Value};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, params_from_iter};
+use value::{Handles, MOST_KEPT};
 
 /// How long one answer may take.
 const MOST_TIME: Duration = Duration::from_secs(10);
@@ -33,13 +34,8 @@ const MOST_TIME: Duration = Duration::from_secs(10);
 const MOST_BYTES: u64 = 1 << 30;
 /// Bytes of a text.
 const MOST_TEXT: i32 = 1 << 20;
-/// Bytes of an answer's texts, and of the values that one window of `OVER` keeps.
-const MOST_KEPT: usize = 256 << 20;
 /// How many of its instructions SQLite runs until it asks whether the time is over.
 const OPERATIONS: i32 = 10_000;
-
-/// Values that SQLite has no type for, by their numbers in an answer.
-type Handles = Arc<Mutex<Vec<Value>>>;
 
 /// A query that SQLite answers.
 pub struct Sqlite {

@@ -1,11 +1,15 @@
 //! Values of Kiln and of SQLite.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_plan::{DataType, Value};
 use rusqlite::types::{Value as Own, ValueRef};
 
-use crate::Handles;
+/// Values that SQLite has no type for, by their numbers in an answer.
+pub type Handles = Arc<Mutex<Vec<Value>>>;
+
+/// Bytes of an answer's texts, and of the values that one window of `OVER` keeps.
+pub const MOST_KEPT: usize = 256 << 20;
 
 /// A value for SQLite.
 pub fn own(value: &Value) -> Own {
@@ -69,6 +73,6 @@ pub fn bytes(value: &Value) -> usize {
 
 /// The error of something that needs too much memory.
 pub fn too_much(what: &str) -> rusqlite::Error {
-    let message = format!("{what} of the rest of the query needs more than {} MiB", crate::MOST_KEPT >> 20);
+    let message = format!("{what} of the rest of the query needs more than {} MiB", MOST_KEPT >> 20);
     rusqlite::Error::UserFunctionError(message.into())
 }

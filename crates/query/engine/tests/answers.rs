@@ -4,10 +4,11 @@
 use std::time::{Duration, Instant};
 
 use kiln_engine::Sqlite;
+use kiln_plan::execute::engine::Engine as _;
 use kiln_plan::execute::flow::Running;
 use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::flow::{EngineQuery, When};
-use kiln_plan::{Row, Value, lookup};
+use kiln_plan::{DataType, Row, Value, lookup};
 use kiln_sql::Parsed;
 
 const SECOND: u64 = 1_000_000_000;
@@ -428,5 +429,34 @@ fn every_function_of_the_front_end_is_one_of_the_engine() {
             })
         });
         assert!(found, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "a measurement: rows a second, with `--ignored --nocapture`"]
+fn measure_rows_a_second() {
+    const ROWS: u64 = 1 << 18;
+    for sql in [
+        "SELECT substr(comm, 1, 4), count(*) FROM syscalls GROUP BY 1",
+        "SELECT comm, round(avg(latency_ns) FILTER (WHERE comm ~ '^n'), 1) FROM syscalls GROUP BY comm, nullif(pid, 0)",
+        "SELECT count(*) FROM (SELECT rank() OVER (PARTITION BY pid ORDER BY latency_ns) AS r FROM syscalls) WHERE r < 9",
+    ] {
+        let query = engine(sql);
+        let columns = query.inputs[0].flow.outputs();
+        let value = |row: u64, data_type: DataType| match data_type {
+            DataType::Text => Value::text(["nginx", "sh", "postgres"][row as usize % 3]),
+            _ => Value::Uint(row.wrapping_mul(0x9e37_79b9) % 1000),
+        };
+        let rows = (0..ROWS).map(|row| columns.iter().map(|output| value(row, output.data_type)).collect());
+        let rows = vec![rows.collect::<Vec<Vec<Value>>>()];
+        let mut engine = Sqlite::new(&query).expect("it is prepared");
+        let times = (0..5).map(|_| {
+            let begun = Instant::now();
+            let (answer, more) = engine.answer(&rows, 1 << 20).expect("it is answered");
+            assert!(!answer.is_empty() && more == 0);
+            begun.elapsed()
+        });
+        let best = times.min().expect("there are five");
+        println!("{:.0} rows a second: {sql}", ROWS as f64 / best.as_secs_f64());
     }
 }
