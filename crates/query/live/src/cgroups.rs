@@ -45,6 +45,24 @@ pub(crate) fn container(path: &str) -> Option<&str> {
 /// Characters of a container's id.
 const ID: usize = 64;
 
+/// The unique id of the Kubernetes pod that a cgroup is of: what follows `pod` in a name of its path, in lower case with
+/// hyphens. The name of a systemd slice has underscores for these.
+pub(crate) fn pod(path: &str) -> Option<String> {
+    let names = path.rsplit('/').filter_map(|name| name.split("pod").last());
+    let uids = names.filter_map(|rest| rest.get(..UID)).map(|uid| uid.replace('_', "-").to_lowercase());
+    let is_uid = |uid: &String| {
+        let mut parts =
+            uid.split('-').map(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(part.len()));
+        UID_PARTS.iter().all(|length| parts.next() == Some(Some(*length))) && parts.next().is_none()
+    };
+    uids.into_iter().find(is_uid)
+}
+
+/// Characters of a pod's unique id, with its hyphens.
+const UID: usize = 36;
+/// Characters between the hyphens.
+const UID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
+
 /// The directories below one, itself first; `most` of them at most.
 fn below(root: &Path, most: usize) -> Vec<PathBuf> {
     let mut all = vec![root.to_owned()];
@@ -112,6 +130,25 @@ pub fn of_container(id: &str) -> Result<Vec<u64>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pods_are_in_the_path() {
+        let uid = "0e1f3a52-9c1d-4b8e-a6d2-0123456789ab";
+        let id = "a".repeat(ID);
+        for path in [
+            format!("/kubepods/burstable/pod{uid}/{id}"),
+            format!(
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice/cri-containerd-{id}.scope",
+                uid.replace('-', "_")
+            ),
+        ] {
+            assert_eq!(pod(&path).as_deref(), Some(uid), "{path}");
+            assert_eq!(container(&path), Some(&*id), "{path}");
+        }
+        let others =
+            ["/", "/system.slice/podman.service", "/pod", "/podé0e1f3a52-9c1d-4b8e-a6d2-0123456789a", "/user.slice"];
+        assert!(others.iter().all(|path| pod(path).is_none()));
+    }
 
     #[test]
     fn cgroups_and_containers_are_found() {

@@ -41,6 +41,7 @@ pub fn all() -> Vec<Lookup> {
         ("id", DataType::Uint, "the cgroup's number, as `cgroup_id` has it"),
         ("path", DataType::Text, "its path (version 2)"),
         ("container", DataType::Text, "the id of the container that it is, or is in"),
+        ("pod", DataType::Text, "the unique id of the Kubernetes pod that it is of"),
     ];
     let mut all = lookup::constant();
     all.push(Lookup {
@@ -266,7 +267,8 @@ impl Cgroups {
         }
         for (id, path) in crate::cgroups::all() {
             let container = crate::cgroups::container(&path).map_or(Value::Null, Value::text);
-            known.insert(id, Arc::new([Value::Uint(id), Value::text(&path), container]));
+            let pod = crate::cgroups::pod(&path).map_or(Value::Null, |uid| Value::text(&uid));
+            known.insert(id, Arc::new([Value::Uint(id), Value::text(&path), container, pod]));
         }
     }
 

@@ -33,7 +33,7 @@ pub struct Binder<'a> {
 }
 
 /// Columns that every table with a cgroup has by a lookup table: their names, that table, and its column.
-const OF_CGROUPS: [(&str, &str); 2] = [("cgroup", "path"), ("container", "container")];
+const OF_CGROUPS: [(&str, &str); 3] = [("cgroup", "path"), ("container", "container"), ("pod", "pod")];
 
 /// The name among these that is closest to an unknown word.
 pub fn similar<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
@@ -87,7 +87,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The path or the container of the row's cgroup.
+    /// The path, the container or the pod of the row's cgroup.
     fn of_cgroup(&self, side: Option<&str>, name: &str) -> Result<Option<Expr>, Error> {
         let Some((_, column)) = OF_CGROUPS.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)) else {
             return Ok(None);
