@@ -338,6 +338,14 @@ impl Link {
         match prog.0 {}
     }
 
+    /// Attaches to the clock of a processor.
+    ///
+    /// # Errors
+    /// None: there is no program.
+    pub fn cpu_clock(prog: &Prog, _: u32, _: u64) -> Result<Link, Error> {
+        match prog.0 {}
+    }
+
     /// Attaches to a tracepoint.
     ///
     /// # Errors
