@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kiln_isa::Insn;
-use kiln_program::{Cfg, CoreRelocation, Function, FunctionId, Node, Object, Reference, text, validate};
+use kiln_program::{Cfg, CoreRelocation, Function, FunctionId, Linkage, Node, Object, Reference, text, validate};
 
 use crate::format::{Certificate, Proof};
 use crate::prove::{Count, prove};
@@ -22,7 +22,7 @@ pub const MAX_LISTING: usize = 256 << 20;
 pub const MAX_CHAIN: usize = 64 << 20;
 
 /// The checker's assumptions, which it prints with every verdict.
-pub const ASSUMPTIONS: [(&str, &str); 8] = [
+pub const ASSUMPTIONS: [(&str, &str); 9] = [
     ("instructions", "the table of kiln-isa says what each instruction does"),
     (
         "memory-safe",
@@ -42,6 +42,10 @@ pub const ASSUMPTIONS: [(&str, &str); 8] = [
     (
         "undisturbed",
         "between two meeting pairs no other processor or user space is told from its stores or sees ours half done",
+    ),
+    (
+        "linkage",
+        "whether a function is static decides how it is verified and who may replace it, not what its code does",
     ),
 ];
 
@@ -78,6 +82,20 @@ pub const NOT_COMPARED: [(&str, &str); 3] = [
 /// # Errors
 /// Returns the first difference.
 pub fn same_code(one: &Object, other: &Object) -> Result<(), String> {
+    same_frame(one, other)?;
+    for (own, theirs) in one.functions.iter().zip(&other.functions) {
+        let (code, others) = (code(one, own), code(other, theirs));
+        if code != others {
+            let at = code.iter().zip(&others).take_while(|(one, other)| one == other).count();
+            let text = |code: &[Word]| code.get(at).map_or("the end".to_owned(), |word| format!("`{}`", word.0));
+            return Err(format!("{} differs at instruction {at}: {} against {}", own.name, text(&code), text(&others)));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that two objects differ in instructions and [`NOT_COMPARED`] only.
+fn same_frame(one: &Object, other: &Object) -> Result<(), String> {
     let frames = [
         ("license", one.license == other.license),
         ("kernel version", one.kernel_version == other.kernel_version),
@@ -90,19 +108,19 @@ pub fn same_code(one: &Object, other: &Object) -> Result<(), String> {
     if let Some((what, _)) = frames.into_iter().find(|(_, same)| !same) {
         return Err(format!("they do not have the same {what}"));
     }
-    for (own, theirs) in one.functions.iter().zip(&other.functions) {
-        let (code, others) = (code(one, own), code(other, theirs));
-        let bare = |function: &Function| Function { nodes: Vec::new(), ..function.clone() };
-        if bare(own) != bare(theirs) {
-            return Err(format!("{} has another name, section, linkage or type", own.name));
-        }
-        if code != others {
-            let at = code.iter().zip(&others).take_while(|(one, other)| one == other).count();
-            let text = |code: &[Word]| code.get(at).map_or("the end".to_owned(), |word| format!("`{}`", word.0));
-            return Err(format!("{} differs at instruction {at}: {} against {}", own.name, text(&code), text(&others)));
-        }
+    let bare = |function: &Function| Function { nodes: Vec::new(), ..function.clone() };
+    match one.functions.iter().zip(&other.functions).find(|(own, theirs)| bare(own) != bare(theirs)) {
+        Some((own, _)) => Err(format!("{} has another name, section, linkage or type", own.name)),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Makes the global functions static that are static in the next listing. A stage that does this changes no instruction,
+/// and runs as before: a call leads to the same code. Weak functions stay, because another one may take their place.
+fn make_static(object: &mut Object, next: &Object) -> bool {
+    let both = object.functions.iter_mut().zip(&next.functions);
+    let changed = both.filter(|(own, new)| (own.linkage, new.linkage) == (Linkage::Global, Linkage::Static));
+    changed.map(|(own, _)| own.linkage = Linkage::Static).count() > 0
 }
 
 /// An instruction, what it refers to, and how it is relocated.
@@ -123,17 +141,6 @@ fn code(object: &Object, function: &Function) -> Vec<Word> {
         (node.insn, reference, core)
     };
     function.nodes.iter().map(word).collect()
-}
-
-/// Whether two objects differ only in the instructions of functions.
-fn same_frame(one: &Object, other: &Object) -> bool {
-    let bare = |object: &Object| {
-        let mut bare = object.clone();
-        bare.functions.iter_mut().for_each(|function| function.nodes.clear());
-        (bare.lines, bare.next_insn, bare.core) = (Vec::new(), 0, Vec::new());
-        bare
-    };
-    bare(one) == bare(other) && one.core == other.core
 }
 
 fn read(listing: &str) -> Result<Object, String> {
@@ -176,14 +183,16 @@ impl Chain {
         for (index, (stage, listing)) in certificate.stages.into_iter().zip(listings).enumerate() {
             let broken = |why: String| format!("stage {}: {why}", index + 1);
             let after = read(&listing).map_err(broken)?;
-            let before = &chain.objects[index];
-            if !same_frame(before, &after) {
-                return Err(broken("something else than instructions changed".to_owned()));
-            }
+            let mut before = chain.objects[index].clone();
+            let relinked = make_static(&mut before, &after);
+            let differs = |why| broken(format!("something else than instructions changed: {why}"));
+            same_frame(&before, &after).map_err(differs)?;
             let mut proofs = stage.proofs;
-            for (number, (old, new)) in before.functions.iter().zip(&after.functions).enumerate() {
-                let number = number as u32;
-                let changed = code(before, old) != code(&after, new);
+            if before.core != after.core || relinked && !proofs.is_empty() {
+                return Err(differs("relocations, or linkage and instructions at once".to_owned()));
+            }
+            for (number, (old, new)) in (0..).zip(before.functions.iter().zip(&after.functions)) {
+                let changed = code(&before, old) != code(&after, new);
                 match (changed, proofs.remove(&number)) {
                     (true, Some(proof)) => chain.proofs.push((index, number, proof)),
                     (true, None) => return Err(broken(format!("{} changed without a proof", old.name))),
@@ -197,9 +206,6 @@ impl Chain {
             chain.objects.push(after);
         }
         let claimed = read(optimized).map_err(|why| format!("the optimized listing: {why}"))?;
-        if !same_frame(chain.last(), &claimed) {
-            return Err("the chain does not end at the optimized listing: more than instructions differs".to_owned());
-        }
         same_code(chain.last(), &claimed)
             .map_err(|why| format!("the chain does not end at the optimized listing: {why}"))?;
         Ok(chain)

@@ -425,8 +425,8 @@ impl<'a> Running<'_, 'a> {
                 Class::Context(distance) if !self.world.has_plain_context() => {
                     Some(self.field(distance, place.0, size.bits()))
                 }
-                // It may be a context.
-                Class::Unknown | Class::Elsewhere if size == Size::B4 => {
+                // It may be a context. The loader extends the sign of the four bytes after it rewrote the load.
+                Class::Unknown | Class::Elsewhere if size == Size::B4 && !signed => {
                     let (name, of) = self.state.everything_at(place.0, place.1);
                     let upper = self.world.arena.apply(&format!("upper_{name}"), &of, 32);
                     Some(upper.concat(self.load_from(place, size)))

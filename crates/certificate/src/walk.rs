@@ -168,9 +168,8 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
             return Err(format!("more than {MAX_PATHS} paths or {MAX_TERMS} terms between meeting pairs"));
         }
         let old_stop = loop {
-            let at = joint.old.at;
-            let node = self.node(0, at)?;
-            let position = u32::try_from(at).map_err(|_| "a listing is too long")?;
+            let node = self.node(0, joint.old.at)?;
+            let position = u32::try_from(joint.old.at).map_err(|_| "a listing is too long")?;
             if joint.old.steps > 0 && self.old_stops.contains_key(&position) {
                 break Stop::Pair;
             }

@@ -246,11 +246,26 @@ pub(crate) fn broken(
     verdicts.into_iter().filter(|own| own.outcome.is_err()).map(|own| own.function).collect()
 }
 
+/// Gives functions the linkage that they have in another version of their object.
+pub(crate) fn relink(object: &mut Object, other: &Object) {
+    for (own, other) in object.functions.iter_mut().zip(&other.functions) {
+        own.linkage = other.linkage;
+    }
+}
+
 /// The certificate of a chain of listings, and the listing at its end.
 fn certificate(original: &Object, optimized: &Object, proofs: &Proofs) -> (Certificate, String) {
     let mut certificate = Certificate::default();
     let stages = proofs.values().map(Vec::len).max().unwrap_or(0);
     let mut before = text::print(original);
+    // What became static did so in a stage of its own.
+    let mut relinked = original.clone();
+    relink(&mut relinked, optimized);
+    let after = text::print(&relinked);
+    if after != before {
+        certificate.stages.push(Stage { edits: find::difference(&before, &after), proofs: BTreeMap::new() });
+        before = after;
+    }
     for index in 0..stages {
         let mut object = optimized.clone();
         let mut own = BTreeMap::new();

@@ -168,6 +168,14 @@ pub fn verify(
     }
     match Chain::read(&original, certificate, &optimized) {
         Ok(chain) => {
+            for (old, new) in chain.first().functions.iter().zip(&chain.last().functions) {
+                if old.linkage != new.linkage {
+                    let why = "it became static, with the same code; the kernel verifies it where it is called";
+                    recheck
+                        .not_bound
+                        .push(format!("what may replace {} (freplace): nothing now, {why}", old.name).into());
+                }
+            }
             let ends = [
                 (&options.original, evidence::ORIGINAL_FILE, "--original", "begins with", chain.first()),
                 (&options.object, evidence::OPTIMIZED_FILE, "--object", "ends with", chain.last()),

@@ -219,7 +219,8 @@ impl Search<'_> {
         let reached = object.reachable_functions(self.program.entry).into_iter();
         let mut others = reached.filter(|id| *id != self.program.entry);
         let function = others.find(|id| object.function(*id).position(at).is_some())?;
-        if object.function(function).linkage == Linkage::Static {
+        // Another object's function may take the place of a weak one.
+        if object.function(function).linkage != Linkage::Global {
             return None;
         }
         let mut changed = object.clone();

@@ -53,7 +53,7 @@ use crate::vm::Vm;
 use call::{Calls, KfuncShape, Role, Shape};
 use made_up::{MadeUp, is_kernel, mix, pointer};
 use strict::Strict;
-pub use strict::{Step, Violation, Wrong};
+pub use strict::{Compared, Step, Violation, Wrong};
 
 /// Rounds of loops that `may_goto` ends.
 const MOST_ROUNDS: u32 = 64;
@@ -224,8 +224,8 @@ pub struct Strictly {
     pub violation: Option<Violation>,
     /// The instructions that ran.
     pub reached: BTreeSet<InsnId>,
-    /// Numbers that were compared, below 2^32.
-    pub compared: BTreeSet<u64>,
+    /// Numbers that were compared, the first different ones.
+    pub compared: BTreeSet<Compared>,
     /// The last steps, in their order.
     pub steps: Vec<Step>,
     /// The number of instructions that ran.

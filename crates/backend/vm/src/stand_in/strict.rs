@@ -59,10 +59,24 @@ pub enum Wrong {
     ReadOnly,
     /// A size is 0 where that is not allowed, or no size of memory.
     Size,
+    /// A call is given a context as plain memory: the kernel's has another layout.
+    Context,
     /// Something is still held at the end.
     Held,
     /// The run does not end.
     Endless,
+}
+
+/// Comparisons of a run that are kept.
+const MOST_COMPARED: usize = 256;
+
+/// Two numbers that a branch compared: what inputs may be made of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Compared {
+    /// The branch.
+    pub insn: InsnId,
+    /// The numbers, of the width that the branch compares.
+    pub sides: [u64; 2],
 }
 
 /// One step of a run: the registers before an instruction.
@@ -149,8 +163,8 @@ pub(super) struct Strict {
     pub(super) steps: VecDeque<Step>,
     pub(super) most_steps: usize,
     pub(super) executed: u64,
-    /// Constants that a comparison saw, as its other side: what inputs may be made of.
-    pub(super) compared: BTreeSet<u64>,
+    /// What comparisons saw, at most [`MOST_COMPARED`] of them.
+    pub(super) compared: BTreeSet<Compared>,
 }
 
 impl Strict {
@@ -240,7 +254,7 @@ impl Strict {
                 }
             }
             Insn::LoadPacket { .. } => self.called(Shadow::Number),
-            Insn::Branch { dst, src, .. } => self.compare(dst, src, registers),
+            Insn::Branch { width, dst, src, .. } => self.compare(node.id, width, [Source::Reg(dst), src], registers),
             Insn::Call(target) => self.call(state, program_type, node, target, registers),
             Insn::Exit => self.exit(state, node),
             Insn::Jump { .. } | Insn::MayGoto { .. } => {}
@@ -354,15 +368,14 @@ impl Strict {
         self.set(dst, shadow);
     }
 
-    fn compare(&mut self, dst: Reg, src: Source, registers: &[u64; Reg::COUNT]) {
-        let right = match src {
+    fn compare(&mut self, insn: InsnId, width: Width, sides: [Source; 2], registers: &[u64; Reg::COUNT]) {
+        let value = |side: Source| match side {
             Source::Imm(value) => i64::from(value) as u64,
             Source::Reg(reg) => registers[reg.index()],
         };
-        for value in [registers[dst.index()], right] {
-            if value < 1 << 32 {
-                self.compared.insert(value);
-            }
+        let narrow = |value: u64| if width == Width::W32 { u64::from(value as u32) } else { value };
+        if self.compared.len() < MOST_COMPARED {
+            self.compared.insert(Compared { insn, sides: sides.map(|side| narrow(value(side))) });
         }
     }
 

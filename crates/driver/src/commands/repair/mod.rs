@@ -326,7 +326,7 @@ impl<'w> Work<'w> {
             let mut own = changed.clone();
             for (index, function) in own.functions.iter_mut().enumerate() {
                 if function.nodes == object.functions[index].nodes {
-                    *function = input.object.functions[index].clone();
+                    function.nodes.clone_from(&input.object.functions[index].nodes);
                 }
             }
             let mut step = || (go_on.borrow_mut())("proof");
@@ -337,6 +337,8 @@ impl<'w> Work<'w> {
                     from.functions[index] = function.clone();
                 }
             }
+            // The code of a function that became static is the same.
+            evidence::relink(&mut from, &own);
             let (proofs, refused) = evidence::certify(&from, &own, &[], time, &mut step);
             *found = proofs;
             refused.into_values().next().map_or(Ok(()), Err)

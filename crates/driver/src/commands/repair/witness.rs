@@ -4,8 +4,9 @@
 //!   packets of real protocols, contexts, map entries
 //!        |  run strictly (kiln_vm::stand_in): every pointer only reaches what it was made from
 //!        |      wrong, at the rejected instruction: made smaller, and shown step by step
-//!        |      new instructions ran: kept
-//!        +-- changed: numbers that the program compares with, other lengths, other results of helpers
+//!        |      new instructions ran, or two numbers that are compared came nearer to each other: kept
+//!        +-- changed: numbers that the program compares with, other lengths, other results of helpers;
+//!            a number that was compared becomes the other one, or one more or less, where the input has it
 //! ```
 //!
 //! The search counts instructions and not time, so it finds the same each time. An input that is found is proof that the
@@ -23,7 +24,7 @@ use kiln_program::btf::Btf;
 use kiln_program::{InsnId, Object, Program};
 use kiln_verifier::{Reason, Rejection};
 use kiln_vm::Clock;
-use kiln_vm::stand_in::{Step, Stray, Strictly, Violation, World, Wrong};
+use kiln_vm::stand_in::{Compared, Step, Stray, Strictly, Violation, World, Wrong};
 use serde::Serialize;
 
 use crate::kernel::takes_packet;
@@ -106,10 +107,16 @@ struct Stimulus {
     filling: u32,
 }
 
+/// An input that ran something new, and what its comparisons saw.
+struct Kept {
+    stimulus: Stimulus,
+    compared: Vec<[u64; 2]>,
+}
+
 /// The kinds of mistake that a run shows, for each reason of the verifier that is about one; none for rules that no run
 /// breaks.
 fn kinds(reason: Reason) -> &'static [Wrong] {
-    use Wrong::{Endless, Held, Moved, Null, Number, Outside, ReadOnly, Released, Size, Unset, UnsetStack};
+    use Wrong::{Context, Endless, Held, Moved, Null, Number, Outside, ReadOnly, Released, Size, Unset, UnsetStack};
     match reason {
         Reason::PossiblyNull => &[Null],
         Reason::PacketBounds => &[Outside, Moved],
@@ -118,7 +125,7 @@ fn kinds(reason: Reason) -> &'static [Wrong] {
         Reason::UninitializedStack => &[UnsetStack],
         Reason::NotAPointer => &[Null, Number, Moved, Released, Outside],
         Reason::PointerArithmetic => &[Outside, Null],
-        Reason::ArgumentType => &[Null, Number, Outside, Moved, Released],
+        Reason::ArgumentType => &[Context, Null, Number, Outside, Moved, Released],
         Reason::ArgumentSize => &[Size, Outside],
         Reason::ReadOnlyMemory => &[ReadOnly],
         Reason::UnreleasedReference => &[Held],
@@ -180,8 +187,9 @@ struct Search<'s> {
     filling: u32,
     random: Random,
     numbers: Vec<u64>,
-    reached: BTreeSet<InsnId>,
-    kept: Vec<Stimulus>,
+    /// What kept inputs ran: instructions, and how near the sides of a branch were to each other, as a power of 2.
+    reached: BTreeSet<(InsnId, Option<u32>)>,
+    kept: Vec<Kept>,
     work: u64,
 }
 
@@ -238,18 +246,20 @@ impl<'s> Search<'s> {
             if matches!(seen.ended, Err(Stray::Excluded)) {
                 continue;
             }
-            for number in seen.compared {
-                if self.numbers.len() < 512 && !self.numbers.contains(&number) {
+            for number in seen.compared.iter().flat_map(|own| own.sides) {
+                if number < 1 << 32 && self.numbers.len() < 512 && !self.numbers.contains(&number) {
                     self.numbers.push(number);
                 }
             }
             let before = self.reached.len();
-            self.reached.extend(seen.reached);
+            self.reached.extend(seen.reached.into_iter().map(|insn| (insn, None)));
+            self.reached.extend(seen.compared.iter().map(nearness));
             if self.reached.len() > before || self.kept.is_empty() {
                 if self.kept.len() == MOST_KEPT {
                     self.kept.remove(0);
                 }
-                self.kept.push(stimulus);
+                let compared = seen.compared.into_iter().map(|own| own.sides).collect();
+                self.kept.push(Kept { stimulus, compared });
             }
         }
         None
@@ -326,10 +336,11 @@ impl<'s> Search<'s> {
 
     /// A kept input with one or two changes.
     fn changed(&mut self) -> Stimulus {
-        let mut own = self.kept[self.random.below(self.kept.len() as u64) as usize].clone();
+        let from = self.random.below(self.kept.len() as u64) as usize;
+        let mut own = self.kept[from].stimulus.clone();
         for _ in 0..=self.random.below(2) {
             let number = self.number();
-            match self.random.below(10) {
+            match self.random.below(14) {
                 0 => own.seed = 1 + self.random.below(1 << 20),
                 1 => own.filling = self.filling(),
                 2 => {
@@ -345,10 +356,27 @@ impl<'s> Search<'s> {
                     put(context, &mut self.random, number);
                 }
                 3 | 4 => own.context = self.context(&own.packet),
+                10.. if !self.kept[from].compared.is_empty() => self.exchange(from, &mut own),
                 _ => put(&mut own.packet, &mut self.random, number),
             }
         }
         own
+    }
+
+    /// Changes a number that was compared into the other one, or nearly, or into any other, where the input has it.
+    fn exchange(&mut self, from: usize, own: &mut Stimulus) {
+        let other = self.number();
+        let mut sides = self.random.pick(&self.kept[from].compared);
+        if self.random.below(2) == 0 {
+            sides.reverse();
+        }
+        let near = sides[1].wrapping_add(self.random.pick(&[0, 1, u64::MAX]));
+        let new = if self.random.below(4) == 0 { other } else { near };
+        let bytes = match own.context.as_mut().filter(|_| self.random.below(2) == 0) {
+            Some(context) => context,
+            None => &mut own.packet,
+        };
+        replace(bytes, &mut self.random, [sides[0], new]);
     }
 
     /// Makes an input simpler as long as the same goes wrong.
@@ -457,14 +485,46 @@ fn put(bytes: &mut [u8], random: &mut Random, number: u64) {
     if width == 0 {
         return;
     }
-    let little = random.below(2) == 0;
-    let value = if little { number.to_le_bytes() } else { (number << (64 - 8 * width as u32)).to_be_bytes() };
+    let value = in_bytes(number, width, random.below(2) == 0);
     // Fields are aligned more often than not.
     let mut at = random.below((bytes.len() - width + 1) as u64) as usize;
     if random.below(4) > 0 {
         at -= at % width.min(2);
     }
     bytes[at..at + width].copy_from_slice(&value[..width]);
+}
+
+/// How near the sides of a branch came to each other.
+fn nearness(compared: &Compared) -> (InsnId, Option<u32>) {
+    let [left, right] = compared.sides;
+    (compared.insn, Some(u64::BITS - left.abs_diff(right).leading_zeros()))
+}
+
+/// Writes a number where another one is, in 8, 4, 2 or 1 bytes and either order.
+fn replace(bytes: &mut [u8], random: &mut Random, [old, new]: [u64; 2]) {
+    let mut places = Vec::new();
+    for width in [8, 4, 2, 1] {
+        if old >> (8 * width - 1) >> 1 != 0 {
+            break;
+        }
+        for little in [true, false] {
+            let old = in_bytes(old, width, little);
+            let found = bytes.windows(width).enumerate().filter(|(_, own)| *own == &old[..width]);
+            places.extend(found.map(|(at, _)| (at, width, little)));
+        }
+        if !places.is_empty() && random.below(2) == 0 {
+            break;
+        }
+    }
+    if !places.is_empty() {
+        let (at, width, little) = random.pick(&places);
+        bytes[at..at + width].copy_from_slice(&in_bytes(new, width, little)[..width]);
+    }
+}
+
+/// The lowest bytes of a number, in one of two orders.
+fn in_bytes(number: u64, width: usize, little: bool) -> [u8; 8] {
+    if little { number.to_le_bytes() } else { (number << (64 - 8 * width as u32)).to_be_bytes() }
 }
 
 /// The constants of a program's comparisons and masks.
@@ -496,7 +556,8 @@ fn fill(object: &Object, world: &mut World, filling: u32) {
                 0 => random.below(4),
                 1 => random.below(256),
                 2 => random.next(),
-                3 => random.below(16) | random.next() << 32,
+                // The upper half is small, too: a number that may be an address in the kernel is taken for one.
+                3 => random.below(16) | random.below(1 << 12) << 32,
                 _ => u64::MAX - random.below(64),
             };
             let words = (map.value_size as usize).div_ceil(8);

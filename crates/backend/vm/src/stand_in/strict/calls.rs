@@ -1,7 +1,7 @@
 //! Calls in a strict run: what a helper reads, writes and gives back, and what it returns.
 
 use kiln_isa::{CallTarget, Reg};
-use kiln_platform::{ArgKind, Helper, Lookup, ProgramType, ReturnKind};
+use kiln_platform::{ArgKind, ContextAccess, Helper, Lookup, ProgramType, ReturnKind};
 use kiln_program::{MapId, Node};
 
 use super::{FRAME_BYTES, Frame, Pending, Shadow, Strict, Thing, Wrong, stack};
@@ -93,6 +93,10 @@ impl Strict {
             if let Some(origin) = self.check(node, &name, shadow, number, bytes)
                 && self.violation.is_none()
             {
+                if origin.thing == Thing::Context && program_type.context().access == ContextAccess::Rewritten {
+                    let text = format!("{name} is the context, and its {bytes} bytes are other fields in the kernel");
+                    self.wrong(node, Wrong::Context, text);
+                }
                 if reads && origin.thing == Thing::Stack {
                     self.read_stack(node, number, bytes);
                 }
