@@ -1,5 +1,5 @@
 // Really unsafe: index 256 is one too many.
-// repair: v3 not-decided
+// repair: v3 really-unsafe
 #include "value.h"
 
 SEC("xdp")

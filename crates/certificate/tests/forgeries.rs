@@ -319,6 +319,26 @@ fn another_frame_of_an_object_is_told() {
     }
 }
 
+/// A global function may become static where no instruction changes. No other linkage changes.
+#[test]
+fn a_function_becomes_static_alone() {
+    let linked = |linkage: &str| METADATA.replace("helped static", &format!("helped {linkage}"));
+    let [global, weak] = ["global", "weak"].map(linked);
+    let read = |before: &str, after: &str, proofs: BTreeMap<u32, Proof>| {
+        let stage = Stage { edits: find::difference(before, after), proofs };
+        Chain::read(before, Certificate::of(vec![stage]), after).map(|chain| chain.steps())
+    };
+    assert_eq!(read(&global, METADATA, BTreeMap::new()), Ok(0));
+    for (before, after) in [(METADATA, global.as_str()), (&weak, METADATA), (&global, &weak)] {
+        read(before, after, BTreeMap::new()).expect_err("another linkage");
+    }
+    let other = METADATA.replace("  r0 = 0", "  r0 = 1");
+    let proofs = || BTreeMap::from([(1, Proof::default())]);
+    assert_eq!(read(METADATA, &other, proofs()), Ok(1));
+    let refused = read(&global, &other, proofs()).expect_err("both at once");
+    assert!(refused.contains("linkage and instructions at once"), "{refused}");
+}
+
 /// Damaged certificates are refused, and none makes the checker panic.
 #[test]
 fn a_damaged_certificate_is_refused() {
