@@ -25,7 +25,7 @@ mod split;
 
 pub use end_value::{EndValue, end_value};
 use kiln_isa::Reg;
-use kiln_program::{FunctionId, InsnId, Linkage, Object, Program, SourceLine};
+use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Program, SourceLine};
 use kiln_verifier::{Error, Options, Reason, Rejection};
 
 use crate::means::Means;
@@ -213,16 +213,15 @@ impl Search<'_> {
         Err(reason.unwrap_or_else(none))
     }
 
-    /// Makes the function of a rejected instruction static, if it is global.
+    /// Makes the function that a rejected instruction calls static, or the one that it is in, if that is global.
     fn make_static(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
         let at = rejection.insn;
-        let reached = object.reachable_functions(self.program.entry).into_iter();
-        let mut others = reached.filter(|id| *id != self.program.entry);
-        let function = others.find(|id| object.function(*id).position(at).is_some())?;
+        let reached = object.reachable_functions(self.program.entry);
+        let own = reached.into_iter().find(|id| object.function(*id).position(at).is_some())?;
+        let called = object.function(own).nodes.iter().find(|node| node.id == at).and_then(Node::callee);
         // Another object's function may take the place of a weak one.
-        if object.function(function).linkage != Linkage::Global {
-            return None;
-        }
+        let is_global = |id: &FunctionId| *id != self.program.entry && object.function(*id).linkage == Linkage::Global;
+        let function = [called, Some(own)].into_iter().flatten().find(is_global)?;
         let mut changed = object.clone();
         changed.functions.get_mut(function.index())?.linkage = Linkage::Static;
         let change = Change::without_number(function, at, &means::STATIC, rejection.line.clone());
