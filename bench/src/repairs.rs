@@ -203,7 +203,7 @@ fn code(object: &Object, name: &str) -> u64 {
 fn nearest<'v>(own: &Variant, loading: &[&'v Variant]) -> &'v Variant {
     let words = |variant: &Variant| variant.entry.variant.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let mine = words(own);
-    let common = |other: &&&Variant| words(**other).iter().zip(&mine).filter(|(left, right)| left == right).count();
+    let common = |other: &&&Variant| words(other).iter().zip(&mine).filter(|(left, right)| left == right).count();
     loading.iter().rev().max_by_key(common).copied().unwrap_or(loading[0])
 }
 
