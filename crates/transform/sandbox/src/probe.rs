@@ -28,6 +28,8 @@ const UNROLLED_INSNS: u64 = 50_000;
 const UNROLLED_IN_ALL: [Option<u64>; 4] = [Some(500_000), Some(UNROLLED_INSNS), Some(0), None];
 /// How many instructions the tries of all loops without a cancellation point may process.
 const TRIED_INSNS: u64 = 20_000_000;
+/// Above this, a result with fewer unrolled loops is tried first: the kernel may process more than ours, and gives up at 1,000,000.
+const LARGE_RESULT_INSNS: u64 = 500_000;
 /// How often the result may be rewritten because a loop in it does not converge.
 const REWRITES: usize = 16;
 
@@ -176,13 +178,13 @@ impl Probe {
 }
 
 /// Rewrites an object with the result of exploring it, until the result verifies: counters that are exact only in the result are
-/// hidden too, and fewer loops are left without a cancellation point.
+/// hidden too, and fewer loops are left without a cancellation point. The first result that verifies, if all are large.
 pub(crate) fn until_it_verifies(
     object: &Object,
     options: &Options,
     apply: impl Fn(&Probe) -> Result<crate::Rewrite, Error>,
 ) -> Result<crate::Rewrite, Error> {
-    let mut refused = None;
+    let (mut refused, mut large) = (None, None);
     for in_all in UNROLLED_IN_ALL {
         let mut probe = Probe::of_all_loops(object, options)?;
         if let Some(in_all) = in_all {
@@ -191,7 +193,11 @@ pub(crate) fn until_it_verifies(
         for _ in 0..REWRITES {
             let rewrite = apply(&probe)?;
             let failed = match verify_result(object, &rewrite.object, options) {
-                Ok(()) => return Ok(rewrite),
+                Ok(processed) if processed <= LARGE_RESULT_INSNS => return Ok(rewrite),
+                Ok(_) => {
+                    large.get_or_insert(rewrite);
+                    break;
+                }
                 Err(failed) => failed,
             };
             let next = failed.place.filter(|_| failed.too_complex);
@@ -206,11 +212,13 @@ pub(crate) fn until_it_verifies(
             break;
         }
     }
-    Err(refused.unwrap_or_else(|| Error::Unsupported {
-        function: object.name.clone(),
-        insn: None,
-        what: "the sandboxed object does not verify".to_owned(),
-    }))
+    large.ok_or_else(|| {
+        refused.unwrap_or_else(|| Error::Unsupported {
+            function: object.name.clone(),
+            insn: None,
+            what: "the sandboxed object does not verify".to_owned(),
+        })
+    })
 }
 
 /// A loop with a cancellation point whose numbers are not hidden yet: the innermost one around an instruction where the
@@ -355,14 +363,16 @@ fn explore(object: &Object, points: &Headers, forgetful: &Headers, options: &Opt
     Ok(Explored { facts, processed, stand_ins })
 }
 
-/// Verifies a sandboxed object by the normal rules.
-fn verify_result(object: &Object, result: &Object, options: &Options) -> Result<(), Box<Failed>> {
+/// Verifies a sandboxed object by the normal rules. Returns how many instructions the largest program takes.
+fn verify_result(object: &Object, result: &Object, options: &Options) -> Result<u64, Box<Failed>> {
     let verifier = kiln_verifier::Options { skip_facts: true, explain: true, ..options.verifier.clone() };
     let prepared = Prepared::new(result, &verifier);
+    let mut most = 0;
     for program in &result.programs {
-        prepared
+        let verified = prepared
             .verify(program, &verifier)
             .map_err(|source| Box::new(Failed::new(object, result, source, true, &program.name)))?;
+        most = most.max(verified.statistics.processed_insns);
     }
-    Ok(())
+    Ok(most)
 }
