@@ -17,13 +17,13 @@ use crate::command::{Failure, cargo, root, target_dir};
 
 /// Sources of the binaries that take longest, the longest first. Only the order depends on them.
 const LONGEST: [&str; 10] = [
+    "crates/transform/sandbox/tests/heaps/main.rs",
     "crates/test/tests/corpus.rs",
     "crates/cli/tests/pages/main.rs",
     "crates/test/tests/filetests.rs",
     "crates/cli/tests/install.rs",
     "fuzz/tests/canaries.rs",
     "crates/driver/tests/embedding.rs",
-    "crates/transform/sandbox/tests/heaps/main.rs",
     "crates/test/tests/oracles.rs",
     "crates/cli/tests/limits.rs",
     "crates/transform/superopt/tests/random.rs",

@@ -66,7 +66,12 @@ fn bound(kind: SocketType, address: SocketAddr) -> OwnedFd {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket(family, kind, None).expect("a socket is opened");
     rustix::net::sockopt::set_socket_reuseport(&socket, true).expect("the port may be shared");
-    rustix::net::bind(&socket, &address).expect("the address is free");
+    // A process that another test starts has the sockets of this one until it runs its own program, also closed ones.
+    let end = Instant::now() + Duration::from_secs(10);
+    while let Err(error) = rustix::net::bind(&socket, &address) {
+        assert!(error == rustix::io::Errno::ADDRINUSE && Instant::now() < end, "{address}: {error}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     if kind == SocketType::STREAM {
         rustix::net::listen(&socket, 64).expect("it listens");
     }
