@@ -137,7 +137,7 @@ struct NoFiles {
 impl NoFiles {
     fn begin() -> NoFiles {
         let before = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..before.clone() }).expect("a lower limit");
+        setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..before }).expect("a lower limit");
         let held = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).take(300).collect();
         NoFiles { before, held }
     }
@@ -145,7 +145,7 @@ impl NoFiles {
 
 impl Drop for NoFiles {
     fn drop(&mut self) {
-        let _ = setrlimit(Resource::Nofile, self.before.clone());
+        let _ = setrlimit(Resource::Nofile, self.before);
     }
 }
 
