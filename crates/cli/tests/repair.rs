@@ -200,8 +200,8 @@ fn a_guard_ends_the_run_where_the_original_would_be_unsafe_and_nowhere_else() {
     assert_eq!(returned(&output, [256, 257]), "2");
 }
 
-/// A check for three bytes, and a load of four: the verifier knows less of the packet than a check in front of the load
-/// would need to end only the runs that go wrong.
+/// A check for three bytes, and a load of four. Only runs with exactly three bytes go wrong, and no check of a number in
+/// front of the load tells them from the others.
 #[test]
 fn no_guard_is_about_the_length_of_a_packet() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -26,7 +26,7 @@ use crate::{clang, target};
 const MAX_DATABASE_BYTES: u64 = 128 << 20;
 /// The time for one compilation.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The memory for one compilation: what it shows of a line comes from any file that `#line` names, also from `/dev/zero`.
+/// The memory for one compilation. clang reads each line's text from the file that `#line` names, also from `/dev/zero`.
 const MEMORY: u64 = 2 << 30;
 /// Bytes of clang's messages that are read.
 const MAX_SAID_BYTES: u64 = 1 << 20;

@@ -328,7 +328,7 @@ impl Sides {
     }
 
     /// Nanoseconds of a run in the kernel, if this side is there. The kernel repeats and times only those with packets. For
-    /// raw tracepoints its run statistics say how long, and their clock is part of the time.
+    /// raw tracepoints its run statistics say how long. Their clock is part of the time, of the empty program's as well.
     fn kernel_sample(&self, side: usize, options: &Options) -> Option<Result<f64, String>> {
         let (before, after) = self.kernel.as_ref()?;
         let empty = self.empty_kernel.as_ref().map(|empty| &empty.prog);

@@ -271,7 +271,7 @@ impl Search<'_> {
     }
 
     /// Ends the run where the number that decides is outside of its range. The number has to decide alone: then just
-    /// outside of the range every state is unsafe. In a packet it never does: what is known of its length is less than that.
+    /// outside of the range every state is unsafe. In a packet no number does: the verifier only knows how long it is at least.
     fn guard_one(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
         let value = self.guard.filter(|_| rejection.reason != Reason::PacketBounds)?;
         let at = rejection.insn;
