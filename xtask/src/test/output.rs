@@ -9,6 +9,8 @@ pub struct Sum {
     pub failed: u64,
     /// Tests that are ignored, and those that said that they cannot run here.
     pub skipped: u64,
+    /// Tests that failed beside other work and passed when they ran alone.
+    pub unsteady: u64,
 }
 
 impl std::ops::AddAssign for Sum {
@@ -16,6 +18,7 @@ impl std::ops::AddAssign for Sum {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.unsteady += other.unsteady;
     }
 }
 
@@ -78,7 +81,7 @@ impl Filter<'_> {
             count.unwrap_or(0)
         };
         let [passed, failed, ignored] = ["passed", "failed", "ignored"].map(number);
-        self.sum += Sum { passed, failed, skipped: ignored };
+        self.sum += Sum { passed, failed, skipped: ignored, unsteady: 0 };
         (self.ended, self.section) = (true, Section::Tests);
     }
 
@@ -139,10 +142,10 @@ test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     #[test]
     fn adds_up_and_shows_what_matters() {
         let (sum, shown) = filtered(PASSED, true);
-        assert_eq!(sum, Sum { passed: 2, failed: 0, skipped: 2 });
+        assert_eq!(sum, Sum { passed: 2, failed: 0, skipped: 2, unsteady: 0 });
         assert!(shown.contains("skipped: no bpf(2) here") && !shown.contains("not shown"), "{shown}");
         let (sum, shown) = filtered(&format!("{PASSED}{FAILED}"), false);
-        assert_eq!(sum, Sum { passed: 2, failed: 1, skipped: 2 });
+        assert_eq!(sum, Sum { passed: 2, failed: 1, skipped: 2, unsteady: 0 });
         for wanted in ["the reason", "tests/llvm.rs", "1 FAILED"] {
             assert!(shown.contains(wanted), "{wanted} in {shown}");
         }

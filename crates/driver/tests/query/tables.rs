@@ -174,13 +174,22 @@ fn stacks_of_programs_have_names() {
     for split in [Split::Pair, Split::Aggregate] {
         // The program has ended when groups are taken out of the kernel's map.
         let work = || assert!(std::process::Command::new(&program).status().expect("it runs").success());
-        let Some((rows, _)) = run(sql, Some(split), work) else { return };
-        let named: u64 = rows
-            .iter()
-            .filter(|row| row.values[0].to_string().ends_with("main;the_middle;leaf"))
-            .filter_map(|row| row.values[1].bits())
-            .sum();
-        assert_eq!(named, 600, "{split:?}: {rows:?}");
+        // A stack whose place in the kernel's map is taken is lost. Where programs begin differs from run to run, and
+        // so does that place.
+        let mut runs = (0..4).map_while(|_| run(sql, Some(split), work)).map(|(rows, _)| rows);
+        let calls = |rows: &[Row], named: bool| -> u64 {
+            let shown = |row: &&Row| match row.values[0].to_string().as_str() {
+                "[lost]" => !named,
+                stack => named && stack.ends_with("main;the_middle;leaf"),
+            };
+            rows.iter().filter(shown).filter_map(|row| row.values[1].bits()).sum()
+        };
+        let Some(mut rows) = runs.next() else { return };
+        while calls(&rows, true) < 600 {
+            assert_eq!(calls(&rows, true) + calls(&rows, false), 600, "{split:?}: {rows:?}");
+            rows = runs.next().expect("a run whose stacks were kept");
+        }
+        assert_eq!(calls(&rows, true), 600, "{split:?}: {rows:?}");
     }
 }
 
