@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 
 use kiln_platform::section_program_type;
-use kiln_program::btf::{Btf, TypeId};
+use kiln_program::btf::{Btf, Kind, Linkage as BtfLinkage, TypeId};
 use kiln_program::{
-    CoreId, CoreRelocation, Function, FunctionId, LineId, MapContents, MapId, MapSlot, Object, Program, SourceLine,
+    CoreId, CoreRelocation, Function, FunctionId, LineId, Linkage, MapContents, MapId, MapSlot, Object, Program,
+    SourceLine,
 };
 
 use crate::btf_ext::{BtfExt, Part, Record};
 use crate::code::{CodeReader, CodeSection, Origin, Place, Referents, SLOT_BYTES, find_functions};
 use crate::error::{Fault, Result, invalid};
 use crate::externs::{ExternTable, read_externs};
-use crate::file::{ElfFile, R_BPF_64_64, R_BPF_64_ABS64, STT_FUNC};
+use crate::file::{ElfFile, R_BPF_64_64, R_BPF_64_ABS64, STB_LOCAL, STT_FUNC};
 use crate::maps::{MapTable, read_maps, read_struct_ops};
 use crate::unreadable::take_unreadable;
 
@@ -278,6 +279,13 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
         let function = &mut object.functions[index];
         if let Some(record) = starts.iter().find(|record| u64::from(record.offset) == place.start) {
             function.btf_id = record.word(0);
+            // clang makes `g.specialized.1`, a local symbol that is called with constants, of a global `g`, and describes
+            // it as global. The kernel reads only the description.
+            let described = btf.kind(TypeId(function.btf_id));
+            let is_local = sources.file.symbols[place.symbol].binding() == STB_LOCAL;
+            if is_local && matches!(described, Kind::Function { linkage: BtfLinkage::Global, .. }) {
+                function.linkage = Linkage::Global;
+            }
             sources.function_records[index] = Some(record.clone());
         }
         let slots = &sources.slots[index];

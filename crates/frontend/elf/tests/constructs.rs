@@ -12,8 +12,12 @@ use kiln_program::{ExternKind, Function, FunctionId, Linkage, Map, MapContents, 
 
 /// Compiles `tests/data/everything.bpf.c`. Prints a skip and returns `None` if there is no clang.
 fn compiled() -> Option<ElfObject> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/everything.bpf.c");
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("everything-{:?}.o", std::thread::current().id()));
+    compiled_from("everything")
+}
+
+fn compiled_from(name: &str) -> Option<ElfObject> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/{name}.bpf.c"));
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{:?}.o", std::thread::current().id()));
     let mut clang = Command::new("clang-19");
     clang.args(["-target", "bpf", "-O2", "-g", "-c"]).arg(&source).arg("-o").arg(&object);
     match clang.status() {
@@ -24,7 +28,15 @@ fn compiled() -> Option<ElfObject> {
         }
     }
     let bytes = std::fs::read(&object).unwrap();
-    Some(kiln_elf::read("everything.o", &bytes).unwrap())
+    Some(kiln_elf::read(&format!("{name}.o"), &bytes).unwrap())
+}
+
+#[test]
+fn what_clang_specializes_stays_global() {
+    let Some(ElfObject { object, .. }) = compiled_from("specialized") else { return };
+    let specialized = object.functions.iter().find(|function| function.name.starts_with("seen.specialized"));
+    // The kernel, too, refuses the program: "Caller passes invalid args into func#1 ('seen')".
+    assert_eq!(specialized.expect("clang specializes it").linkage, Linkage::Global);
 }
 
 fn map<'a>(object: &'a Object, name: &str) -> &'a Map {
