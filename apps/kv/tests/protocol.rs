@@ -12,7 +12,7 @@ use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, VALUE_MOST, own_heap};
 const SETTINGS: Settings = Settings { buckets: 1 << 10, most_bytes: 16 << 20, served: None };
 
 /// What a client sends and what it gets, line by line: `>` before what is sent, `<` before what is expected. `$CAS` is the version
-/// that was told last, `$LONG` a key that is too long. A line ends with CR LF.
+/// that was told last, `$LONG` a key that is too long, `$HUGE` one far longer, `$MANY` a hundred thousand. A line ends with CR LF.
 const CONVERSATIONS: &[(&str, &str)] = &[
     (
         "set and get",
@@ -96,6 +96,10 @@ const CONVERSATIONS: &[(&str, &str)] = &[
         ">verbosity x|<CLIENT_ERROR bad command line format|>verbosity -1|<CLIENT_ERROR bad command line format|>verbosity 1 2|<OK|>verbosity 1 2 3|<ERROR|>stats foo|<ERROR|>stats noreply|<ERROR|>stats RESET|<ERROR|>stats reset foo|<RESET",
     ),
     (
+        "lines that are longer than memory for one read",
+        ">get $HUGE|<CLIENT_ERROR bad command line format|>gets $HUGE|<CLIENT_ERROR bad command line format|>set m 0 0 1|>x|<STORED|>get $MANY m|<VALUE m 0 1|<x|<END",
+    ),
+    (
         "long keys",
         ">incr $LONG|<ERROR|>incr $LONG x|<CLIENT_ERROR bad command line format|>touch $LONG x|<CLIENT_ERROR bad command line format|>delete $LONG x|<CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]|>delete $LONG noreply|>gat x $LONG|<CLIENT_ERROR invalid exptime argument|>gat 0 $LONG|<CLIENT_ERROR bad command line format|>get a $LONG|<CLIENT_ERROR bad command line format",
     ),
@@ -104,7 +108,12 @@ const CONVERSATIONS: &[(&str, &str)] = &[
 /// What is sent and what is expected, with `$CAS` in both.
 fn parts(conversation: &str) -> (String, Vec<(usize, String)>) {
     let (mut sent, mut expected) = (String::new(), Vec::new());
-    for line in conversation.replace("$LONG", &"k".repeat(251)).split('|') {
+    for line in conversation
+        .replace("$LONG", &"k".repeat(251))
+        .replace("$HUGE", &"k".repeat(200_000))
+        .replace("$MANY", &["k"; 100_000].join(" "))
+        .split('|')
+    {
         match line.split_at(1) {
             (">", text) => sent += &format!("{text}\r\n"),
             (_, text) => expected.push((sent.len(), format!("{text}\r\n"))),
@@ -223,7 +232,7 @@ fn hostile_clients_are_bounded() {
     };
     // A line without an end, and a get of too many keys.
     assert_eq!(one(&[b'x'; 4096]).0, Next::Close);
-    assert_eq!(one(&[b"get ", &[b'x'; 80 << 10][..]].concat()).0, Next::Close);
+    assert_eq!(one(&[b"get ", &[b'x'; 2 << 20][..]].concat()).0, Next::Close);
     // Keys and sizes that are too large, and negative ones.
     let long = "k".repeat(251);
     for line in

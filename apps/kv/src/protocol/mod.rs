@@ -21,8 +21,8 @@ use storing::{Step, Storing};
 
 /// The longest line, unless it is a `get` of many keys.
 const LINE_MOST: usize = 2048;
-/// The longest line of a `get`.
-const KEYS_MOST: usize = 64 << 10;
+/// The longest line of a `get`. memcached has no limit.
+const KEYS_MOST: usize = 1 << 20;
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,12 +42,14 @@ pub struct Session<'s, 'h> {
     /// Keys of the first line of `input` that are answered already.
     answered: usize,
     full: bool,
+    /// Bytes of `input` in which there is no end of a line.
+    searched: usize,
 }
 
 impl<'s, 'h> Session<'s, 'h> {
     /// A new session.
     pub fn new(service: &'s Service<'h>) -> Session<'s, 'h> {
-        Session { service, input: Vec::new(), waiting: None, skip: 0, answered: 0, full: false }
+        Session { service, input: Vec::new(), waiting: None, skip: 0, answered: 0, full: false, searched: 0 }
     }
 
     /// Serves what has arrived, and keeps what is not complete. Replies are appended to `output`, until there are [`OUTPUT_MOST`]
@@ -104,7 +106,9 @@ impl<'s, 'h> Session<'s, 'h> {
             }
             return Some((needed, Next::Go));
         }
-        let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+        let searched = std::mem::take(&mut self.searched).min(input.len());
+        let Some(end) = input[searched..].iter().position(|byte| *byte == b'\n').map(|at| at + searched) else {
+            self.searched = input.len();
             let is_get = input.starts_with(b"get ") || input.starts_with(b"gets ");
             let most = if is_get { KEYS_MOST } else { LINE_MOST };
             return (input.len() > most).then_some((0, Next::Close));
