@@ -78,9 +78,9 @@ KILN_FUNCTION int kv_get(struct xdp_md *ctx, __u64 end)
 /* Makes an item with room for it what the request says. */
 static __always_inline void kv_write(struct xdp_md *ctx, const struct kv_set_request *request, struct kv_item *item)
 {
-	__u64 seconds = request->seconds;
+	__u64 time = request->seconds * 1000;
 
-	item->expires = seconds && seconds <= KV_RELATIVE_MOST ? kv_store()->now + seconds : seconds;
+	item->expires = time && request->seconds <= KV_RELATIVE_MOST ? kv_store()->now + time : time;
 	item->key_bytes = request->key_bytes;
 	item->text_bytes = request->prefix_bytes + request->rest_bytes;
 	item->value_bytes = request->value_bytes;

@@ -90,7 +90,7 @@ KILN_FUNCTION int kv_read_set(struct xdp_md *ctx, __u64 end, struct kv_set_reque
 		return -1;
 	at++;
 	number = kiln_packet_number(ctx, at, &digits);
-	if (number < 0)
+	if (number < 0 || number >> 40)
 		return -1;
 	request->seconds = number;
 	at += digits;

@@ -1,4 +1,4 @@
-//! A key-value store that XDP programs and user space share: memcached's protocol.
+//! A key-value store that XDP programs and user space share: memcached's and Redis' protocols.
 //!
 //! ```text
 //!   UDP -> interface -> XDP: get, set ---------+
@@ -6,11 +6,13 @@
 //!   TCP, UDP -> socket -> server: all commands-+
 //! ```
 //!
-//! [`store`] is user space's side of the store, [`EXTENSION`] the programs'. [`protocol`] has the requests, [`server`] the sockets. There is no cache in front of a server: both change
+//! [`store`] is user space's side of the store, [`EXTENSION`] the programs'. [`protocol`] has memcached's requests, [`redis`]
+//! Redis', [`server`] the sockets. There is no cache in front of a server: both change
 //! the same items under the same locks. Without an extension the store is in memory of this process ([`store::own_heap`]).
 #![forbid(unsafe_code)]
 
 pub mod protocol;
+pub mod redis;
 pub mod server;
 pub mod store;
 

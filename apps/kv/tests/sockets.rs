@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_kv::protocol::Service;
-use kiln_kv::server::Server;
+use kiln_kv::server::{Protocol, Server};
 use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, VALUE_MOST, own_heap};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -30,7 +30,7 @@ fn with_server(client: impl FnOnce(SocketAddr)) {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let heap = own_heap(&SETTINGS);
     let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
-    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), true).expect("it listens");
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Protocol::Memcached, true).expect("it listens");
     let address = server.address().expect("an address");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,27 +1,60 @@
 //! `kiln kv`.
 
+use std::path::Path;
+
 use kiln_driver::{Error, kv};
 
-use crate::arguments::{Format, KvArguments, KvCommand, MemcachedArguments};
+use crate::arguments::{Format, KvArguments, KvCommand, KvMemory, MemcachedArguments, RedisArguments};
 use crate::query::interrupt;
 
 /// `kiln kv`.
 pub fn kv(arguments: &KvArguments, format: Format) -> Result<u8, Error> {
     match &arguments.command {
         KvCommand::Memcached(arguments) => memcached(arguments, format),
+        KvCommand::Redis(arguments) => redis(arguments, format),
+    }
+}
+
+fn options(protocol: kv::Protocol, listen: std::net::SocketAddr, memory: &KvMemory) -> kv::Options {
+    kv::Options {
+        protocol,
+        password: None,
+        listen,
+        udp: false,
+        interface: None,
+        mode: kv::XdpMode::Default,
+        most_bytes: memory.memory << 20,
+        threads: usize::from(memory.threads),
+        clang: kiln_driver::clang::name(),
     }
 }
 
 fn memcached(arguments: &MemcachedArguments, format: Format) -> Result<u8, Error> {
     let options = kv::Options {
-        listen: arguments.listen,
         udp: arguments.udp,
         interface: arguments.xdp.clone(),
         mode: arguments.mode.into(),
-        most_bytes: arguments.memory << 20,
-        threads: usize::from(arguments.threads),
-        clang: kiln_driver::clang::name(),
+        ..options(kv::Protocol::Memcached, arguments.listen, &arguments.memory)
     };
+    serve(&options, "memcached's", format)
+}
+
+fn redis(arguments: &RedisArguments, format: Format) -> Result<u8, Error> {
+    let password = arguments.password_file.as_deref().map(password).transpose()?;
+    let options = kv::Options { password, ..options(kv::Protocol::Redis, arguments.listen, &arguments.memory) };
+    serve(&options, "Redis'", format)
+}
+
+/// The first line of a file.
+fn password(path: &Path) -> Result<String, Error> {
+    let refused =
+        |why: &str| Error::InvalidInput(format!("{}: {why}", kiln_driver::Shown::from(path.display().to_string())));
+    let text = std::fs::read_to_string(path).map_err(|error| refused(&error.to_string()))?;
+    let line = text.lines().next().unwrap_or_default();
+    if line.is_empty() { Err(refused("its first line, the password, is empty")) } else { Ok(line.to_owned()) }
+}
+
+fn serve(options: &kv::Options, whose: &str, format: Format) -> Result<u8, Error> {
     let interrupted = interrupt()?;
     let begun = |begun: kv::Begun| match format {
         Format::Json => {
@@ -29,13 +62,13 @@ fn memcached(arguments: &MemcachedArguments, format: Format) -> Result<u8, Error
             anstream::println!("{document}");
         }
         _ => {
-            anstream::eprintln!("memcached's protocol at {}", begun.address);
-            if let (Some(interface), Some(processed)) = (&arguments.xdp, begun.processed) {
+            anstream::eprintln!("{whose} protocol at {}", begun.address);
+            if let (Some(interface), Some(processed)) = (&options.interface, begun.processed) {
                 let interface = kiln_driver::Shown::from(interface.as_str());
                 anstream::eprintln!("get and set over UDP in XDP at {interface}: {processed} instructions verified");
             }
         }
     };
-    kv::memcached(&options, &interrupted, &begun)?;
+    kv::serve(options, &interrupted, &begun)?;
     Ok(0)
 }

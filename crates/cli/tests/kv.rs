@@ -1,4 +1,4 @@
-//! `kiln kv memcached`, from outside: by sockets without privilege, and in XDP between two network namespaces.
+//! `kiln kv`, from outside: by sockets without privilege, and in XDP between two network namespaces.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -33,8 +33,12 @@ impl Drop for Server {
 impl Server {
     /// Starts one, and waits until it serves: what it says. The error is what it says if it ends.
     fn start(arguments: &[&str]) -> Result<(Server, Value), String> {
+        Server::start_as("memcached", arguments)
+    }
+
+    fn start_as(protocol: &str, arguments: &[&str]) -> Result<(Server, Value), String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-        command.args(["kv", "memcached", "--format", "json"]).args(arguments);
+        command.args(["kv", protocol, "--format", "json"]).args(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kiln starts");
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
@@ -178,6 +182,82 @@ fn pymemcache(address: &str) {
         assert!(output.status.success(), "{}", lossy(&output.stderr));
     } else {
         println!("skipped: pymemcache is not installed");
+    }
+}
+
+#[test]
+fn clients_of_redis_are_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("password");
+    std::fs::write(&file, "secret\n").expect("is written");
+    let password = ["--password-file", file.to_str().expect("text")];
+    let arguments = [&["--listen", "127.0.0.1:0", "--memory", "16"][..], &password].concat();
+    let (server, begun) = Server::start_as("redis", &arguments).expect("it starts");
+    let address = begun["address"].as_str().expect("an address").to_owned();
+    let mut client = Client::connect(&address);
+    assert_eq!(client.ask(b"GET k\r\n", "\r\n"), "-NOAUTH Authentication required.\r\n");
+    // Many requests at once, whose replies are more than is kept.
+    let all =
+        [&b"AUTH secret\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n"[..], &vec![b'x'; 100_000], b"\r\n"].concat();
+    assert_eq!(client.ask(&all, "+OK\r\n+OK\r\n"), "+OK\r\n+OK\r\n");
+    let many = client.ask(format!("{}PING\r\n", "GET k\r\n".repeat(100)).as_bytes(), "+PONG\r\n");
+    assert_eq!(many.len(), 100 * (9 + 100_000 + 2) + 7);
+    redis_cli(&address);
+    redis_py(&address);
+    assert_eq!(server.end(), Some(0));
+    std::fs::write(&file, "").expect("is written");
+    let refused = Server::start_as("redis", &arguments).err().expect("no password is refused");
+    assert!(refused.contains("is empty"), "{refused}");
+}
+
+fn redis_cli(address: &str) {
+    let port = address.rsplit_once(':').expect("an address").1;
+    let ask = |words: &[&str]| {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", port, "-a", "secret", "--no-auth-warning"]).args(words);
+        command.output().map(|output| lossy(&output.stdout))
+    };
+    if ask(&["PING"]).is_err() {
+        return println!("skipped: redis-cli is not installed");
+    }
+    for (words, wanted) in [
+        (&["SET", "cli", "one", "EX", "100"][..], "OK\n"),
+        (&["-3", "GET", "cli"], "one\n"),
+        (&["TTL", "cli"], "100\n"),
+        (&["--scan", "--pattern", "cl*"], "cli\n"),
+        (&["INCR", "cli"], "ERR value is not an integer or out of range\n\n"),
+    ] {
+        assert_eq!(ask(words).expect("redis-cli"), wanted, "{words:?}");
+    }
+}
+
+/// Has Python's client work with a server, if it is installed.
+fn redis_py(address: &str) {
+    let port = address.rsplit_once(':').expect("an address").1;
+    let script = format!(
+        "import redis\n\
+         r = redis.Redis(port={port}, password='secret')\n\
+         assert r.ping() and r.set('py', b'one', px=100000) and r.get('py') == b'one' and 99 <= r.ttl('py') <= 100\n\
+         assert r.set('py', 'x', nx=True) is None and r.set('py', 'two', xx=True, get=True) == b'one'\n\
+         assert r.append('py', '!') == 4 and r.strlen('py') == 4 and r.getrange('py', 0, 1) == b'tw'\n\
+         assert r.mset({{'a': 1, 'b': 2}}) and r.mget('a', 'b', 'c') == [b'1', b'2', None]\n\
+         assert r.incr('a', 41) == 42 and r.decr('a') == 41 and r.incrbyfloat('b', 0.5) == 2.5\n\
+         p = r.pipeline(transaction=False)\n\
+         for n in range(1000): p.set('n%d' % n, n)\n\
+         assert all(p.execute()) and len(set(r.scan_iter('n*'))) == 1000\n\
+         assert r.expire('a', 100) and r.persist('a') and r.exists('a', 'b', 'c') == 2 and r.type('a') == b'string'\n\
+         info = r.info()\n\
+         assert info['redis_version'] and info['db0']['keys'] == r.dbsize() > 1000\n\
+         assert r.client_setname('me') and r.client_getname() == 'me' and r.client_id() > 0\n\
+         assert r.command()['get']['arity'] == 2 and r.command_count() == len(r.command())\n\
+         assert r.delete('a', 'b', 'c') == 2 and r.flushall() and r.dbsize() == 0\n"
+    );
+    let python = |script: &str| Command::new("python3").args(["-c", script]).output();
+    if python("import redis").is_ok_and(|output| output.status.success()) {
+        let output = python(&script).expect("python3");
+        assert!(output.status.success(), "{}", lossy(&output.stderr));
+    } else {
+        println!("skipped: redis-py is not installed");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::service::{Service, VERSION};
 use super::storing::{self, Step, changed};
 use super::{meta, number, stats};
-use crate::store::{Found, KEY_MOST, Outcome};
+use crate::store::{self, Found, KEY_MOST, Outcome};
 
 /// Bytes of output from which on nothing more is served.
 pub const OUTPUT_MOST: usize = 1 << 20;
@@ -29,7 +29,7 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
         b"get" | b"gets" => {
             return retrieve(service, &words[1..], None, first.ends_with(b"s"), answered, output);
         }
-        b"gat" | b"gats" => match words.get(1).map(|text| number::expires(&service.store, text)) {
+        b"gat" | b"gats" => match words.get(1).map(|text| number::expires(text)) {
             Some(Some(expires)) => {
                 return retrieve(service, &words[2..], Some(expires), first.ends_with(b"s"), answered, output);
             }
@@ -125,16 +125,16 @@ fn delete(service: &Service<'_>, key: &[u8]) -> &'static [u8] {
 }
 
 fn touch(service: &Service<'_>, key: &[u8], seconds: &[u8]) -> &'static [u8] {
-    let Some(expires) = number::expires(&service.store, seconds) else { return BAD_TIME };
+    let Some(expires) = number::expires(seconds) else { return BAD_TIME };
     service.statistics.touches.fetch_add(1, Ordering::Relaxed);
     if service.store.get(key, Some(expires)).is_some() { b"TOUCHED\r\n" } else { NOT_FOUND }
 }
 
 fn flush(service: &Service<'_>, delay: &[u8]) -> &'static [u8] {
-    let Some(at) = number::expires(&service.store, delay) else { return BAD_TIME };
+    let Some(at) = number::expires(delay) else { return BAD_TIME };
     service.statistics.flushes.fetch_add(1, Ordering::Relaxed);
     // The last one counts: it also stops one that waits.
-    let waits = at > service.store.seconds();
+    let waits = at > store::now();
     service.flush_at.store(if waits { at } else { 0 }, Ordering::Relaxed);
     if !waits {
         service.store.clear();

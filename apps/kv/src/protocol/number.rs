@@ -1,6 +1,6 @@
 //! Numbers of requests.
 
-use crate::store::Store;
+use crate::store;
 
 /// Seconds that are not a date.
 const RELATIVE_MOST: i64 = 60 * 60 * 24 * 30;
@@ -38,12 +38,12 @@ fn signed(text: &[u8]) -> Option<i64> {
     if is_negative { 0i64.checked_sub_unsigned(digits) } else { i64::try_from(digits).ok() }
 }
 
-/// When an item ends, in seconds since 1970, as requests say it: 0 is never, up to 30 days are from now on, more is a date.
-pub fn expires(store: &Store<'_>, text: &[u8]) -> Option<u64> {
+/// When an item ends, in milliseconds since 1970, as requests say it: 0 is never, up to 30 days are from now on, more is a date.
+pub fn expires(text: &[u8]) -> Option<u64> {
     Some(match signed(text)? {
         0 => 0,
         seconds if seconds < 0 => PAST,
-        seconds if seconds <= RELATIVE_MOST => store.seconds() + seconds as u64,
-        date => date as u64,
+        seconds if seconds <= RELATIVE_MOST => store::now() + 1000 * seconds as u64,
+        date => (date as u64).saturating_mul(1000),
     })
 }

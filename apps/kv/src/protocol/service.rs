@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::store::Store;
+use crate::store::{self, Store};
 
 /// The version that clients are told: what this server behaves like, and its own name.
 pub const VERSION: &str = concat!("1.6.18-kiln-", env!("CARGO_PKG_VERSION"));
@@ -23,6 +23,8 @@ pub struct Statistics {
     pub touches: AtomicU64,
     /// Keys deleted, or not there.
     pub deletes: AtomicU64,
+    /// Commands of Redis' protocol.
+    pub commands: AtomicU64,
     /// `flush_all`.
     pub flushes: AtomicU64,
     /// Connections now.
@@ -37,11 +39,15 @@ pub struct Service<'h> {
     pub store: Store<'h>,
     /// Counters.
     pub statistics: Statistics,
-    /// When everything is to be flushed, in seconds since 1970; 0: no.
+    /// What clients of Redis' protocol have to know.
+    pub(crate) password: Option<String>,
+    /// When everything is to be flushed, in milliseconds since 1970; 0: no.
     pub(super) flush_at: AtomicU64,
     /// Calls of [`Service::maintain`].
     turns: AtomicU64,
-    pub(super) begun: Instant,
+    /// Clients of Redis' protocol since the beginning.
+    pub(crate) clients: AtomicU64,
+    pub(crate) begun: Instant,
 }
 
 impl<'h> Service<'h> {
@@ -50,10 +56,18 @@ impl<'h> Service<'h> {
         Service {
             store,
             statistics: Statistics::default(),
+            password: None,
+            clients: AtomicU64::new(0),
             flush_at: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             begun: Instant::now(),
         }
+    }
+
+    /// The same, for clients of Redis' protocol that know a password.
+    #[must_use]
+    pub fn with_password(self, password: Option<String>) -> Service<'h> {
+        Service { password, ..self }
     }
 
     /// Does what is due: time, room for programs, a flush that waits. To be called several times a second.
@@ -64,7 +78,7 @@ impl<'h> Service<'h> {
             self.store.remove_expired();
         }
         let at = self.flush_at.load(Ordering::Relaxed);
-        if at != 0 && at <= self.store.seconds() && self.flush_at.swap(0, Ordering::Relaxed) != 0 {
+        if at != 0 && at <= store::now() && self.flush_at.swap(0, Ordering::Relaxed) != 0 {
             self.store.clear();
         }
     }

@@ -55,7 +55,7 @@ pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) -> Ste
         output.extend(b"ERROR\r\n");
         return Step::Done;
     }
-    let Some(storing) = read(service, words, is_cas) else {
+    let Some(storing) = read(words, is_cas) else {
         if words.last() != Some(&&b"noreply"[..]) {
             output.extend(b"CLIENT_ERROR bad command line format\r\n");
         }
@@ -74,7 +74,7 @@ pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) -> Ste
     Step::Value(storing)
 }
 
-fn read(service: &Service<'_>, words: &[&[u8]], is_cas: bool) -> Option<Storing> {
+fn read(words: &[&[u8]], is_cas: bool) -> Option<Storing> {
     let mode = match words[0] {
         b"set" => Mode::Whole(Condition::Any),
         b"add" => Mode::Whole(Condition::Absent),
@@ -87,7 +87,7 @@ fn read(service: &Service<'_>, words: &[&[u8]], is_cas: bool) -> Option<Storing>
         key: Some(words[1]).filter(|key| key.len() <= KEY_MOST)?.to_vec(),
         // Of more than 32 bits memcached keeps the lower ones too.
         flags: number::unsigned(words[2])? as u32,
-        expires: number::expires(&service.store, words[3])?,
+        expires: number::expires(words[3])?,
         bytes: number::unsigned(words[4]).filter(|bytes| *bytes <= BYTES_MOST)? as usize,
         mode,
         quiet: words.get(if is_cas { 6 } else { 5 }).is_some_and(|word| *word == b"noreply"),

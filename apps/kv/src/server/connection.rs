@@ -4,7 +4,9 @@ use std::io::{ErrorKind, Read as _, Write as _};
 
 use mio::net::TcpStream;
 
+use super::Protocol;
 use crate::protocol::{Next, OUTPUT_MOST, Service, Session};
+use crate::redis;
 
 /// Reads at a time, before others have their turn.
 const READS: usize = 16;
@@ -20,11 +22,33 @@ pub enum After {
     Over,
 }
 
+/// A session of either protocol.
+enum Spoken<'s, 'h> {
+    Memcached(Session<'s, 'h>),
+    Redis(redis::Session<'s, 'h>),
+}
+
+impl Spoken<'_, '_> {
+    fn serve(&mut self, arrived: &[u8], output: &mut Vec<u8>) -> Next {
+        match self {
+            Spoken::Memcached(session) => session.serve(arrived, output),
+            Spoken::Redis(session) => session.serve(arrived, output),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        match self {
+            Spoken::Memcached(session) => session.is_full(),
+            Spoken::Redis(session) => session.is_full(),
+        }
+    }
+}
+
 /// A connection.
 pub struct Connection<'s, 'h> {
     /// Its socket.
     pub stream: TcpStream,
-    session: Session<'s, 'h>,
+    session: Spoken<'s, 'h>,
     output: Vec<u8>,
     sent: usize,
     closing: bool,
@@ -32,8 +56,12 @@ pub struct Connection<'s, 'h> {
 
 impl<'s, 'h> Connection<'s, 'h> {
     /// A connection that was accepted.
-    pub fn new(stream: TcpStream, service: &'s Service<'h>) -> Connection<'s, 'h> {
-        Connection { stream, session: Session::new(service), output: Vec::new(), sent: 0, closing: false }
+    pub fn new(stream: TcpStream, service: &'s Service<'h>, protocol: Protocol) -> Connection<'s, 'h> {
+        let session = match protocol {
+            Protocol::Memcached => Spoken::Memcached(Session::new(service)),
+            Protocol::Redis => Spoken::Redis(redis::Session::new(service)),
+        };
+        Connection { stream, session, output: Vec::new(), sent: 0, closing: false }
     }
 
     /// Reads, serves and writes what is possible now.

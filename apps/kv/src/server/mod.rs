@@ -23,8 +23,18 @@ const MAINTAINED: Duration = Duration::from_millis(50);
 /// Connections of a worker. What is beyond is closed when it is accepted.
 const CONNECTIONS: usize = 16 << 10;
 
+/// What is spoken over connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// memcached's, text.
+    Memcached,
+    /// Redis', RESP2 and RESP3.
+    Redis,
+}
+
 /// Sockets that are bound.
 pub struct Server {
+    protocol: Protocol,
     tcp: TcpListener,
     udp: Option<UdpSocket>,
 }
@@ -34,12 +44,12 @@ impl Server {
     ///
     /// # Errors
     /// Returns an error if the address is in use or not this machine's.
-    pub fn bind(address: SocketAddr, udp: bool) -> io::Result<Server> {
+    pub fn bind(address: SocketAddr, protocol: Protocol, udp: bool) -> io::Result<Server> {
         let tcp = TcpListener::bind(address)?;
         let udp = udp.then(|| UdpSocket::bind(tcp.local_addr()?)).transpose()?;
         tcp.set_nonblocking(true)?;
         udp.as_ref().map_or(Ok(()), |udp| udp.set_nonblocking(true))?;
-        Ok(Server { tcp, udp })
+        Ok(Server { protocol, tcp, udp })
     }
 
     /// Where it listens.
@@ -57,7 +67,7 @@ impl Server {
     pub fn run(&self, service: &Service<'_>, threads: usize, stop: &AtomicBool) -> io::Result<()> {
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads.max(1))
-                .map(|_| scope.spawn(|| worker::run(&self.tcp, self.udp.as_ref(), service, stop)))
+                .map(|_| scope.spawn(|| worker::run(&self.tcp, self.udp.as_ref(), self.protocol, service, stop)))
                 .collect();
             while !stop.load(Ordering::SeqCst) && !workers.iter().any(|worker| worker.is_finished()) {
                 service.maintain();

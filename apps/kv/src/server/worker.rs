@@ -10,7 +10,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use super::connection::{After, Connection};
-use super::{CONNECTIONS, datagram};
+use super::{CONNECTIONS, Protocol, datagram};
 use crate::protocol::Service;
 
 const LISTENER: Token = Token(0);
@@ -21,14 +21,21 @@ const NOTICED: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Serves until `stop` is set.
-pub fn run(tcp: &TcpListener, udp: Option<&UdpSocket>, service: &Service<'_>, stop: &AtomicBool) -> io::Result<()> {
+pub fn run(
+    tcp: &TcpListener,
+    udp: Option<&UdpSocket>,
+    protocol: Protocol,
+    service: &Service<'_>,
+    stop: &AtomicBool,
+) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
     let mut poll = Poll::new()?;
     poll.registry().register(&mut SourceFd(&tcp.as_raw_fd()), LISTENER, Interest::READABLE)?;
     if let Some(udp) = udp {
         poll.registry().register(&mut SourceFd(&udp.as_raw_fd()), DATAGRAMS, Interest::READABLE)?;
     }
-    let mut worker = Worker { service, connections: HashMap::new(), next: FIRST, buffer: vec![0; BUFFER_BYTES] };
+    let mut worker =
+        Worker { service, protocol, connections: HashMap::new(), next: FIRST, buffer: vec![0; BUFFER_BYTES] };
     let (mut events, mut datagrams, mut again) = (Events::with_capacity(1024), Vec::new(), Vec::new());
     // What is told once, and may be there still.
     let (mut accepts, mut receives) = (false, false);
@@ -59,6 +66,7 @@ pub fn run(tcp: &TcpListener, udp: Option<&UdpSocket>, service: &Service<'_>, st
 
 struct Worker<'s, 'h> {
     service: &'s Service<'h>,
+    protocol: Protocol,
     connections: HashMap<usize, Connection<'s, 'h>>,
     next: usize,
     buffer: Vec<u8>,
@@ -83,7 +91,7 @@ impl Worker<'_, '_> {
                 continue;
             }
             self.next += 1;
-            self.connections.insert(number, Connection::new(stream, self.service));
+            self.connections.insert(number, Connection::new(stream, self.service, self.protocol));
             self.service.statistics.connections.fetch_add(1, Ordering::Relaxed);
             self.service.statistics.all_connections.fetch_add(1, Ordering::Relaxed);
             ready.push(number);

@@ -10,9 +10,14 @@
 //! puts it on the condition that the version is the one it has read. Each function leaves the table whole wherever its process is
 //! killed: it links with one store. A lock that a dead process left is freed by whoever meets it.
 
+mod change;
 mod evict;
 mod hash;
 pub mod layout;
+mod scan;
+
+pub use change::{Change, Full};
+pub use scan::Met;
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,7 +37,7 @@ pub type Heap<'h> = dyn Memory + Sync + 'h;
 const PATIENCE: Duration = Duration::from_millis(2);
 /// How often, before a lock that a program seems to hold is freed: no program holds one for so long.
 const LOOKS: usize = 100;
-/// The longest key.
+/// The longest key of memcached's protocol.
 pub const KEY_MOST: usize = 250;
 /// The longest value: an item is one block of the allocator.
 pub const VALUE_MOST: usize = (1 << 20) - 1024;
@@ -85,7 +90,7 @@ pub struct Found {
     pub value_bytes: usize,
     /// The version.
     pub version: u64,
-    /// When it ends, in seconds since 1970; 0: never.
+    /// When it ends, in milliseconds since 1970; 0: never.
     pub expires: u64,
 }
 
@@ -98,10 +103,14 @@ impl Found {
 
     /// What the client said that the value is.
     pub fn flags(&self) -> u32 {
-        let rest = self.text.get(self.key_bytes + 1..).unwrap_or_default();
-        let digits = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
-        std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+        flags_of(&self.text, self.key_bytes)
     }
+}
+
+/// The flags of an item's text.
+fn flags_of(text: &[u8], key_bytes: usize) -> u32 {
+    let digits = text.get(key_bytes + 1..).unwrap_or_default().iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0u32, |number, digit| number.wrapping_mul(10).wrapping_add(u32::from(digit - b'0')))
 }
 
 /// What programs have done.
@@ -160,9 +169,9 @@ pub fn own_heap(settings: &Settings) -> OwnHeap {
 /// Bytes of the variables in a heap of [`own_heap`].
 pub const OWN_VARIABLE_BYTES: usize = STATE_BYTES + state::ALL.next_multiple_of(4096);
 
-/// Seconds since 1970.
+/// Milliseconds since 1970.
 pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 impl<'h> Store<'h> {
@@ -213,7 +222,7 @@ impl<'h> Store<'h> {
         Ok(store)
     }
 
-    /// Tells programs what time it is; to be called every second.
+    /// Tells programs what time it is; to be called several times a second.
     pub fn tick(&self) {
         self.heap.store(self.state + state::NOW, now());
     }
@@ -231,11 +240,6 @@ impl<'h> Store<'h> {
             }
             seen = found;
         }
-    }
-
-    /// Seconds since 1970, as programs know it.
-    pub fn seconds(&self) -> u64 {
-        self.field(state::NOW)
     }
 
     /// Items.
@@ -311,7 +315,7 @@ impl<'h> Store<'h> {
 
     fn is_expired(&self, at: usize) -> bool {
         let expires = self.heap.load(at + item::EXPIRES).unwrap_or(0);
-        expires != 0 && expires <= self.seconds()
+        expires != 0 && expires <= now()
     }
 
     /// Takes an item out of its bucket; it is freed when the lock is not held any more.
@@ -422,17 +426,5 @@ impl<'h> Store<'h> {
             self.gone(old);
         }
         Outcome::Stored
-    }
-
-    /// Removes a key; whether it was there.
-    pub fn delete(&self, key: &[u8]) -> bool {
-        let hash = hash::hash(key, self.seed);
-        let locked = self.lock(self.bucket_of(hash));
-        let (link, Some(at)) = self.find(&locked, hash, key) else { return false };
-        let valid = !self.is_expired(at);
-        self.unlink(link, at);
-        drop(locked);
-        self.gone(at);
-        valid
     }
 }

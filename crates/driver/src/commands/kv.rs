@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use kiln_kv::EXTENSION;
 use kiln_kv::protocol::Service;
+pub use kiln_kv::server::Protocol;
 use kiln_kv::server::Server;
 use kiln_kv::store::layout::bucket;
 use kiln_kv::store::{self, Heap, Settings, Store};
-use kiln_linux::{LoadedObject, ObjectFile, XdpMode};
+pub use kiln_linux::XdpMode;
+use kiln_linux::{LoadedObject, ObjectFile};
 use kiln_program::Error;
 use kiln_sandbox::supply::{self, NoMemory};
 
@@ -38,6 +40,10 @@ pub const FEWEST_BYTES: u64 = 8 << 20;
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// What clients of Redis' protocol have to know.
+    pub password: Option<String>,
     /// Where to listen.
     pub listen: SocketAddr,
     /// Whether to serve datagrams, too.
@@ -62,12 +68,12 @@ pub struct Begun {
     pub processed: Option<u32>,
 }
 
-/// Serves memcached's protocol until `stop` is set.
+/// Serves until `stop` is set.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] for options that do not fit together, [`Error::Os`] if the address is in use, as [`cc::compile`] and
 /// [`kiln_linux::ObjectFile::load`] with an interface.
-pub fn memcached(options: &Options, stop: &AtomicBool, begun: &dyn Fn(Begun)) -> Result<(), Error> {
+pub fn serve(options: &Options, stop: &AtomicBool, begun: &dyn Fn(Begun)) -> Result<(), Error> {
     if !(FEWEST_BYTES..=MOST_BYTES).contains(&options.most_bytes) {
         let (fewest, most) = (FEWEST_BYTES >> 20, MOST_BYTES >> 20);
         return Err(Error::InvalidInput(format!("memory for items is {fewest} to {most} MiB")));
@@ -81,7 +87,7 @@ pub fn memcached(options: &Options, stop: &AtomicBool, begun: &dyn Fn(Begun)) ->
             let heap = store::own_heap(&settings);
             let store = create(&heap, store::OWN_VARIABLE_BYTES, &settings)?;
             begun(Begun { address: address(&server)?, processed: None });
-            serve(&server, store, options, stop)
+            run(&server, store, options, stop)
         }
     }
 }
@@ -112,7 +118,7 @@ fn with_program(
     let program = loaded.program(PROGRAM)?;
     let link = kiln_linux::Link::xdp(&program, index, options.mode)?;
     begun(Begun { address, processed: Some(program.info()?.verified_insns) });
-    let served = serve(&server, store, options, stop);
+    let served = run(&server, store, options, stop);
     drop(link);
     served
 }
@@ -120,7 +126,7 @@ fn with_program(
 fn bind(options: &Options) -> Result<Server, Error> {
     let udp = options.udp || options.interface.is_some();
     let call = format!("listening at {}", options.listen);
-    Server::bind(options.listen, udp).map_err(|error| Error::machine(&call, &error, ""))
+    Server::bind(options.listen, options.protocol, udp).map_err(|error| Error::machine(&call, &error, ""))
 }
 
 fn address(server: &Server) -> Result<SocketAddr, Error> {
@@ -135,8 +141,9 @@ fn create<'h>(heap: &'h Heap<'h>, variables: usize, settings: &Settings) -> Resu
     })
 }
 
-fn serve(server: &Server, store: Store<'_>, options: &Options, stop: &AtomicBool) -> Result<(), Error> {
-    let served = server.run(&Service::new(store), options.threads, stop);
+fn run(server: &Server, store: Store<'_>, options: &Options, stop: &AtomicBool) -> Result<(), Error> {
+    let service = Service::new(store).with_password(options.password.clone());
+    let served = server.run(&service, options.threads, stop);
     served.map_err(|error| Error::machine("waiting for sockets", &error, ""))
 }
 

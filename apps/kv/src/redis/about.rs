@@ -1,0 +1,146 @@
+//! What the server says of itself.
+
+use std::sync::atomic::Ordering;
+
+use super::call::{Call, Served, VERSION, unknown_subcommand};
+use super::reply::Reply;
+use super::table::{self, ROWS, Row};
+use crate::store;
+
+/// `TIME`.
+pub fn time(call: &mut Call<'_, '_>) -> Served {
+    let now = store::now();
+    call.reply.array(2);
+    call.reply.bulk((now / 1000).to_string().as_bytes());
+    call.reply.bulk((now % 1000 * 1000).to_string().as_bytes());
+    Ok(())
+}
+
+/// `INFO`.
+pub fn info(call: &mut Call<'_, '_>) -> Served {
+    let wanted: Vec<String> =
+        call.words[1..].iter().map(|word| String::from_utf8_lossy(word).to_ascii_lowercase()).collect();
+    let is_all = wanted.is_empty() || wanted.iter().any(|word| matches!(&**word, "all" | "default" | "everything"));
+    let (store, counted) = (&call.service.store, &call.service.statistics);
+    let own = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed).to_string();
+    let misses = counted.gets.load(Ordering::Relaxed).saturating_sub(counted.hits.load(Ordering::Relaxed));
+    let uptime = call.service.begun.elapsed().as_secs();
+    let sections: [(&str, Vec<(&str, String)>); 6] = [
+        (
+            "Server",
+            vec![
+                ("redis_version", VERSION.to_owned()),
+                ("kiln_version", env!("CARGO_PKG_VERSION").to_owned()),
+                ("redis_mode", "standalone".to_owned()),
+                ("arch_bits", usize::BITS.to_string()),
+                ("process_id", std::process::id().to_string()),
+                ("uptime_in_seconds", uptime.to_string()),
+                ("uptime_in_days", (uptime / 86400).to_string()),
+            ],
+        ),
+        ("Clients", vec![("connected_clients", own(&counted.connections))]),
+        (
+            "Memory",
+            vec![
+                ("used_memory", store.bytes().to_string()),
+                ("maxmemory", store.most_bytes().to_string()),
+                ("maxmemory_policy", "allkeys-lru".to_owned()),
+            ],
+        ),
+        (
+            "Stats",
+            vec![
+                ("total_connections_received", own(&counted.all_connections)),
+                ("total_commands_processed", own(&counted.commands)),
+                ("evicted_keys", store.evicted().to_string()),
+                ("keyspace_hits", own(&counted.hits)),
+                ("keyspace_misses", misses.to_string()),
+            ],
+        ),
+        ("Replication", vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())]),
+        (
+            "Keyspace",
+            Some(store.items())
+                .filter(|items| *items > 0)
+                .map(|items| ("db0", format!("keys={items}")))
+                .into_iter()
+                .collect(),
+        ),
+    ];
+    let mut text = String::new();
+    for (title, rows) in sections {
+        if is_all || wanted.contains(&title.to_ascii_lowercase()) {
+            let gap = if text.is_empty() { "" } else { "\r\n" };
+            text += &format!("{gap}# {title}\r\n");
+            rows.iter().for_each(|(name, value)| text += &format!("{name}:{value}\r\n"));
+        }
+    }
+    call.reply.text(&text);
+    Ok(())
+}
+
+/// `CONFIG`: what clients look for before they begin.
+pub fn config(call: &mut Call<'_, '_>) -> Served {
+    if call.lower(1) != b"get" {
+        return Err(unknown_subcommand(call));
+    }
+    if call.words.len() < 3 {
+        return Err("ERR wrong number of arguments for 'config|get' command".into());
+    }
+    let known = [
+        ("appendonly", "no".to_owned()),
+        ("databases", "1".to_owned()),
+        ("maxmemory", call.service.store.most_bytes().to_string()),
+        ("maxmemory-policy", "allkeys-lru".to_owned()),
+        ("save", String::new()),
+    ];
+    let is_asked =
+        |name: &str| call.words[2..].iter().any(|text| super::glob::fits(&text.to_ascii_lowercase(), name.as_bytes()));
+    let asked: Vec<_> = known.iter().filter(|(name, _)| is_asked(name)).collect();
+    call.reply.map(asked.len());
+    for (name, value) in asked {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+fn describe(reply: &mut Reply<'_>, row: &Row) {
+    reply.array(10);
+    reply.bulk(row.name.as_bytes());
+    reply.integer(row.arity);
+    reply.set(row.flags.len());
+    row.flags.iter().for_each(|flag| reply.simple(flag));
+    row.keys.iter().for_each(|place| reply.integer(*place));
+    // Categories, tips, places of keys, subcommands.
+    reply.set(0);
+    (0..3).for_each(|_| reply.array(0));
+}
+
+/// `COMMAND`.
+pub fn command(call: &mut Call<'_, '_>) -> Served {
+    let words = call.words;
+    match (&*call.lower(1), words.len()) {
+        (_, 1) => {
+            call.reply.array(ROWS.len());
+            ROWS.iter().for_each(|row| describe(&mut call.reply, row));
+        }
+        (b"count", 2) => call.reply.integer(ROWS.len() as i64),
+        (b"list", 2) => {
+            call.reply.set(ROWS.len());
+            ROWS.iter().for_each(|row| call.reply.bulk(row.name.as_bytes()));
+        }
+        (b"info", _) => {
+            call.reply.array(words.len() - 2);
+            for name in &words[2..] {
+                match table::row(name) {
+                    Some(row) => describe(&mut call.reply, row),
+                    None => call.reply.null(),
+                }
+            }
+        }
+        (b"docs", _) => call.reply.map(0),
+        _ => return Err(unknown_subcommand(call)),
+    }
+    Ok(())
+}

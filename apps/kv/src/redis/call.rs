@@ -1,0 +1,68 @@
+//! A command that is being served, and what all commands refuse with.
+
+use super::client::Client;
+use super::reply::{Refusal, Reply};
+use crate::protocol::Service;
+use crate::store::{Found, Full};
+
+/// The version of Redis that this server behaves like.
+pub const VERSION: &str = "7.0.15";
+/// A value of another type.
+pub const WRONG_TYPE: Refusal = Refusal::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
+/// Options that are none.
+pub const SYNTAX: Refusal = Refusal::Borrowed("ERR syntax error");
+/// There is no memory.
+pub const FULL: Refusal = Refusal::Borrowed("OOM command not allowed when used memory > 'maxmemory'.");
+
+/// What a value is: the flags of its item.
+pub mod kind {
+    /// Bytes. Also what memcached's clients have stored.
+    pub const STRING: u32 = 0;
+}
+
+/// How a command went.
+pub type Served = Result<(), Refusal>;
+
+/// A command that is being served.
+pub struct Call<'c, 'h> {
+    /// The store, and what is counted.
+    pub service: &'c Service<'h>,
+    /// Who asks.
+    pub client: &'c mut Client,
+    /// The command and its arguments.
+    pub words: &'c [&'c [u8]],
+    /// Where the answer goes.
+    pub reply: Reply<'c>,
+}
+
+impl Call<'_, '_> {
+    /// A word in lower case, as options and commands are compared.
+    pub fn lower(&self, at: usize) -> Vec<u8> {
+        self.words.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default()
+    }
+
+    /// The command's name, in lower case.
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(&self.lower(0)).into_owned()
+    }
+}
+
+impl From<Full> for Refusal {
+    fn from(_: Full) -> Refusal {
+        FULL
+    }
+}
+
+/// The bytes of a string.
+///
+/// # Errors
+/// Returns Redis' words for another type.
+pub fn string(found: &Found) -> Result<&[u8], Refusal> {
+    if found.flags() == kind::STRING { Ok(found.value()) } else { Err(WRONG_TYPE) }
+}
+
+/// The refusal of a subcommand that is not known.
+pub fn unknown_subcommand(call: &Call<'_, '_>) -> Refusal {
+    let own = String::from_utf8_lossy(call.words[1]).into_owned();
+    format!("ERR unknown subcommand '{own}'. Try {} HELP.", call.name().to_ascii_uppercase()).into()
+}

@@ -1,0 +1,123 @@
+//! Redis' protocol (RESP2 and RESP3) on a [`Service`]: bytes in, bytes out.
+//!
+//! ```text
+//!   *2\r\n$3\r\nGET\r\n$1\r\nk\r\n -> Requests -> table: GET -> strings::get -> store -> Reply -> $1\r\nv\r\n
+//! ```
+//!
+//! Each command of one key is one change of the store. Those of several keys are one after the other, with others' between them.
+
+mod about;
+mod call;
+mod client;
+mod glob;
+mod keys;
+mod number;
+mod reply;
+mod request;
+mod strings;
+mod table;
+
+use std::sync::atomic::Ordering;
+
+use crate::protocol::{Next, OUTPUT_MOST, Service};
+pub use call::VERSION;
+use call::{Call, Served};
+use client::Client;
+use reply::{Refusal, Reply};
+pub use request::REQUEST_MOST;
+use request::Requests;
+
+/// A connection's requests.
+pub struct Session<'s, 'h> {
+    service: &'s Service<'h>,
+    requests: Requests,
+    client: Client,
+    full: bool,
+}
+
+impl<'s, 'h> Session<'s, 'h> {
+    /// A new session.
+    pub fn new(service: &'s Service<'h>) -> Session<'s, 'h> {
+        let client = Client::new(service);
+        Session { service, requests: Requests::default(), client, full: false }
+    }
+
+    /// As [`crate::protocol::Session::serve`].
+    pub fn serve(&mut self, arrived: &[u8], output: &mut Vec<u8>) -> Next {
+        self.requests.arrived(arrived);
+        self.full = false;
+        loop {
+            if output.len() >= OUTPUT_MOST {
+                self.full = true;
+                return Next::Go;
+            }
+            match self.requests.next(self.client.is_stranger()) {
+                Ok(None) => return Next::Go,
+                Ok(Some(words)) => {
+                    if !words.is_empty() {
+                        self.service.statistics.commands.fetch_add(1, Ordering::Relaxed);
+                        serve(self.service, &mut self.client, &words, output);
+                    }
+                }
+                Err(why) => {
+                    Reply { output, resp3: false }.error(format!("ERR Protocol error: {why}").as_bytes());
+                    return Next::Close;
+                }
+            }
+            self.requests.done();
+            if self.client.leaves {
+                return Next::Close;
+            }
+        }
+    }
+
+    /// As [`crate::protocol::Session::is_full`].
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Bytes that the session keeps.
+    pub fn kept(&self) -> usize {
+        self.requests.kept()
+    }
+}
+
+fn serve(service: &Service<'_>, client: &mut Client, words: &[&[u8]], output: &mut Vec<u8>) {
+    let before = output.len();
+    let resp3 = client.resp3;
+    let mut call = Call { service, client, words, reply: Reply { output, resp3 } };
+    if let Err(refusal) = run(&mut call) {
+        call.reply.error(refusal.as_bytes());
+    }
+    if client.is_silent() {
+        output.truncate(before);
+    }
+}
+
+fn run(call: &mut Call<'_, '_>) -> Served {
+    let row = table::row(call.words[0]).ok_or_else(|| unknown(call.words))?;
+    let count = call.words.len() as i64;
+    if (row.arity > 0 && count != row.arity) || count < -row.arity {
+        return Err(format!("ERR wrong number of arguments for '{}' command", row.name).into());
+    }
+    if call.client.is_stranger() && !row.flags.contains(&"no_auth") {
+        return Err("NOAUTH Authentication required.".into());
+    }
+    (row.serve)(call)
+}
+
+fn unknown(words: &[&[u8]]) -> Refusal {
+    const SHOWN: usize = 128;
+    let shown = |word: &[u8], most: usize| {
+        let end = word.iter().position(|byte| *byte == 0).unwrap_or(word.len());
+        String::from_utf8_lossy(&word[..end.min(most)]).into_owned()
+    };
+    let mut arguments = String::new();
+    for word in &words[1..] {
+        if arguments.len() >= SHOWN {
+            break;
+        }
+        arguments += &format!("'{}' ", shown(word, SHOWN - arguments.len()));
+    }
+    format!("ERR unknown command '{}', with args beginning with: {arguments}", shown(words[0], SHOWN)).into()
+}

@@ -1,0 +1,79 @@
+//! Numbers with fractions, as C's `%.17g` prints them, and times.
+
+use super::reply::Refusal;
+use super::request;
+
+/// Redis' words for what is no number.
+pub const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// A number of 64 bits.
+///
+/// # Errors
+/// Returns Redis' words for what is none.
+pub fn integer(text: &[u8]) -> Result<i64, Refusal> {
+    request::number(text).ok_or(NOT_INTEGER.into())
+}
+
+/// A number that may have a fraction.
+///
+/// # Errors
+/// Returns Redis' words for what is none.
+pub fn float(text: &[u8]) -> Result<f64, Refusal> {
+    let text = std::str::from_utf8(text).ok().filter(|text| !text.is_empty());
+    let number = text.and_then(|text| text.parse::<f64>().ok()).filter(|number| !number.is_nan());
+    number.ok_or("ERR value is not a valid float".into())
+}
+
+/// 17 digits that count, and no zeros at the end.
+pub fn double(number: f64) -> String {
+    const DIGITS: i32 = 17;
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    if number == number.trunc() && number.abs() < 1e17 {
+        return if number == 0.0 && number.is_sign_negative() { "-0".to_owned() } else { format!("{number:.0}") };
+    }
+    let scientific = format!("{number:.16e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..DIGITS).contains(&exponent) {
+        let decimals = (DIGITS - 1 - exponent) as usize;
+        return trimmed(&format!("{number:.decimals$}")).to_owned();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())
+}
+
+fn trimmed(text: &str) -> &str {
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
+}
+
+/// A time in milliseconds since 1970: from `text` in units of `unit` milliseconds, counted from `base`. `None` if it is beyond all
+/// times.
+pub fn time(number: i64, unit: i64, base: u64) -> Option<i64> {
+    number.checked_mul(unit)?.checked_add(i64::try_from(base).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::double;
+
+    #[test]
+    fn numbers_are_printed_as_c_does() {
+        for (number, text) in [
+            (0.0, "0"),
+            (3.0, "3"),
+            (-2.5, "-2.5"),
+            (1.1, "1.1000000000000001"),
+            (1e17, "1e+17"),
+            (1e16, "10000000000000000"),
+            (1.5e300, "1.5000000000000001e+300"),
+            (0.0001, "0.0001"),
+            (0.00001, "1.0000000000000001e-05"),
+            (f64::NEG_INFINITY, "-inf"),
+            (1234567.125, "1234567.125"),
+        ] {
+            assert_eq!(double(number), text);
+        }
+    }
+}

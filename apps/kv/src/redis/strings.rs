@@ -1,0 +1,314 @@
+//! Commands of strings.
+
+use std::sync::atomic::Ordering;
+
+use super::call::{Call, FULL, SYNTAX, Served, kind, string};
+use super::number::{NOT_INTEGER, double, float, integer, time};
+use super::reply::Refusal;
+use crate::store::{self, Change, Condition, Found, Outcome, VALUE_MOST};
+
+const TOO_LONG: Refusal = Refusal::Borrowed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+
+fn put(value: Vec<u8>, expires: u64) -> Change {
+    Change::Put { flags: kind::STRING, expires, value }
+}
+
+fn fits(value: &[u8]) -> Served {
+    if value.len() > VALUE_MOST { Err(TOO_LONG) } else { Ok(()) }
+}
+
+/// Makes a string of what there is, if that is a string; its time stays.
+fn changed<T>(
+    call: &Call<'_, '_>,
+    change: impl Fn(Option<&[u8]>) -> Result<(Option<Vec<u8>>, T), Refusal>,
+) -> Result<T, Refusal> {
+    call.service.statistics.sets.fetch_add(1, Ordering::Relaxed);
+    let result = call.service.store.update(call.words[1], |found| {
+        let made = found.map(string).transpose().and_then(&change);
+        match made {
+            Ok((None, result)) => (Change::Keep, Ok(result)),
+            Ok((Some(new), _)) if new.len() > VALUE_MOST => (Change::Keep, Err(TOO_LONG)),
+            Ok((Some(new), result)) => (put(new, found.map_or(0, |found| found.expires)), Ok(result)),
+            Err(refusal) => (Change::Keep, Err(refusal)),
+        }
+    });
+    result?
+}
+
+fn store_whole(
+    call: &Call<'_, '_>,
+    key: &[u8],
+    value: &[u8],
+    expires: u64,
+    condition: Condition,
+) -> Result<bool, Refusal> {
+    fits(value)?;
+    call.service.statistics.sets.fetch_add(1, Ordering::Relaxed);
+    match call.service.store.put(key, kind::STRING, expires, value, condition) {
+        Outcome::Stored => Ok(true),
+        Outcome::NoMemory => Err(FULL),
+        Outcome::Exists | Outcome::NotFound => Ok(false),
+    }
+}
+
+fn found(call: &Call<'_, '_>, key: &[u8]) -> Option<Found> {
+    let found = call.service.store.get(key, None);
+    call.service.statistics.gets.fetch_add(1, Ordering::Relaxed);
+    call.service.statistics.hits.fetch_add(u64::from(found.is_some()), Ordering::Relaxed);
+    found
+}
+
+/// `GET`.
+pub fn get(call: &mut Call<'_, '_>) -> Served {
+    let found = found(call, call.words[1]);
+    call.reply.bulk_or_null(found.as_ref().map(string).transpose()?);
+    Ok(())
+}
+
+/// `MGET`.
+pub fn mget(call: &mut Call<'_, '_>) -> Served {
+    let words = call.words;
+    call.reply.array(words.len() - 1);
+    for key in &words[1..] {
+        let found = found(call, key);
+        call.reply.bulk_or_null(found.as_ref().and_then(|found| string(found).ok()));
+    }
+    Ok(())
+}
+
+/// What the options of `SET` and `GETEX` ask for.
+#[derive(Default)]
+struct Wanted {
+    absent: bool,
+    present: bool,
+    get: bool,
+    keep: bool,
+    persist: bool,
+    expires: Option<u64>,
+}
+
+fn options(call: &Call<'_, '_>, words: &[&[u8]], is_set: bool) -> Result<Wanted, Refusal> {
+    let (mut wanted, mut timed, mut rest) = (Wanted::default(), None, words);
+    while let Some((option, behind)) = rest.split_first() {
+        rest = behind;
+        let option = option.to_ascii_lowercase();
+        let is_free = timed.is_none() && !wanted.keep && !wanted.persist;
+        match &*option {
+            b"nx" if is_set && !wanted.present => wanted.absent = true,
+            b"xx" if is_set && !wanted.absent => wanted.present = true,
+            b"get" if is_set => wanted.get = true,
+            b"keepttl" if is_set && timed.is_none() => wanted.keep = true,
+            b"persist" if !is_set && timed.is_none() => wanted.persist = true,
+            b"ex" | b"px" | b"exat" | b"pxat" if is_free && !rest.is_empty() => {
+                let unit = if option[0] == b'p' { 1 } else { 1000 };
+                timed = Some((rest[0], unit, if option.ends_with(b"at") { 0 } else { store::now() }));
+                rest = &rest[1..];
+            }
+            _ => return Err(SYNTAX),
+        }
+    }
+    if let Some((text, unit, base)) = timed {
+        wanted.expires = Some(expires(call, text, unit, base)?);
+    }
+    Ok(wanted)
+}
+
+fn expires(call: &Call<'_, '_>, text: &[u8], unit: i64, base: u64) -> Result<u64, Refusal> {
+    let number = integer(text)?;
+    let at = Some(number).filter(|number| *number > 0).and_then(|number| time(number, unit, base));
+    at.map(|at| at as u64).ok_or_else(|| format!("ERR invalid expire time in '{}' command", call.name()).into())
+}
+
+/// `SET`.
+pub fn set(call: &mut Call<'_, '_>) -> Served {
+    let (key, value) = (call.words[1], call.words[2]);
+    let wanted = options(call, &call.words[3..], true)?;
+    fits(value)?;
+    if !wanted.get && !wanted.keep {
+        let condition = match (wanted.absent, wanted.present) {
+            (true, _) => Condition::Absent,
+            (_, true) => Condition::Present,
+            _ => Condition::Any,
+        };
+        match store_whole(call, key, value, wanted.expires.unwrap_or(0), condition)? {
+            true => call.reply.ok(),
+            false => call.reply.null(),
+        }
+        return Ok(());
+    }
+    call.service.statistics.sets.fetch_add(1, Ordering::Relaxed);
+    let old = call.service.store.update(key, |found| {
+        let old = match found.map(string).transpose() {
+            Err(refusal) if wanted.get => return (Change::Keep, Err(refusal)),
+            old => old.unwrap_or_default().map(<[u8]>::to_vec),
+        };
+        if (wanted.absent && found.is_some()) || (wanted.present && found.is_none()) {
+            return (Change::Keep, Ok((false, old)));
+        }
+        let kept = found.filter(|_| wanted.keep).map_or(0, |found| found.expires);
+        (put(value.to_vec(), wanted.expires.unwrap_or(kept)), Ok((true, old)))
+    })?;
+    match old? {
+        (_, old) if wanted.get => call.reply.bulk_or_null(old.as_deref()),
+        (true, _) => call.reply.ok(),
+        (false, _) => call.reply.null(),
+    }
+    Ok(())
+}
+
+/// `SETNX`.
+pub fn setnx(call: &mut Call<'_, '_>) -> Served {
+    let stored = store_whole(call, call.words[1], call.words[2], 0, Condition::Absent)?;
+    call.reply.integer(i64::from(stored));
+    Ok(())
+}
+
+/// `SETEX`, `PSETEX`.
+pub fn setex(call: &mut Call<'_, '_>) -> Served {
+    let unit = if call.name().starts_with('p') { 1 } else { 1000 };
+    let expires = expires(call, call.words[2], unit, store::now())?;
+    store_whole(call, call.words[1], call.words[3], expires, Condition::Any)?;
+    call.reply.ok();
+    Ok(())
+}
+
+/// `MSET`.
+pub fn mset(call: &mut Call<'_, '_>) -> Served {
+    if call.words.len() % 2 == 0 {
+        return Err("ERR wrong number of arguments for 'mset' command".into());
+    }
+    for pair in call.words[1..].chunks_exact(2) {
+        fits(pair[1])?;
+    }
+    for pair in call.words[1..].chunks_exact(2) {
+        store_whole(call, pair[0], pair[1], 0, Condition::Any)?;
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// `GETSET`.
+pub fn getset(call: &mut Call<'_, '_>) -> Served {
+    fits(call.words[2])?;
+    let old = call.service.store.update(call.words[1], |found| match found.map(string).transpose() {
+        Ok(old) => (put(call.words[2].to_vec(), 0), Ok(old.map(<[u8]>::to_vec))),
+        Err(refusal) => (Change::Keep, Err(refusal)),
+    })?;
+    call.reply.bulk_or_null(old?.as_deref());
+    Ok(())
+}
+
+/// `GETDEL`.
+pub fn getdel(call: &mut Call<'_, '_>) -> Served {
+    let old = call.service.store.update(call.words[1], |found| match found.map(string).transpose() {
+        Ok(old) => (Change::Remove, Ok(old.map(<[u8]>::to_vec))),
+        Err(refusal) => (Change::Keep, Err(refusal)),
+    })?;
+    call.reply.bulk_or_null(old?.as_deref());
+    Ok(())
+}
+
+/// `GETEX`.
+pub fn getex(call: &mut Call<'_, '_>) -> Served {
+    let wanted = options(call, &call.words[2..], false)?;
+    let found = found(call, call.words[1]);
+    let value = found.as_ref().map(string).transpose()?;
+    if wanted.persist || wanted.expires.is_some() {
+        call.service.store.retime(call.words[1], |_| (wanted.expires.unwrap_or(0), ()));
+    }
+    call.reply.bulk_or_null(value);
+    Ok(())
+}
+
+/// `STRLEN`.
+pub fn strlen(call: &mut Call<'_, '_>) -> Served {
+    let found = found(call, call.words[1]);
+    let bytes = found.as_ref().map(string).transpose()?.map_or(0, <[u8]>::len);
+    call.reply.integer(bytes as i64);
+    Ok(())
+}
+
+/// `APPEND`.
+pub fn append(call: &mut Call<'_, '_>) -> Served {
+    let bytes = changed(call, |old| {
+        let new = [old.unwrap_or_default(), call.words[2]].concat();
+        let bytes = new.len();
+        Ok((Some(new), bytes))
+    })?;
+    call.reply.integer(bytes as i64);
+    Ok(())
+}
+
+/// `SETRANGE`.
+pub fn setrange(call: &mut Call<'_, '_>) -> Served {
+    let (offset, part) = (integer(call.words[2])?, call.words[3]);
+    let offset = usize::try_from(offset).map_err(|_| "ERR offset is out of range")?;
+    let bytes = changed(call, |old| {
+        let old = old.unwrap_or_default();
+        if part.is_empty() {
+            return Ok((None, old.len()));
+        }
+        let end = offset.checked_add(part.len()).filter(|end| *end <= VALUE_MOST).ok_or(TOO_LONG)?;
+        let mut new = old.to_vec();
+        new.resize(end.max(old.len()), 0);
+        new[offset..end].copy_from_slice(part);
+        let bytes = new.len();
+        Ok((Some(new), bytes))
+    })?;
+    call.reply.integer(bytes as i64);
+    Ok(())
+}
+
+/// `GETRANGE`, `SUBSTR`.
+pub fn getrange(call: &mut Call<'_, '_>) -> Served {
+    let (from, to) = (integer(call.words[2])?, integer(call.words[3])?);
+    let found = found(call, call.words[1]);
+    let value = found.as_ref().map(string).transpose()?.unwrap_or_default();
+    let bytes = value.len() as i64;
+    let place = |at: i64| if at < 0 { at.saturating_add(bytes).max(0) } else { at };
+    let is_backward = from < 0 && to < 0 && from > to;
+    let (from, to) = (place(from), place(to).min(bytes - 1));
+    let is_empty = is_backward || from > to || bytes == 0;
+    call.reply.bulk(if is_empty { b"" } else { &value[from as usize..=to as usize] });
+    Ok(())
+}
+
+fn add(call: &mut Call<'_, '_>, delta: i64) -> Served {
+    let sum = changed(call, |old| {
+        let old = old.map_or(Ok(0), integer).map_err(|_| NOT_INTEGER)?;
+        let new = old.checked_add(delta).ok_or("ERR increment or decrement would overflow")?;
+        Ok((Some(new.to_string().into_bytes()), new))
+    })?;
+    call.reply.integer(sum);
+    Ok(())
+}
+
+/// `INCR`, `DECR`.
+pub fn incr(call: &mut Call<'_, '_>) -> Served {
+    let up = call.name() == "incr";
+    add(call, if up { 1 } else { -1 })
+}
+
+/// `INCRBY`, `DECRBY`.
+pub fn incrby(call: &mut Call<'_, '_>) -> Served {
+    let delta = integer(call.words[2])?;
+    if call.name() == "incrby" {
+        return add(call, delta);
+    }
+    add(call, delta.checked_neg().ok_or("ERR decrement would overflow")?)
+}
+
+/// `INCRBYFLOAT`.
+pub fn incrbyfloat(call: &mut Call<'_, '_>) -> Served {
+    let delta = float(call.words[2]);
+    let text = changed(call, |old| {
+        let sum = old.map_or(Ok(0.0), float)? + delta.clone()?;
+        if !sum.is_finite() {
+            return Err("ERR increment would produce NaN or Infinity".into());
+        }
+        let text = if sum == sum.trunc() { double(sum) } else { sum.to_string() }.into_bytes();
+        Ok((Some(text.clone()), text))
+    })?;
+    call.reply.bulk(&text);
+    Ok(())
+}

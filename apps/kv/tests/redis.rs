@@ -1,0 +1,299 @@
+//! Redis' protocol: each conversation on a store of this process, whole and byte by byte, beside what Debian's redis-server answers
+//! if it is installed. The answers that are written here are for where it is not.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kiln_kv::protocol::{Next, Service};
+use kiln_kv::redis::{REQUEST_MOST, Session};
+use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, own_heap};
+
+const SETTINGS: Settings = Settings { buckets: 1 << 10, most_bytes: 16 << 20, served: None };
+
+/// Commands, one a line, that both are asked after a FLUSHALL. Replies have to be equal, byte by byte.
+const CONVERSATIONS: &[&str] = &[
+    "PING|PING hello|PING a b|ECHO x|ECHO|SELECT 0|SELECT x|nothing|nothing a b|NoThInG 'a b'|GET|GET a b",
+    "SET k v|GET k|GET none|TYPE k|TYPE none|EXISTS k k none|DEL k none|GET k|SET k \"\"|GET k|STRLEN k|STRLEN none",
+    "SET k v NX|SET k w NX|GET k|SET k w XX|GET k|SET none w XX|SET k x NX XX|SET k x GET|SET new x GET|SET k y NX GET|SET k y XX GET|GET k",
+    "SET k v EX 100|TTL k|SET k w KEEPTTL|TTL k|SET k x|TTL k|PTTL k|TTL none|SET k v EX 0|SET k v EX -1|SET k v EX x|SET k v EX|SET k v EX 9223372036854775807|SET k v PX 9223372036854775807|SET k v EX 1 PX 1|SET k v KEEPTTL EX 1|SET k v FOO|SET k v EXAT 99999999999|EXPIRETIME k|PEXPIRETIME k|SET k v PXAT 99999999999999|PEXPIRETIME k",
+    "SETNX a 1|SETNX a 2|GET a|SETEX s 100 v|TTL s|SETEX s 0 v|PSETEX s 100000 v|PSETEX s 0 v|SETEX s x v|GETSET s new|TTL s|GETSET none2 v|GETDEL s|GETDEL s",
+    "MSET a 1 b 2 c 3|MGET a b c d|MSET a|MSET a 1 b|MGET|DBSIZE|DEL a b c|DBSIZE|UNLINK a|TOUCH a",
+    "INCR n|INCR n|DECR n|INCRBY n 10|DECRBY n 3|GET n|INCRBY n x|INCRBY n 1.5|SET n x|INCR n|SET n 9223372036854775807|INCR n|SET n -9223372036854775808|DECR n|DECRBY n -9223372036854775808|SET n 007|INCR n|SET n \" 5\"|INCR n|SET n -0|INCR n|SET n +5|INCR n",
+    "INCRBYFLOAT f 10.5|INCRBYFLOAT f 0.25|INCRBYFLOAT f -5.5|GET f|INCRBYFLOAT f x|SET f 3|INCRBYFLOAT f 2|SET f y|INCRBYFLOAT f 1|INCRBYFLOAT g 1e3",
+    "APPEND a hello|APPEND a world|GET a|STRLEN a|GETRANGE a 0 3|GETRANGE a -3 -1|GETRANGE a 0 -1|GETRANGE a 5 2|GETRANGE a -1 -5|GETRANGE a 100 200|GETRANGE none 0 -1|SUBSTR a 1 2|GETRANGE a x 1|SETRANGE a 5 X|GET a|SETRANGE a 12 yz|GET a|SETRANGE none 0 \"\"|EXISTS none|SETRANGE pad 3 x|GET pad|SETRANGE a -1 x|SETRANGE a 600000000 x|GETRANGE a -100 100|GETRANGE a -9223372036854775808 -1",
+    "SET k v|EXPIRE k 100|TTL k|PERSIST k|PERSIST k|TTL k|PERSIST none|EXPIRE none 1|PEXPIRE k 100000|TTL k|EXPIRE k x|EXPIRE k 9223372036854775807|EXPIRE k -9223372036854775808|EXPIRE k 100 NX|EXPIRE k 200 XX|TTL k|EXPIRE k 100 GT|EXPIRE k 300 GT|EXPIRE k 400 LT|EXPIRE k 100 LT|TTL k|EXPIRE k 1 NX XX|EXPIRE k 1 GT LT|EXPIRE k 1 FOO|EXPIREAT k 99999999999|EXPIRETIME k|PEXPIREAT k 99999999999999|PEXPIRETIME k|EXPIRE k -1|EXISTS k|DBSIZE|SET j v|EXPIREAT j 1|GET j|DBSIZE",
+    "SET k v|GETEX k|GETEX k EX 100|TTL k|GETEX k PERSIST|TTL k|GETEX k EX 0|GETEX k EX 1 PERSIST|GETEX none EX 5|GETEX k FOO|GETEX k PXAT 99999999999999|PEXPIRETIME k",
+    "SET only v|KEYS *|KEYS o?ly|KEYS x*|SCAN 0|SCAN 0 MATCH on* COUNT 100|SCAN 0 MATCH x|SCAN 0 TYPE string|SCAN 0 TYPE hash|SCAN x|SCAN 0 COUNT 0|SCAN 0 COUNT x|SCAN 0 FOO|SCAN 0 MATCH|FLUSHALL FOO|FLUSHALL ASYNC|DBSIZE|SCAN 0|FLUSHDB|FLUSHALL SYNC X",
+    "AUTH x|AUTH default x|AUTH other x|AUTH a b c|HELLO x|HELLO 4|HELLO 2 FOO|HELLO 2 AUTH x|HELLO 2 SETNAME|CLIENT GETNAME|CLIENT SETNAME me|CLIENT GETNAME|CLIENT SETNAME \"a b\"|HELLO 2 SETNAME you|CLIENT GETNAME|CLIENT FOO|CLIENT SETNAME|CLIENT GETNAME x|CONFIG FOO|COMMAND FOO|RESET|CLIENT GETNAME",
+    "HELLO 3 SETNAME c|GET none|SET k v XX|MGET a b|SET k v|GET k|SET k w GET|SET q w GET|CONFIG GET save|GETDEL none|INCRBYFLOAT f 1.5|HELLO 2|GET none",
+    "CLIENT REPLY FOO|CLIENT REPLY ON|COMMAND INFO nothing|CONFIG GET save|CONFIG GET",
+];
+
+/// The words of a line of a conversation, as a request.
+fn request(line: &str) -> Vec<u8> {
+    let (mut words, mut quoted) = (vec![String::new()], None);
+    for byte in line.chars() {
+        match (byte, quoted) {
+            ('"' | '\'', None) => quoted = Some(byte),
+            (mark, Some(begun)) if mark == begun => quoted = None,
+            (' ', None) => words.push(String::new()),
+            (other, _) => words.last_mut().expect("a word").push(other),
+        }
+    }
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    framed(&words)
+}
+
+fn framed(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).bytes());
+        bytes.extend(*word);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+/// Has a store of this process.
+fn with_service(test: impl FnOnce(&Service<'_>)) {
+    let heap = own_heap(&SETTINGS);
+    test(&Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store")));
+}
+
+fn ask(session: &mut Session<'_, '_>, bytes: &[u8]) -> String {
+    let mut output = Vec::new();
+    session.serve(bytes, &mut output);
+    String::from_utf8_lossy(&output).into_owned()
+}
+
+/// A process that ends with this.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts redis-server, if it is installed, on a free port.
+fn redis_server() -> Option<(Ended, u16)> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+    let (number, folder) = (port.to_string(), std::env::temp_dir());
+    let arguments = ["--port", &number, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"];
+    let mut command = Command::new("redis-server");
+    command.args(arguments).arg(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = Ended(command.spawn().ok()?);
+    let begun = Instant::now();
+    while let Err(error) = TcpStream::connect(("127.0.0.1", port)) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "redis-server does not answer: {error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some((child, port))
+}
+
+/// What a server answers to a request: up to the answer to a word that nobody says else.
+fn told(stream: &mut TcpStream, bytes: &[u8]) -> String {
+    const MARK: &str = "$7\r\nthe-end\r\n";
+    stream.write_all(&[bytes, &framed(&[b"ECHO", b"the-end"])].concat()).expect("it reads");
+    let (mut all, mut part) = (Vec::new(), [0; 4096]);
+    while !all.ends_with(MARK.as_bytes()) {
+        let count = stream.read(&mut part).expect("it answers");
+        assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(bytes));
+        all.extend(&part[..count]);
+    }
+    all.truncate(all.len() - MARK.len());
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Without what is another's own: the number of a client.
+fn comparable(line: &str, reply: &str) -> String {
+    if !line.starts_with("HELLO") || !reply.contains("$2\r\nid\r\n:") {
+        return reply.to_owned();
+    }
+    let (before, rest) = reply.split_once("$2\r\nid\r\n:").expect("is there");
+    format!("{before}{}", rest.split_once("\r\n").expect("a line").1)
+}
+
+#[test]
+fn redis_answers_the_same() {
+    let Some((_child, port)) = redis_server() else { return println!("skipped: redis-server is not installed") };
+    for conversation in CONVERSATIONS {
+        with_service(|service| {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
+            stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
+            told(&mut stream, &request("FLUSHALL"));
+            let mut session = Session::new(service);
+            for line in conversation.split('|') {
+                let wanted = told(&mut stream, &request(line));
+                // Byte by byte: what is kept of an incomplete request is served.
+                let own: String = request(line).chunks(1).map(|byte| ask(&mut session, byte)).collect();
+                assert_eq!(comparable(line, &own), comparable(line, &wanted), "{line} in {conversation}");
+            }
+            assert_eq!(session.kept(), 0);
+        });
+    }
+}
+
+#[test]
+fn answers_are_known_without_a_peer() {
+    with_service(|service| {
+        let mut session = Session::new(service);
+        let all = "SET k v|GET k|GET none|INCR n|MGET k none|HELLO 3|GET none|nothing a|TTL k|SET k v PX 20";
+        let wanted = [
+            "+OK\r\n",
+            "$1\r\nv\r\n",
+            "$-1\r\n",
+            ":1\r\n",
+            "*2\r\n$1\r\nv\r\n$-1\r\n",
+            "",
+            "_\r\n",
+            "-ERR unknown command 'nothing', with args beginning with: 'a' \r\n",
+            ":-1\r\n",
+            "+OK\r\n",
+        ];
+        for (line, wanted) in all.split('|').zip(wanted) {
+            let own = ask(&mut session, &request(line));
+            assert!(own == wanted || (line.starts_with("HELLO") && own.starts_with("%7\r\n")), "{line}: {own}");
+        }
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(ask(&mut session, &request("GET k")), "_\r\n", "milliseconds count");
+        // Lines, quotes, and many requests at once.
+        let all = b"PING\r\n  set a \"x\\x41\\n\" \nget a\r\n\r\n*0\r\n*-1\r\nGET 'a'\r\n";
+        assert_eq!(ask(&mut session, all), "+PONG\r\n+OK\r\n$3\r\nxA\n\r\n$3\r\nxA\n\r\n");
+        // A key of 64 KiB with any bytes.
+        let key: Vec<u8> = (0..65_536u32).map(|at| at as u8).collect();
+        assert_eq!(ask(&mut session, &framed(&[b"SET", &key, b"long"])), "+OK\r\n");
+        assert_eq!(ask(&mut session, &framed(&[b"GET", &key])), "$4\r\nlong\r\n");
+    });
+}
+
+#[test]
+fn a_scan_meets_each_key_once() {
+    with_service(|service| {
+        let mut session = Session::new(service);
+        (0..3000).for_each(|number| {
+            ask(&mut session, &request(&format!("SET k{number} v")));
+        });
+        let (mut cursor, mut keys, mut turns) = ("0".to_owned(), Vec::new(), 0);
+        loop {
+            let reply = ask(&mut session, &request(&format!("SCAN {cursor} COUNT 100")));
+            let mut lines = reply.lines().filter(|line| !line.starts_with(['$', '*']));
+            cursor = lines.next().expect("a cursor").to_owned();
+            keys.extend(lines.map(str::to_owned));
+            turns += 1;
+            if cursor == "0" {
+                break;
+            }
+        }
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 3000);
+        assert!((20..=30).contains(&turns), "{turns}");
+    });
+}
+
+#[test]
+fn strangers_say_the_password_first() {
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let service = service.with_password(Some("secret".to_owned()));
+    {
+        let mut session = Session::new(&service);
+        for (line, wanted) in [
+            ("GET k", "-NOAUTH Authentication required.\r\n"),
+            ("nothing", "-ERR unknown command 'nothing', with args beginning with: \r\n"),
+            ("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+            ("AUTH secretsecret", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+            ("AUTH secret", "+OK\r\n"),
+            ("GET k", "$-1\r\n"),
+        ] {
+            assert_eq!(ask(&mut session, &request(line)), wanted, "{line}");
+        }
+        let mut output = Vec::new();
+        assert_eq!(Session::new(&service).serve(b"*11\r\n", &mut output), Next::Close);
+        assert_eq!(Session::new(&service).serve(b"*1\r\n$20000\r\n", &mut output), Next::Close);
+        let told = String::from_utf8_lossy(&output);
+        assert_eq!(
+            told,
+            "-ERR Protocol error: unauthenticated multibulk length\r\n-ERR Protocol error: unauthenticated bulk length\r\n"
+        );
+    }
+}
+
+#[test]
+fn broken_requests_end_as_in_redis() {
+    let server = redis_server();
+    for bytes in [
+        &b"*x\r\n"[..],
+        b"*1048577777777\r\n",
+        b"*1\r\nx\r\n",
+        b"*1\r\n$x\r\n",
+        b"*1\r\n$-1\r\n",
+        b"*1\r\n$99999999999\r\n",
+        b"get \"a\r\n",
+        b"get 'a'b\r\n",
+        &[b'x'; 70_000],
+        &[&b"*"[..], &[b'1'; 70_000]].concat(),
+        &[&b"*1\r\n$"[..], &[b'1'; 70_000]].concat(),
+    ] {
+        let (mut output, mut own) = (Vec::new(), Next::Go);
+        with_service(|service| own = Session::new(service).serve(bytes, &mut output));
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(30)]).into_owned();
+        assert_eq!(own, Next::Close, "{shown}");
+        assert!(output.starts_with(b"-ERR Protocol error: "), "{shown}");
+        if let Some((_, port)) = &server {
+            let mut stream = TcpStream::connect(("127.0.0.1", *port)).expect("it accepts");
+            stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
+            stream.write_all(bytes).expect("it reads");
+            let mut told = vec![0; output.len()];
+            stream.read_exact(&mut told).unwrap_or_else(|error| panic!("{shown}: {error}"));
+            assert_eq!(String::from_utf8_lossy(&output), String::from_utf8_lossy(&told), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn random_bytes_neither_stop_nor_fill_it() {
+    with_service(|service| {
+        let words: Vec<&str> = CONVERSATIONS.iter().flat_map(|text| text.split(['|', ' '])).collect();
+        let mut random = 0x2545_f491_4f6c_dd1du64;
+        let mut next = |below: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 11) as usize % below
+        };
+        let mut session = Session::new(service);
+        for _ in 0..30_000 {
+            let chosen: Vec<&[u8]> = (0..1 + next(5)).map(|_| words[next(words.len())].as_bytes()).collect();
+            let mut sent = framed(&chosen);
+            if next(4) == 0 {
+                let at = next(sent.len());
+                sent[at] = next(256) as u8;
+            }
+            if next(8) == 0 {
+                sent.truncate(next(sent.len()));
+            }
+            let mut output = Vec::new();
+            if session.serve(&sent, &mut output) == Next::Close {
+                session = Session::new(service);
+            }
+            assert!(session.kept() < REQUEST_MOST, "{}", session.kept());
+        }
+        // A request that never ends is given up.
+        let mut session = Session::new(service);
+        let word = framed(&[&vec![b'x'; 1 << 20]]);
+        let mut output = Vec::new();
+        let mut turns = 0;
+        assert_eq!(session.serve(b"*1000000\r\n", &mut output), Next::Go);
+        while session.serve(&word[4..], &mut output) == Next::Go {
+            turns += 1;
+            assert!(turns < 20 && session.kept() <= REQUEST_MOST);
+        }
+        service.store.clear();
+        assert_eq!((service.store.items(), service.store.bytes()), (0, 0), "nothing leaks");
+    });
+}
