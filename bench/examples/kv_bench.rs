@@ -9,15 +9,22 @@
 //! or 65,536 (cold). The two run interleaved, in an order that changes each round; medians are printed, with least and greatest in
 //! JSON. A request that is not answered fails the benchmark.
 //!
+//! `--peers` measures Redis' protocol instead, without privilege: one thread of `kiln kv redis` beside `redis-server`, both asked by
+//! `redis-benchmark`, one request after the other and 16 at once; the two interleaved, in an order that changes each round.
+//!
 //! `--format json` prints one JSON object; `--rounds N` measures less.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use kiln_bench::spread;
 use kiln_driver::heap::KernelHeap;
+use kiln_driver::kv;
 use kiln_kv::store::{Settings, Store};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 use kiln_sandbox::supply::{self, Memory as _};
@@ -182,13 +189,128 @@ fn report(rows: &[Value]) {
     }
 }
 
+/// What `redis-benchmark` counts, by the name that it is asked for.
+const COMMANDS: [&str; 4] = ["get", "set", "incr", "mset"];
+
+/// A process that ends with this.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Requests in a second, for each of [`COMMANDS`].
+fn asked(port: u16, depth: &str, requests: &str) -> Result<Vec<f64>, Failure> {
+    let port = port.to_string();
+    let fixed = ["-r", "100000", "-d", "128", "--csv", "-t", "get,set,incr,mset"];
+    let output =
+        Command::new("redis-benchmark").args(["-p", &port, "-P", depth, "-n", requests]).args(fixed).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let rate = |command: &str| {
+        let line = text.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("\"{command}")));
+        let number = line.and_then(|line| line.split(',').nth(1)).map(|text| text.trim_matches('"'));
+        number
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| format!("redis-benchmark: no {command} in {text}").into())
+    };
+    COMMANDS.iter().map(|command| rate(command)).collect()
+}
+
+/// Measures Redis' protocol beside `redis-server`.
+fn peers(rounds: usize) -> Result<Vec<Value>, Failure> {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let folder = tempfile::tempdir()?;
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &free.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(folder.path());
+    let _peer = Ended(command.stdout(Stdio::null()).spawn()?);
+    let options = kv::Options {
+        protocol: kv::Protocol::Redis,
+        password: None,
+        listen: "127.0.0.1:0".parse()?,
+        udp: false,
+        interface: None,
+        mode: kv::XdpMode::Default,
+        most_bytes: 256 << 20,
+        threads: 1,
+        clang: String::new(),
+    };
+    let (stop, (begun, address)) = (AtomicBool::new(false), mpsc::channel());
+    std::thread::scope(|scope| {
+        let serving =
+            scope.spawn(|| kv::serve(&options, &stop, &|own| begun.send(own.address.port()).unwrap_or_default()));
+        let rows = address
+            .recv_timeout(Duration::from_secs(10))
+            .map_err(Failure::from)
+            .and_then(|own| compare([own, free], rounds));
+        stop.store(true, Ordering::SeqCst);
+        serving.join().map_err(|_| "the server panicked")?.map_err(|error| error.to_string())?;
+        rows
+    })
+}
+
+fn compare(ports: [u16; 2], rounds: usize) -> Result<Vec<Value>, Failure> {
+    let mut rows = Vec::new();
+    for (depth, requests) in [("1", "100000"), ("16", "400000")] {
+        let mut rates = [Vec::new(), Vec::new()];
+        for round in 0..=rounds {
+            for turn in 0..ports.len() {
+                let at = (turn + round) % ports.len();
+                let rate = asked(ports[at], depth, requests)?;
+                // The first round warms up.
+                if round > 0 {
+                    rates[at].push(rate);
+                }
+            }
+        }
+        for (at, command) in COMMANDS.iter().enumerate() {
+            let of = |server: usize| rates[server].iter().map(move |rate| rate[at]);
+            let ratios = spread(of(0).zip(of(1)).map(|(own, peer)| own / peer));
+            rows.push(json!({
+                "operation": command, "at_once": depth, "kiln": spread(of(0))[1], "redis": spread(of(1))[1],
+                "kiln_to_redis": ratios[1], "kiln_to_redis_range": [ratios[0], ratios[2]],
+            }));
+        }
+    }
+    Ok(rows)
+}
+
+fn report_peers(rows: &[Value]) {
+    println!("{:10} {:>8} {:>8} {:>8} {:>20}", "requests/s", "at once", "kiln", "redis", "kiln/redis");
+    for row in rows {
+        let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+        let word = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let range = &row["kiln_to_redis_range"];
+        println!(
+            "{:10} {:>8} {:>8.0} {:>8.0} {:>20}",
+            word("operation"),
+            word("at_once"),
+            number(&row["kiln"]),
+            number(&row["redis"]),
+            format!("{:.2} [{:.2}, {:.2}]", number(&row["kiln_to_redis"]), number(&range[0]), number(&range[1]))
+        );
+    }
+}
+
 fn run() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let option = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
     let rounds = option("--rounds").map_or(Ok(WHOLE.rounds), |text| text.parse::<usize>())?.max(1);
+    let prints_json = option("--format").is_some_and(|format| format == "json");
+    if arguments.iter().any(|word| word == "--peers") {
+        let rows = peers(rounds)?;
+        if prints_json {
+            println!("{}", json!({"peers": rows}));
+        } else {
+            report_peers(&rows);
+        }
+        return Ok(());
+    }
     kiln_linux::available().map_err(|error| format!("the kernel: {error}"))?;
     let rows = all(Effort { rounds, ..WHOLE })?;
-    if option("--format").is_some_and(|format| format == "json") {
+    if prints_json {
         println!("{}", json!({"requests": rows}));
     } else {
         report(&rows);
