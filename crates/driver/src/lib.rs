@@ -16,7 +16,7 @@
 //! | `kiln verify-evidence` | [`verify_evidence::verify`] |
 //! | `kiln query` | [`query::plan::plan`], then [`query::live::run`] or [`query::replay::run`] |
 //! | `kiln serve` | [`serve::Service`], [`serve::listen::Doors`], [`serve::client::Client`] |
-//! | `kiln kv` | [`kv::memcached`] |
+//! | `kiln kv` | [`kv::serve`] |
 //! | `kiln explain` | [`explain::explain`] |
 //! | `kiln doctor` | [`doctor::examine`] |
 //!
