@@ -78,7 +78,7 @@ impl Maker<'_> {
                     let name = self.numbers.one(&NAMES).as_bytes();
                     own[..name.len()].copy_from_slice(name);
                 }
-                SlotKind::Text | SlotKind::Short(_) => {
+                SlotKind::Text | SlotKind::Short(_) | SlotKind::Bytes(_) => {
                     let path = self.numbers.one(&PATHS).as_bytes();
                     let length = path.len().min(own.len() - 1);
                     own[..length].copy_from_slice(&path[..length]);

@@ -367,3 +367,200 @@ fn the_engine_answers_live() {
     };
     assert_eq!(found, [[Value::Uint(1)]]);
 }
+
+/// A row of texts and numbers, without the times.
+fn shown(rows: Vec<Row>) -> Vec<Vec<String>> {
+    rows.into_iter().map(|row| row.values.iter().map(Value::to_string).collect()).collect()
+}
+
+/// Runs a query in each of its splits.
+fn in_every_split(sql: &str, work: &dyn Fn(), check: &dyn Fn(Split, Vec<Vec<String>>)) {
+    let Some(session) = session(sql) else { return };
+    let splits = Split::of(session.query());
+    assert!(splits.len() >= 4, "{sql}: {splits:?}");
+    for split in splits {
+        let Some((rows, _)) = run(sql, Some(split), work) else { return };
+        check(split, shown(rows));
+    }
+}
+
+/// A message that asks for a name's addresses, or answers with a code and so many records.
+fn message(id: u16, name: &str, flags: u16, answers: u16) -> Vec<u8> {
+    let mut bytes: Vec<u8> = [id, flags, 1, answers, 0, 0].into_iter().flat_map(u16::to_be_bytes).collect();
+    for label in name.split('.') {
+        bytes.push(label.len() as u8);
+        bytes.extend(label.as_bytes());
+    }
+    // The name's end, AAAA, IN.
+    bytes.extend([0, 0, 28, 0, 1]);
+    bytes
+}
+
+#[test]
+fn names_that_are_asked_for_are_seen_with_their_answers() {
+    if !may_load() {
+        return;
+    }
+    let _network = match kiln_linux::OwnNetwork::enter() {
+        Ok(network) => network,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+    if !up.is_ok_and(|status| status.success()) {
+        return println!("skipped: no `ip`");
+    }
+    // One fits into what is kept of an answer, the other does not.
+    let [long, too_long] = [9, 11].map(|labels| vec!["a234567890"; labels].join("."));
+    for address in ["127.0.0.1", "::1"] {
+        let bind = |port| std::net::UdpSocket::bind((address, port));
+        let (Ok(server), Ok(asker)) = (bind(53), bind(0)) else { continue };
+        let [port, other] = [&asker, &bind(0).expect("a port")].map(|one| one.local_addr().expect("it has one").port());
+        for socket in [&server, &asker] {
+            socket.set_read_timeout(Some(Duration::from_secs(10))).expect("it is set");
+        }
+        asker.connect((address, 53)).expect("it is there");
+        let mut buffer = [0; 512];
+        let buffer = std::cell::RefCell::new(&mut buffer);
+        let ask = |question: &[u8], answer: Option<Vec<u8>>| {
+            asker.send(question).expect("it is sent");
+            let mut buffer = buffer.borrow_mut();
+            let (length, from) = server.recv_from(&mut **buffer).expect("it arrives");
+            assert_eq!((&buffer[..length], from.port()), (question, port));
+            if let Some(answer) = answer {
+                server.send_to(&answer, from).expect("it is sent");
+                assert_eq!(asker.recv(&mut **buffer).expect("it arrives"), answer.len());
+            }
+        };
+        let work = || {
+            ask(&message(7, "www.Example.org", 0x100, 0), Some(message(7, "www.Example.org", 0x8180, 2)));
+            // No answer, an answer to another question, and too short for a message.
+            ask(&message(8, "lost.example", 0x100, 0), None);
+            ask(&message(9, "odd.example", 0x100, 0), Some(message(10, "odd.example", 0x8180, 1)));
+            ask(&[1; 11], Some(vec![1; 11]));
+            ask(&message(11, "none.example", 0x100, 0), Some(message(11, "none.example", 0x8183, 0)));
+            ask(&message(12, &long, 0x100, 0), Some(message(12, &long, 0x8180, 0)));
+            ask(&message(13, &too_long, 0x100, 0), Some(message(13, &too_long, 0x8180, 0)));
+        };
+        let (network, own) = (format!("{address}/{}", if address == "::1" { 128 } else { 8 }), own_thread());
+        let sql = format!(
+            "SELECT name, type, rcode, answers, server, sport FROM dns WHERE tid = {own} AND sport = {port} \
+             AND server << '{network}' AND latency_ns BETWEEN 1 AND 30000000000"
+        );
+        let port_text = port.to_string();
+        let row = |name: &str, code: &str, answers: &str| {
+            [name, "AAAA", code, answers, address, &port_text].map(str::to_owned).to_vec()
+        };
+        in_every_split(&sql, &work, &|split, rows| {
+            let expected = [
+                row("www.example.org", "NOERROR", "2"),
+                row("none.example", "NXDOMAIN", "0"),
+                row(&long, "NOERROR", "0"),
+                ["null", "null", "NOERROR", "0", address, &port_text].map(str::to_owned).to_vec(),
+            ];
+            assert_eq!(rows, expected, "{split:?}");
+        });
+        let grouped = format!(
+            "SELECT family, sport, count(*) FROM dns WHERE tid = {own} AND sport IN ({port}, {other}) GROUP BY family, sport"
+        );
+        let family = if address == "::1" { "10" } else { "2" };
+        in_every_split(&grouped, &work, &|split, rows| assert_eq!(rows, [[family, &port_text, "4"]], "{split:?}"));
+    }
+}
+
+#[test]
+fn files_that_are_read_and_written_are_named() {
+    use std::io::{Read as _, Seek as _, Write as _};
+    use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+
+    if !may_load() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let deep = folder.path().join("one/two/three");
+    std::fs::create_dir_all(&deep).expect("folders");
+    let long = "n".repeat(70);
+    for (path, name, path_shown) in [
+        (deep.join("known"), "known", ".../one/two/three/known"),
+        (deep.join(&long), &long[..63], &*format!(".../one/two/three/{}", &long[..63])),
+    ] {
+        let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = file.expect("a file");
+        let metadata = file.metadata().expect("it has some");
+        let device = metadata.dev();
+        let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        let inode = metadata.ino().to_string();
+        let work = || {
+            let mut file = &file;
+            file.rewind().expect("it has a beginning");
+            file.write_all(&[1; 100]).expect("it is written");
+            file.write_all_at(&[2; 20], 100).expect("it is written");
+            file.rewind().expect("it has a beginning");
+            let mut bytes = [0; 300];
+            assert_eq!(file.read(&mut bytes).expect("it is read"), 120);
+            assert_eq!(file.read_at(&mut bytes[..7], 3).expect("it is read"), 7);
+            assert_eq!(file.read(&mut bytes).expect("it is at its end"), 0);
+            // No regular file, and a call that fails.
+            let (mut one, mut other) = std::os::unix::net::UnixStream::pair().expect("sockets");
+            one.write_all(&[3; 5]).expect("it is sent");
+            assert_eq!(other.read(&mut bytes).expect("it arrives"), 5);
+            drop(std::fs::File::open("/").expect("it is there").read(&mut bytes).expect_err("a directory"));
+        };
+        let own = own_thread();
+        for (table, lengths) in [("file_reads", &["120", "7", "0"][..]), ("file_writes", &["100", "20"])] {
+            let sql =
+                format!("SELECT name, path, device, inode, ret FROM {table} WHERE tid = {own} AND latency_ns > 0");
+            let expected: Vec<_> = lengths
+                .iter()
+                .map(|ret| [name, path_shown, &device, &inode, ret].map(str::to_owned).to_vec())
+                .collect();
+            in_every_split(&sql, &work, &|split, rows| {
+                let ours: Vec<_> = rows.into_iter().filter(|row| row[3] == inode).collect();
+                assert_eq!(ours, expected, "{split:?}");
+            });
+            let bytes: u64 = lengths.iter().map(|ret| ret.parse::<u64>().expect("a number")).sum();
+            let grouped = format!(
+                "SELECT name, inode, count(*), sum(ret) FROM {table} WHERE tid = {own} AND inode = {inode} GROUP BY name, inode"
+            );
+            let sums = [name, &inode, &lengths.len().to_string(), &bytes.to_string()].map(str::to_owned);
+            in_every_split(&grouped, &work, &|split, rows| assert_eq!(rows, [sums.clone()], "{split:?}"));
+        }
+    }
+}
+
+#[test]
+fn messages_of_http_are_seen() {
+    use std::io::{Read as _, Write as _};
+
+    if !may_load() {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let mut client = std::net::TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
+    let mut server = listener.accept().expect("it asked").0;
+    let client = std::cell::RefCell::new(&mut client);
+    let server = std::cell::RefCell::new(&mut server);
+    let work = || {
+        let (mut client, mut server) = (client.borrow_mut(), server.borrow_mut());
+        let mut bytes = [0; 256];
+        for (text, answer) in
+            [("GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 404 Not Found\r\n\r\n"), ("hello", "GETS")]
+        {
+            client.write_all(text.as_bytes()).expect("it is sent");
+            assert_eq!(server.read(&mut bytes).expect("it arrives"), text.len());
+            server.write_all(answer.as_bytes()).expect("it is sent");
+            assert_eq!(client.read(&mut bytes).expect("it arrives"), answer.len());
+        }
+    };
+    let sql = format!("SELECT call, line FROM http WHERE tid = {}", own_thread());
+    in_every_split(&sql, &work, &|split, rows| {
+        let lines: Vec<&str> = rows.iter().map(|row| &*row[1]).collect();
+        let [ask, answer] = ["GET /a?b HTTP/1.1", "HTTP/1.1 404 Not Found"];
+        assert_eq!(lines, [ask, ask, answer, answer], "{split:?}");
+        // `write` and `read`, or what the standard library has for sockets.
+        let calls: Vec<&str> = rows.iter().map(|row| &*row[0]).collect();
+        let known = |[sent, received]: [&str; 2]| {
+            ["write", "sendto"].contains(&sent) && ["read", "recvfrom"].contains(&received)
+        };
+        assert!(known([calls[0], calls[1]]) && known([calls[2], calls[3]]), "{split:?}: {calls:?}");
+    });
+}

@@ -439,7 +439,7 @@ fn attach(query: &Query, progs: &[Prog]) -> Result<Vec<Link>, Error> {
 /// Attaches a program to its hook; to a clock on each processor.
 fn link(prog: &Prog, hook: &Hook) -> Result<Vec<Link>, Error> {
     Ok(vec![match hook {
-        Hook::Typed(_) => Link::typed_tracepoint(prog)?,
+        Hook::Typed(_) | Hook::Datagram { .. } => Link::typed_tracepoint(prog)?,
         Hook::Record { category, name } => Link::tracepoint(prog, category, name)?,
         Hook::Function { file, function } => {
             let file = Path::new(file);
@@ -479,7 +479,9 @@ impl Nothing {
     /// What the kernel lacks.
     pub fn at(hook: &Hook) -> Result<Nothing, Error> {
         let kind = match hook {
-            Hook::Typed(_) => format!("tracing section \"{}\" attach trace_raw_tp", hook.section()),
+            Hook::Typed(_) | Hook::Datagram { .. } => {
+                format!("tracing section \"{}\" attach trace_raw_tp", hook.section())
+            }
             Hook::Record { .. } => format!("tracepoint section \"{}\"", hook.section()),
             Hook::Function { .. } => "kprobe section \"uprobe\"".to_owned(),
             Hook::Clock { .. } => "perf_event section \"perf_event\"".to_owned(),

@@ -72,7 +72,7 @@ impl Header {
                     && match slot.kind {
                         SlotKind::Number(scalar) => matches!(scalar.bytes, 1 | 2 | 4 | 8),
                         SlotKind::Command | SlotKind::Text => true,
-                        SlotKind::Short(bytes) => bytes % 8 == 0,
+                        SlotKind::Short(bytes) | SlotKind::Bytes(bytes) => bytes % 8 == 0,
                     }
             };
             u32::from(record.bytes) <= MAX_RECORD_BYTES && record.slots.iter().all(slot)

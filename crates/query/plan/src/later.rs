@@ -58,7 +58,7 @@ pub fn lacking(tracepoint: &str, argument: Option<u8>) -> String {
 pub fn as_of(table: &Table, release: KernelVersion) -> Result<Table, String> {
     let is_later = |name: &str, argument| since(name, argument).is_some_and(|since| since > release);
     for hook in table.hooks() {
-        if let Hook::Typed(name) = hook
+        if let Some(name) = hook.typed()
             && is_later(name, None)
         {
             return Err(format!("table `{}` needs {}", table.name, lacking(name, None)));
@@ -68,8 +68,8 @@ pub fn as_of(table: &Table, release: KernelVersion) -> Result<Table, String> {
     let hooks: Vec<(Side, Hook)> = table.sides().into_iter().map(|(side, hook)| (side, hook.clone())).collect();
     for column in &mut table.columns {
         let Source::Read { at, what } = &mut column.source else { continue };
-        let absent = hooks.iter().find_map(|(side, hook)| match (hook, what.last_argument()) {
-            (Hook::Typed(name), Some(last)) if at.is_at(*side) && is_later(name, Some(last)) => {
+        let absent = hooks.iter().find_map(|(side, hook)| match (hook.typed(), what.last_argument()) {
+            (Some(name), Some(last)) if at.is_at(*side) && is_later(name, Some(last)) => {
                 Some(lacking(name, Some(last)))
             }
             _ => None,

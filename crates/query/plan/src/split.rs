@@ -176,6 +176,10 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
                     Some((Expr::binary(BinaryOp::BitOr, low, high), Sign::Unsigned))
                 }
                 Source::SyscallName(_)
+                | Source::Dns(..)
+                | Source::Device(_)
+                | Source::Line(_)
+                | Source::Path(_)
                 | Source::Stack(_)
                 | Source::Name(_)
                 | Source::Given

@@ -75,6 +75,16 @@ pub enum Hook {
         /// Its name.
         name: String,
     },
+    /// A tracepoint whose first argument is a packet (`sk_buff`); packets that are no UDP datagrams of this port are no
+    /// events.
+    Datagram {
+        /// The tracepoint, its arguments typed by BTF.
+        tracepoint: String,
+        /// Which of a packet's ports is meant, and where its headers begin.
+        direction: Direction,
+        /// The port.
+        port: u16,
+    },
     /// The beginning of a function of a program or library (a uprobe).
     Function {
         /// The path of the file.
@@ -89,11 +99,28 @@ pub enum Hook {
     },
 }
 
+/// Which way a datagram goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// To the port. Its headers begin where the packet's `network_header` says.
+    To,
+    /// From the port. Its headers begin where the packet's data do.
+    From,
+}
+
 impl Hook {
+    /// The tracepoint whose arguments BTF describes, if it is one.
+    pub fn typed(&self) -> Option<&str> {
+        match self {
+            Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
     /// The section that such a program is in.
     pub fn section(&self) -> String {
         match self {
-            Hook::Typed(name) => format!("tp_btf/{name}"),
+            Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => format!("tp_btf/{name}"),
             Hook::Record { category, name } => format!("tracepoint/{category}/{name}"),
             Hook::Function { file, function } => format!("uprobe/{file}:{function}"),
             Hook::Clock { .. } => "perf_event".to_owned(),
@@ -103,7 +130,8 @@ impl Hook {
     /// The tracepoint's name. For a function and a clock, a name that any program may have.
     pub fn name(&self) -> &str {
         match self {
-            Hook::Typed(name) | Hook::Record { name, .. } => name,
+            Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => name,
+            Hook::Record { name, .. } => name,
             Hook::Function { .. } => "uprobe",
             Hook::Clock { .. } => "clock",
         }
@@ -145,6 +173,14 @@ pub enum Source {
     Stack(usize),
     /// A port in host order, from one in network order.
     Port(usize),
+    /// A part of a DNS message, from the column of its first bytes.
+    Dns(crate::execute::dns::Part, usize),
+    /// The first line of a text in a column.
+    Line(usize),
+    /// A device as `major:minor`, from its number in a column.
+    Device(usize),
+    /// A path, from the columns of the names of a file and of the directories above it, from the inside out.
+    Path([usize; 4]),
     /// A thread's name, from the columns of its halves.
     Name([usize; 2]),
     /// An address as text.
@@ -220,6 +256,37 @@ pub enum Read {
     },
     /// Text in kernel memory, at the address that is read; cut and empty as [`Read::UserText`].
     KernelText(Box<Read>),
+    /// As [`Read::KernelText`], cut after so many bytes less one; a multiple of eight.
+    KernelName {
+        /// The address.
+        address: Box<Read>,
+        /// Bytes that are kept of it.
+        bytes: u16,
+    },
+    /// A number in kernel memory: members to follow from an address. Each step is one or several members, one in the other;
+    /// all steps but the last end at pointers. 0 where that memory cannot be read.
+    Behind {
+        /// The address where it begins.
+        from: Box<Read>,
+        /// The steps, each a structure and a member of it, then a member of that.
+        path: Vec<Vec<(String, String)>>,
+    },
+    /// The address of the running thread's structure (`task_struct`).
+    Task,
+    /// An element of an array of pointers in kernel memory: the array's address, and the element's number.
+    Element(Box<Read>, Box<Read>),
+    /// Big-endian bytes of a datagram's first headers, as they are: see [`crate::generate::datagram`].
+    Header {
+        /// Where they are.
+        offset: i16,
+        /// How many: 1, 2, 4 or 8.
+        bytes: u8,
+    },
+    /// The first bytes of what a datagram carries: one character for each.
+    Payload,
+    /// What a datagram to a port and the one that answers it have in common: the first 16 bits that they carry, the asker's
+    /// port, and 32 bits of the other address.
+    Conversation,
     /// Eight bytes of a member behind an argument, whatever the member's type, `skip` bytes into it.
     Part {
         /// Which argument, from 0.
@@ -275,7 +342,12 @@ impl Read {
     pub fn last_argument(&self) -> Option<u8> {
         match self {
             Read::Address(index) | Read::Argument { index, .. } | Read::Part { index, .. } => Some(*index),
-            Read::UserText(address) | Read::KernelText(address) => address.last_argument(),
+            Read::UserText(address) | Read::KernelText(address) | Read::KernelName { address, .. } => {
+                address.last_argument()
+            }
+            Read::Behind { from, .. } => from.last_argument(),
+            Read::Element(array, index) => array.last_argument().max(index.last_argument()),
+            Read::Header { .. } | Read::Payload | Read::Conversation => Some(0),
             Read::Choice { by, then, otherwise, .. } => {
                 [by, then, otherwise].into_iter().filter_map(|one| one.last_argument()).max()
             }
@@ -347,6 +419,8 @@ impl Table {
                 Source::Given => {}
                 Source::Difference(of) | Source::Name(of) => pending.extend(of),
                 Source::SyscallName(of) | Source::Stack(of) | Source::Port(of) => pending.push(of),
+                Source::Dns(_, of) | Source::Device(of) | Source::Line(of) => pending.push(of),
+                Source::Path(of) => pending.extend(of),
                 Source::Address { family, v4, v6 } => pending.extend([family, v4, v6[0], v6[1]]),
             }
         }

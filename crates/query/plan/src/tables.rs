@@ -1,5 +1,8 @@
 //! The built-in tables, one function each, and tables of any tracepoint.
 
+mod dns;
+mod files;
+
 use kiln_program::btf::{Btf, Kind, TypeId};
 
 use crate::expr::{BinaryOp, Expr};
@@ -34,6 +37,10 @@ pub fn all() -> Vec<Table> {
         timers(),
         lock_contention(),
         oom_kills(),
+        dns::dns(),
+        files::file_reads(),
+        files::file_writes(),
+        files::http(),
         samples(HERTZ),
     ];
     own.into_iter().map(with_stacks).collect()
@@ -102,6 +109,21 @@ fn column(name: &str, data_type: DataType, at: Side, what: Read, about: &str) ->
         about: about.to_owned(),
         source: Source::Read { at, what },
         listed: true,
+    }
+}
+
+/// A number that `SELECT *` leaves out.
+fn unlisted(name: &str, at: Side, what: Read, about: &str) -> Column {
+    Column { listed: false, ..column(name, DataType::Uint, at, what, about) }
+}
+
+/// Reads columns where pairs begin only.
+fn at_enter(table: &mut Table, names: &[&str]) {
+    for name in names {
+        let at = table.column(name).expect("the table has it");
+        if let Source::Read { at, .. } = &mut table.columns[at].source {
+            *at = Side::Enter;
+        }
     }
 }
 
@@ -454,10 +476,7 @@ fn page_faults() -> Table {
 fn socket(index: u8) -> Vec<Column> {
     let read = |name: &str| member(index, &[("sock_common", name)]);
     let half = |name: &str, skip: u8| Read::Part { index, member: ("sock_common".to_owned(), name.to_owned()), skip };
-    let unlisted = |name: &str, what: Read, about: &str| Column {
-        listed: false,
-        ..column(name, DataType::Uint, Side::Exit, what, about)
-    };
+    let unlisted = |name: &str, what: Read, about: &str| unlisted(name, Side::Exit, what, about);
     vec![
         column("family", DataType::Uint, Side::Exit, read("skc_family"), "2: IPv4; 10: IPv6"),
         column("sport", DataType::Uint, Side::Exit, read("skc_num"), "the local port"),
@@ -560,12 +579,7 @@ fn tcp_connects() -> Table {
     let about = "a connection is asked for, and is established or fails";
     let mut table = with_addresses(pair("tcp_connects", about, scan, "latency_ns", own));
     // The end happens in an interrupt.
-    for name in ["pid", "tid"] {
-        let at = table.column(name).expect("every table has it");
-        if let Source::Read { at, .. } = &mut table.columns[at].source {
-            *at = Side::Enter;
-        }
-    }
+    at_enter(&mut table, &["pid", "tid"]);
     table.only = Some(compares(&table, "began", BinaryOp::Equal, SYN_SENT));
     table
 }

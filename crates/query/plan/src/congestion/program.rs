@@ -99,7 +99,7 @@ pub fn generate(policy: &Policy, types: &Btf, in_kernel: usize, connections: u32
     let columns = used.iter().copied().chain(identity);
     let slots = columns.map(|column| (Some(column), SlotKind::Number(Scalar::unsigned(8)))).collect();
     let record = Record::new(slots, None);
-    let frame = Frame::new(record.clone(), 0, 0, 0)?;
+    let frame = Frame::new(record.clone(), [0, 0, 0], 0)?;
     let user = UserPart::new(policy, in_kernel).filter(|_| policy.reports() > 0);
     let mut object = Object { name: "congestion".to_owned(), license: "GPL".to_owned(), ..Object::default() };
     let mut maps = Maps::default();

@@ -13,6 +13,7 @@ fn slot_value(slot: &Slot, data_type: DataType, bytes: &[u8]) -> Option<Value> {
     let own = bytes.get(at..at + usize::from(slot.kind.bytes()))?;
     Some(match slot.kind {
         SlotKind::Command | SlotKind::Text | SlotKind::Short(_) => text(own),
+        SlotKind::Bytes(_) => Value::text(&own.iter().map(|byte| char::from(*byte)).collect::<String>()),
         SlotKind::Number(scalar) => number(own, scalar, data_type),
     })
 }
@@ -100,6 +101,16 @@ pub fn derive(table: &Table, stacks: Option<&dyn Stacks>, row: &mut [Value]) {
             Source::Port(of) => {
                 row[of].bits().map_or(Value::Null, |port| Value::Uint((port as u16).swap_bytes().into()))
             }
+            Source::Dns(part, of) => super::dns::read(part, &row[of]),
+            Source::Device(of) => row[of].bits().map_or(Value::Null, |device| {
+                // As the kernel has it inside: twenty bits of the minor number.
+                Value::text(&format!("{}:{}", device >> 20, device & 0xf_ffff))
+            }),
+            Source::Line(of) => match &row[of] {
+                Value::Text(text) => Value::text(text.split(['\r', '\n']).next().unwrap_or_default()),
+                _ => Value::Null,
+            },
+            Source::Path(of) => path(&of.map(|at| &row[at])),
             Source::Address { family, v4, v6 } => {
                 let bits = [family, v4, v6[0], v6[1]].map(|at| row[at].bits());
                 address(bits).map_or(Value::Null, |address| Value::text(&address.to_string()))
@@ -109,6 +120,21 @@ pub fn derive(table: &Table, stacks: Option<&dyn Stacks>, row: &mut [Value]) {
                 _ => Value::Null,
             },
         };
+    }
+}
+
+/// The path of a file whose name and directories are these, from the inside out. The root is called `/` and is its own
+/// directory; a path that does not begin there begins with `...`.
+fn path(names: &[&Value; 4]) -> Value {
+    let Value::Text(name) = names[0] else { return Value::Null };
+    let above = names[1..].iter().map(|name| if let Value::Text(name) = name { &**name } else { "" });
+    let above: Vec<&str> = above.take_while(|name| !matches!(*name, "/" | "")).collect();
+    let begins = if above.len() == names.len() - 1 { ".../" } else { "/" };
+    let directories: Vec<&str> = above.into_iter().rev().chain([&**name]).collect();
+    match &**name {
+        "" => Value::Null,
+        "/" => Value::text("/"),
+        _ => Value::text(&format!("{begins}{}", directories.join("/"))),
     }
 }
 

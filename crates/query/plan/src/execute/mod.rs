@@ -10,6 +10,7 @@
 
 pub mod accumulate;
 pub mod decode;
+pub mod dns;
 pub mod engine;
 pub mod flow;
 mod join;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   r10 -   record: all columns that the program reads
-//!           pair key, group key, group value
+//!           pair key, group key, group value, headers of a datagram
 //!           values that wait while an expression is computed
 //!   r10 - 512
 //! ```
@@ -24,6 +24,8 @@ pub struct Frame {
     pub group_key: i16,
     /// Where a new group's value is built.
     pub group_value: i16,
+    /// Where a datagram's headers are, or numbers from kernel memory.
+    pub scratch: i16,
     /// Bytes used by all of these.
     used: u16,
 }
@@ -33,17 +35,18 @@ impl Frame {
     ///
     /// # Errors
     /// Returns [`Failure::Frame`] if they do not fit.
-    pub fn new(record: Record, pair_key: u16, group_key: u16, group_value: u16) -> Result<Frame, Failure> {
+    pub fn new(record: Record, [pair_key, group_key, group_value]: [u16; 3], scratch: u16) -> Result<Frame, Failure> {
         let mut used = record.bytes;
         let mut place = |bytes: u16| {
             used += bytes;
             -(used as i16)
         };
         let (pair_key, group_key, group_value) = (place(pair_key), place(group_key), place(group_value));
+        let scratch = place(scratch);
         if used > FRAME_BYTES {
             return Err(Failure::Frame);
         }
-        Ok(Frame { record, pair_key, group_key, group_value, used })
+        Ok(Frame { record, pair_key, group_key, group_value, scratch, used })
     }
 
     /// Where the record begins.

@@ -32,6 +32,8 @@ pub enum SlotKind {
     Text,
     /// Text of so many bytes, a multiple of eight.
     Short(u16),
+    /// So many bytes, whatever they are, a multiple of eight.
+    Bytes(u16),
 }
 
 impl SlotKind {
@@ -41,7 +43,7 @@ impl SlotKind {
             SlotKind::Number(scalar) => scalar.bytes as u16,
             SlotKind::Command => COMMAND_BYTES as u16,
             SlotKind::Text => PATH_BYTES,
-            SlotKind::Short(bytes) => bytes,
+            SlotKind::Short(bytes) | SlotKind::Bytes(bytes) => bytes,
         }
     }
 }
@@ -95,7 +97,24 @@ pub struct Resolved {
 /// Returns a sentence that names the structure or member that this kernel lacks.
 pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
     Ok(match read {
-        Read::Time | Read::CgroupId | Read::Address(_) | Read::Packet(_) => SlotKind::Number(Scalar::unsigned(8)),
+        Read::Time | Read::CgroupId | Read::Address(_) | Read::Packet(_) | Read::Task | Read::Conversation => {
+            SlotKind::Number(Scalar::unsigned(8))
+        }
+        Read::Element(array, index) => {
+            kind(array, types)?;
+            kind(index, types)?;
+            SlotKind::Number(Scalar::unsigned(8))
+        }
+        Read::Behind { from, path } => {
+            kind(from, types)?;
+            SlotKind::Number(behind(path, types)?.scalar)
+        }
+        Read::Header { bytes, .. } => SlotKind::Number(Scalar::unsigned(*bytes)),
+        Read::Payload => SlotKind::Bytes(super::datagram::PAYLOAD_BYTES),
+        Read::KernelName { address, bytes } => {
+            kind(address, types)?;
+            SlotKind::Short(*bytes)
+        }
         Read::Pid | Read::Tid | Read::Uid | Read::Cpu => SlotKind::Number(Scalar::unsigned(4)),
         Read::Command => SlotKind::Command,
         Read::UserText(address) | Read::KernelText(address) => {
@@ -121,6 +140,24 @@ pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
         Read::Argument { path, kind, .. } if path.is_empty() => SlotKind::Number(*kind),
         Read::Argument { .. } | Read::Field { .. } => SlotKind::Number(resolve(read, types)?.scalar),
     })
+}
+
+/// Looks the steps of [`Read::Behind`] up in the kernel's types.
+///
+/// # Errors
+/// As [`kind`].
+pub fn behind(path: &[Vec<(String, String)>], types: &Btf) -> Result<Resolved, String> {
+    let mut resolved = Resolved { offsets: Vec::new(), scalar: Scalar::unsigned(8) };
+    for step in path {
+        let mut offset = 0u32;
+        for (structure, member) in step {
+            let (more, type_id) = field(structure, member, types)?;
+            offset = offset.saturating_add(more);
+            resolved.scalar = scalar(types, type_id).unwrap_or(Scalar::unsigned(8));
+        }
+        resolved.offsets.push(offset);
+    }
+    Ok(resolved)
 }
 
 /// Looks a read's members up in the kernel's types.
@@ -235,7 +272,7 @@ pub fn check_hook(hook: &Hook, table: &Table, types: &Btf) -> Result<(), String>
     let (name, found) = match hook {
         // The driver looks for the function when it attaches.
         Hook::Function { .. } | Hook::Clock { .. } => return Ok(()),
-        Hook::Typed(name) => {
+        Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => {
             (name, types.find(&format!("btf_trace_{name}"), |kind| matches!(kind, Kind::Typedef { .. })))
         }
         Hook::Record { name, .. } => {
@@ -252,7 +289,7 @@ pub fn check_hook(hook: &Hook, table: &Table, types: &Btf) -> Result<(), String>
 fn check_arguments(what: &Read, at: Side, table: &Table, types: &Btf) -> Result<(), String> {
     let Some(last) = what.last_argument() else { return Ok(()) };
     for (_, hook) in table.sides().into_iter().filter(|(side, _)| at.is_at(*side)) {
-        if let Hook::Typed(name) = hook
+        if let Some(name) = hook.typed()
             && arguments(name, types).is_some_and(|count| usize::from(last) >= count)
         {
             return Err(later::lacking(name, Some(last)));

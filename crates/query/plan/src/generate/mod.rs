@@ -12,6 +12,7 @@
 //! does not depend on the query. The driver asks it nevertheless, and uses a smaller split if it refuses.
 
 pub mod code;
+pub mod datagram;
 pub mod expression;
 mod failure;
 pub mod frame;
@@ -163,6 +164,8 @@ pub(crate) struct Plan {
     groups: Option<(KernelGroups, [u16; 2])>,
     /// Conditions that the first hook decides, and that the last one does.
     conditions: [Vec<Expr>; 2],
+    /// Bytes of the frame for a datagram's headers, or for what is read from kernel memory.
+    scratch: u16,
 }
 
 impl Plan {
@@ -229,18 +232,20 @@ impl Plan {
             start: if pairs { Some(record(enter_only, None)?) } else { None },
             groups,
             conditions,
+            scratch: datagram::scratch(table, origin),
         })
     }
 
     fn frame(&self, side: Side) -> Result<frame::Frame, Failure> {
         let record = if side == Side::Enter { &self.enter } else { &self.exit };
         let start = self.start.as_ref().map_or(0, |start| start.bytes.max(8));
-        match (side, &self.groups) {
+        let sizes = match (side, &self.groups) {
             // The stored part of a beginning is built in the place of a group's value.
-            (Side::Enter, _) => frame::Frame::new(record.clone(), 8, 0, start),
-            (_, Some((_, [key, value]))) => frame::Frame::new(record.clone(), 8, *key, *value),
-            (_, None) => frame::Frame::new(record.clone(), 8, 0, 0),
-        }
+            (Side::Enter, _) => [8, 0, start],
+            (_, Some((_, [key, value]))) => [8, *key, *value],
+            (_, None) => [8, 0, 0],
+        };
+        frame::Frame::new(record.clone(), sizes, self.scratch)
     }
 }
 
@@ -305,7 +310,9 @@ fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<
     let entry = FunctionId(object.functions.len() as u32);
     let (section, program_type, attach_type) = match (origin, hook) {
         (Origin::Records(_), _) => ("syscall".to_owned(), ProgramType::Syscall, None),
-        (_, Hook::Typed(_)) => (hook.section(), ProgramType::Tracing, Some(AttachType::TraceRawTp)),
+        (_, Hook::Typed(_) | Hook::Datagram { .. }) => {
+            (hook.section(), ProgramType::Tracing, Some(AttachType::TraceRawTp))
+        }
         (_, Hook::Record { .. }) => (hook.section(), ProgramType::Tracepoint, None),
         (_, Hook::Function { .. }) => (hook.section(), ProgramType::Kprobe, None),
         (_, Hook::Clock { .. }) => (hook.section(), ProgramType::PerfEvent, None),

@@ -95,6 +95,9 @@ impl Writing<'_> {
             code.constant(Reg::R2, pid.into());
             code.branch(JumpOp::Eq, Reg::R1, Operand::Reg(Reg::R2), out);
         }
+        if let Some((direction, port)) = self.datagram() {
+            self.open_datagram(code, direction, port, out)?;
+        }
         if let Some(key) = pair_key(self.query, self.side) {
             self.value(code, key)?;
             code.store(Size::B8, Reg::R10, self.frame.pair_key, Operand::Reg(Reg::R1));
@@ -144,8 +147,35 @@ impl Writing<'_> {
                 code.copy(Reg::R1, Reg::R7);
                 code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(32));
             }
-            Read::Command | Read::UserText(_) | Read::KernelText(_) | Read::FieldText { .. } | Read::Address(_) => {
+            Read::Command
+            | Read::UserText(_)
+            | Read::KernelText(_)
+            | Read::KernelName { .. }
+            | Read::FieldText { .. }
+            | Read::Payload
+            | Read::Address(_) => {
                 return Err(Failure::NotHere("what is read into memory".to_owned()));
+            }
+            Read::Task => self.helper(code, "get_current_task"),
+            Read::Header { offset, bytes } => {
+                let size = size(Scalar::unsigned(*bytes));
+                code.load(size, false, Reg::R1, Reg::R10, self.frame.scratch + offset);
+            }
+            Read::Conversation => self.conversation(code)?,
+            Read::Behind { from, path } => {
+                self.value(code, from)?;
+                self.behind(code, path)?;
+            }
+            Read::Element(array, index) => {
+                self.value(code, array)?;
+                code.store(Size::B8, Reg::R10, self.frame.scratch, Operand::Reg(Reg::R1));
+                self.value(code, index)?;
+                // A descriptor has 32 bits.
+                code.alu(AluOp::Lsh, Reg::R1, Operand::Imm(32));
+                code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(29));
+                code.load(Size::B8, false, Reg::R2, Reg::R10, self.frame.scratch);
+                code.alu(AluOp::Add, Reg::R1, Operand::Reg(Reg::R2));
+                self.peek(code, 0, Scalar::unsigned(8));
             }
             Read::Packet(_) => return Err(Failure::NotHere("a packet".to_owned())),
             Read::Argument { index, path, .. } => {
@@ -203,7 +233,7 @@ impl Writing<'_> {
                 code.copy(Reg::R3, Reg::R1);
                 "probe_read_user_str"
             }
-            Read::KernelText(address) => {
+            Read::KernelText(address) | Read::KernelName { address, .. } => {
                 self.value(code, address)?;
                 code.copy(Reg::R3, Reg::R1);
                 "probe_read_kernel_str"
@@ -304,6 +334,7 @@ impl Writing<'_> {
                     code.call("get_current_comm");
                 }
                 SlotKind::Text | SlotKind::Short(_) => self.text(code, what, at, slot.kind.bytes())?,
+                SlotKind::Bytes(bytes) => self.payload(code, at, bytes),
                 SlotKind::Number(scalar) => match what {
                     Read::Address(index) => address(code, *index, at),
                     _ => {
@@ -548,7 +579,7 @@ fn copy_slot(code: &mut Code<'_>, slot: &Slot, (base, from): (Reg, i16), to: i16
             code.load(size(scalar), false, Reg::R1, base, from);
             code.store(size(scalar), Reg::R10, to, Operand::Reg(Reg::R1));
         }
-        SlotKind::Command | SlotKind::Text | SlotKind::Short(_) => {
+        SlotKind::Command | SlotKind::Text | SlotKind::Short(_) | SlotKind::Bytes(_) => {
             for word in 0..slot.kind.bytes() as i16 / 8 {
                 code.load(Size::B8, false, Reg::R1, base, from + 8 * word);
                 code.store(Size::B8, Reg::R10, to + 8 * word, Operand::Reg(Reg::R1));

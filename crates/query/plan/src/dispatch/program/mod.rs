@@ -45,7 +45,7 @@ pub fn generate(policy: &Policy) -> Result<Generated, Failure> {
     let columns = Field::all().enumerate().filter(|(_, field)| fields.contains(field));
     let slots = columns.map(|(column, _)| (Some(column), SlotKind::Number(Scalar::unsigned(8)))).collect();
     // The place of a pair's key holds the key of a lookup.
-    let frame = Frame::new(Record::new(slots, None), 8, 0, 0)?;
+    let frame = Frame::new(Record::new(slots, None), [8, 0, 0], 0)?;
     let mut object = Object { name: "dispatch".to_owned(), license: "GPL".to_owned(), ..Object::default() };
     let (map_type, entries, attach_type) = match policy.at {
         Hook::Xdp { processors } => (MapType::Cpumap, processors, AttachType::Xdp),
