@@ -522,7 +522,7 @@ fn files_that_are_read_and_written_are_named() {
                 "SELECT name, inode, count(*), sum(ret) FROM {table} WHERE tid = {own} AND inode = {inode} GROUP BY name, inode"
             );
             let sums = [name, &inode, &lengths.len().to_string(), &bytes.to_string()].map(str::to_owned);
-            in_every_split(&grouped, &work, &|split, rows| assert_eq!(rows, [sums.clone()], "{split:?}"));
+            in_every_split(&grouped, &work, &|split, rows| assert_eq!(rows, std::slice::from_ref(&sums), "{split:?}"));
         }
     }
 }
