@@ -338,6 +338,15 @@ pub enum Read {
 }
 
 impl Read {
+    /// Where [`Read::Header`] finds the port that a datagram comes from: behind room for the network's header.
+    pub const SOURCE_PORT: i16 = 40;
+    /// Where it finds the port that the datagram goes to.
+    pub const TARGET_PORT: i16 = Read::SOURCE_PORT + 2;
+    /// Where it finds what the datagram carries.
+    pub const CARRIED: i16 = Read::SOURCE_PORT + 8;
+    /// Bytes that [`Read::Payload`] keeps of what a datagram carries.
+    pub const PAYLOAD_BYTES: u16 = 128;
+
     /// The largest number of an argument of the tracepoint that it reads.
     pub fn last_argument(&self) -> Option<u8> {
         match self {

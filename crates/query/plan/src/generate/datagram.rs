@@ -17,14 +17,12 @@ use super::layout::{Origin, behind, size};
 use super::operators::Writing;
 use crate::table::{Direction, Hook, Read, Scalar, Source, Table};
 
-/// Bytes that are kept of what a datagram carries.
-pub const PAYLOAD_BYTES: u16 = 128;
 /// Bytes of IPv4's first header with UDP's and 12 more, and of IPv6's.
 const NETWORK_BYTES: i32 = 40;
 /// Bytes of UDP's header and of the first 12 that it carries.
 const USER_BYTES: i32 = 20;
 /// Where all of it is in the scratch.
-const USER: i16 = 40;
+const USER: i16 = Read::SOURCE_PORT;
 const PAYLOAD: i16 = 64;
 const LENGTH: i16 = 72;
 const OTHER: i16 = 76;
@@ -33,13 +31,6 @@ const SCRATCH_BYTES: u16 = 80;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const UDP: i32 = 17;
-
-/// The datagram's ports, and what it carries: offsets for [`Read::Header`].
-pub const SOURCE_PORT: i16 = USER;
-/// See [`SOURCE_PORT`].
-pub const TARGET_PORT: i16 = USER + 2;
-/// See [`SOURCE_PORT`].
-pub const CARRIED: i16 = USER + 8;
 
 /// Bytes of the frame that the programs of a table need for it.
 pub fn scratch(table: &Table, origin: Origin<'_>) -> u16 {
@@ -123,8 +114,8 @@ impl Writing<'_> {
         code.alu(AluOp::Lsh, Reg::R1, Operand::Imm(2));
         code.alu(AluOp::Add, Reg::R9, Operand::Reg(Reg::R1));
         let [v4, v6, ports] = match direction {
-            Direction::To => [16, 36, TARGET_PORT],
-            Direction::From => [12, 20, SOURCE_PORT],
+            Direction::To => [16, 36, Read::TARGET_PORT],
+            Direction::From => [12, 20, Read::SOURCE_PORT],
         };
         code.load(Size::B4, false, Reg::R1, Reg::R10, at + v4);
         code.jump(common);
@@ -162,8 +153,8 @@ impl Writing<'_> {
     pub(super) fn conversation(&self, code: &mut Code<'_>) -> Result<(), Failure> {
         let at = self.frame.scratch;
         let (direction, _) = self.datagram().ok_or_else(|| Failure::NotHere("a datagram".to_owned()))?;
-        let asker = if direction == Direction::To { SOURCE_PORT } else { TARGET_PORT };
-        code.load(Size::B2, false, Reg::R1, Reg::R10, at + CARRIED);
+        let asker = if direction == Direction::To { Read::SOURCE_PORT } else { Read::TARGET_PORT };
+        code.load(Size::B2, false, Reg::R1, Reg::R10, at + Read::CARRIED);
         code.load(Size::B2, false, Reg::R2, Reg::R10, at + asker);
         code.alu(AluOp::Lsh, Reg::R2, Operand::Imm(16));
         code.alu(AluOp::Or, Reg::R1, Operand::Reg(Reg::R2));

@@ -110,7 +110,7 @@ pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
             SlotKind::Number(behind(path, types)?.scalar)
         }
         Read::Header { bytes, .. } => SlotKind::Number(Scalar::unsigned(*bytes)),
-        Read::Payload => SlotKind::Bytes(super::datagram::PAYLOAD_BYTES),
+        Read::Payload => SlotKind::Bytes(Read::PAYLOAD_BYTES),
         Read::KernelName { address, bytes } => {
             kind(address, types)?;
             SlotKind::Short(*bytes)

@@ -2,7 +2,6 @@
 
 use super::{column, member, pair, unlisted};
 use crate::execute::dns::Part;
-use crate::generate::datagram::{CARRIED, SOURCE_PORT};
 use crate::table::{Column, Direction, Endless, Hook, Read, Scan, Side, Source, Table};
 use crate::value::DataType;
 
@@ -33,8 +32,8 @@ pub(super) fn dns() -> Table {
     };
     let own = vec![
         column("family", DataType::Uint, Side::Enter, family, "2: IPv4; 10: IPv6"),
-        column("id", DataType::Uint, Side::Exit, header(CARRIED, 2), "the message's number, in network order"),
-        unlisted("sport_be", Side::Enter, header(SOURCE_PORT, 2), "the asker's port, in network order"),
+        column("id", DataType::Uint, Side::Exit, header(Read::CARRIED, 2), "the message's number, in network order"),
+        unlisted("sport_be", Side::Enter, header(Read::SOURCE_PORT, 2), "the asker's port, in network order"),
         unlisted("server_be", Side::Enter, header(16, 4), "the server's IPv4 address, in network order"),
         unlisted("server6_high", Side::Enter, header(24, 8), "the first half of the server's IPv6 address"),
         unlisted("server6_low", Side::Enter, header(32, 8), "the second half of the server's IPv6 address"),
