@@ -2,8 +2,8 @@
 
 use super::call::{Call, SYNTAX, Served};
 use super::glob;
-use super::number::{NOT_INTEGER, integer, time};
-use crate::store::{self, Met};
+use super::number::{integer, time};
+use crate::store;
 
 fn count(call: &mut Call<'_, '_>, is_counted: impl Fn(&Call<'_, '_>, &[u8]) -> bool) {
     let words = call.words;
@@ -23,14 +23,13 @@ pub fn exists(call: &mut Call<'_, '_>) -> Served {
     Ok(())
 }
 
-fn type_name(_flags: u32) -> &'static str {
-    "string"
-}
+/// The type that all values have.
+const STRING: &str = "string";
 
 /// `TYPE`.
 pub fn type_of(call: &mut Call<'_, '_>) -> Served {
     let found = call.service.store.get(call.words[1], None);
-    call.reply.simple(found.map_or("none", |found| type_name(found.flags())));
+    call.reply.simple(if found.is_some() { STRING } else { "none" });
     Ok(())
 }
 
@@ -119,7 +118,7 @@ pub fn keys(call: &mut Call<'_, '_>) -> Served {
     let (mut place, mut all) = (0, Vec::new());
     loop {
         let (next, met) = call.service.store.scan(place, usize::MAX);
-        all.extend(met.into_iter().map(|met| met.key).filter(|key| glob::fits(call.words[1], key)));
+        all.extend(met.into_iter().filter(|key| glob::fits(call.words[1], key)));
         place = next;
         if place == 0 {
             break;
@@ -134,26 +133,22 @@ pub fn keys(call: &mut Call<'_, '_>) -> Served {
 pub fn scan(call: &mut Call<'_, '_>) -> Served {
     let place = std::str::from_utf8(call.words[1]).ok().and_then(|text| text.parse::<u64>().ok());
     let place = place.ok_or("ERR invalid cursor")?;
-    let (mut pattern, mut count, mut wanted) = (&b"*"[..], 10, None);
+    let (mut pattern, mut count, mut is_wanted) = (&b"*"[..], 10, true);
     for option in call.words[2..].chunks(2) {
         match (&*option[0].to_ascii_lowercase(), option.get(1)) {
             (b"match", Some(text)) => pattern = text,
             (b"count", Some(text)) => {
-                let number = integer(text).map_err(|_| NOT_INTEGER)?;
-                count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
+                count = usize::try_from(integer(text)?).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
             }
-            (b"type", Some(text)) => wanted = Some(text.to_ascii_lowercase()),
+            (b"type", Some(text)) => is_wanted = text.eq_ignore_ascii_case(STRING.as_bytes()),
             _ => return Err(SYNTAX),
         }
     }
     let (next, met) = call.service.store.scan(place, count);
-    let is_wanted = |met: &&Met| {
-        glob::fits(pattern, &met.key) && wanted.as_ref().is_none_or(|wanted| wanted == type_name(met.flags).as_bytes())
-    };
-    let met: Vec<&Met> = met.iter().filter(is_wanted).collect();
+    let met: Vec<&Vec<u8>> = met.iter().filter(|key| is_wanted && glob::fits(pattern, key)).collect();
     call.reply.array(2);
     call.reply.bulk(next.to_string().as_bytes());
     call.reply.array(met.len());
-    met.iter().for_each(|met| call.reply.bulk(&met.key));
+    met.iter().for_each(|key| call.reply.bulk(key));
     Ok(())
 }

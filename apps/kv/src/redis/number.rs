@@ -4,7 +4,7 @@ use super::reply::Refusal;
 use super::request;
 
 /// Redis' words for what is no number.
-pub const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
 
 /// A number of 64 bits.
 ///
@@ -48,8 +48,7 @@ fn trimmed(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
-/// A time in milliseconds since 1970: from `text` in units of `unit` milliseconds, counted from `base`. `None` if it is beyond all
-/// times.
+/// A time in milliseconds since 1970: `number` units of `unit` milliseconds, counted from `base`. `None` if it is beyond all times.
 pub fn time(number: i64, unit: i64, base: u64) -> Option<i64> {
     number.checked_mul(unit)?.checked_add(i64::try_from(base).ok()?)
 }

@@ -158,10 +158,13 @@ pub fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
 }
 
+fn is_space(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
 /// A line's words, of which some may be in quotes; `None` if a quote has no end.
 fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
-    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let mut rest = line;
     loop {
         rest = &rest[rest.iter().position(|byte| !is_space(byte) && *byte != 0).unwrap_or(rest.len())..];
@@ -239,5 +242,5 @@ fn literal<'l>(mut rest: &'l [u8], word: &mut Vec<u8>) -> Option<&'l [u8]> {
 }
 
 fn ended(rest: &[u8]) -> Option<&[u8]> {
-    rest.first().is_none_or(|byte| matches!(byte, b' ' | b'\t'..=b'\r' | 0)).then_some(rest)
+    rest.first().is_none_or(|byte| is_space(byte) || *byte == 0).then_some(rest)
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::call::{Call, FULL, SYNTAX, Served, kind, string};
-use super::number::{NOT_INTEGER, double, float, integer, time};
+use super::number::{double, float, integer, time};
 use super::reply::Refusal;
 use crate::store::{self, Change, Condition, Found, Outcome, VALUE_MOST};
 
@@ -187,25 +187,26 @@ pub fn mset(call: &mut Call<'_, '_>) -> Served {
     Ok(())
 }
 
-/// `GETSET`.
-pub fn getset(call: &mut Call<'_, '_>) -> Served {
-    fits(call.words[2])?;
+/// Changes a string, or what is not there, and answers with what it was.
+fn exchange(call: &mut Call<'_, '_>, change: impl Fn() -> Change) -> Served {
     let old = call.service.store.update(call.words[1], |found| match found.map(string).transpose() {
-        Ok(old) => (put(call.words[2].to_vec(), 0), Ok(old.map(<[u8]>::to_vec))),
+        Ok(old) => (change(), Ok(old.map(<[u8]>::to_vec))),
         Err(refusal) => (Change::Keep, Err(refusal)),
     })?;
     call.reply.bulk_or_null(old?.as_deref());
     Ok(())
 }
 
+/// `GETSET`.
+pub fn getset(call: &mut Call<'_, '_>) -> Served {
+    let value = call.words[2];
+    fits(value)?;
+    exchange(call, || put(value.to_vec(), 0))
+}
+
 /// `GETDEL`.
 pub fn getdel(call: &mut Call<'_, '_>) -> Served {
-    let old = call.service.store.update(call.words[1], |found| match found.map(string).transpose() {
-        Ok(old) => (Change::Remove, Ok(old.map(<[u8]>::to_vec))),
-        Err(refusal) => (Change::Keep, Err(refusal)),
-    })?;
-    call.reply.bulk_or_null(old?.as_deref());
-    Ok(())
+    exchange(call, || Change::Remove)
 }
 
 /// `GETEX`.
@@ -275,8 +276,7 @@ pub fn getrange(call: &mut Call<'_, '_>) -> Served {
 
 fn add(call: &mut Call<'_, '_>, delta: i64) -> Served {
     let sum = changed(call, |old| {
-        let old = old.map_or(Ok(0), integer).map_err(|_| NOT_INTEGER)?;
-        let new = old.checked_add(delta).ok_or("ERR increment or decrement would overflow")?;
+        let new = old.map_or(Ok(0), integer)?.checked_add(delta).ok_or("ERR increment or decrement would overflow")?;
         Ok((Some(new.to_string().into_bytes()), new))
     })?;
     call.reply.integer(sum);

@@ -66,9 +66,8 @@ impl Server {
     /// Returns an error if a worker cannot wait for its sockets.
     pub fn run(&self, service: &Service<'_>, threads: usize, stop: &AtomicBool) -> io::Result<()> {
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads.max(1))
-                .map(|_| scope.spawn(|| worker::run(&self.tcp, self.udp.as_ref(), self.protocol, service, stop)))
-                .collect();
+            let workers: Vec<_> =
+                (0..threads.max(1)).map(|_| scope.spawn(|| worker::run(self, service, stop))).collect();
             while !stop.load(Ordering::SeqCst) && !workers.iter().any(|worker| worker.is_finished()) {
                 service.maintain();
                 std::thread::sleep(MAINTAINED);

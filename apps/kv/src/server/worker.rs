@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{TcpListener, UdpSocket};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use super::connection::{After, Connection};
-use super::{CONNECTIONS, Protocol, datagram};
+use super::{CONNECTIONS, Protocol, Server, datagram};
 use crate::protocol::Service;
 
 const LISTENER: Token = Token(0);
@@ -21,21 +21,16 @@ const NOTICED: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Serves until `stop` is set.
-pub fn run(
-    tcp: &TcpListener,
-    udp: Option<&UdpSocket>,
-    protocol: Protocol,
-    service: &Service<'_>,
-    stop: &AtomicBool,
-) -> io::Result<()> {
+pub fn run(server: &Server, service: &Service<'_>, stop: &AtomicBool) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
+    let Server { protocol, tcp, udp } = server;
     let mut poll = Poll::new()?;
     poll.registry().register(&mut SourceFd(&tcp.as_raw_fd()), LISTENER, Interest::READABLE)?;
     if let Some(udp) = udp {
         poll.registry().register(&mut SourceFd(&udp.as_raw_fd()), DATAGRAMS, Interest::READABLE)?;
     }
-    let mut worker =
-        Worker { service, protocol, connections: HashMap::new(), next: FIRST, buffer: vec![0; BUFFER_BYTES] };
+    let (connections, buffer) = (HashMap::new(), vec![0; BUFFER_BYTES]);
+    let mut worker = Worker { service, protocol: *protocol, connections, next: FIRST, buffer };
     let (mut events, mut datagrams, mut again) = (Events::with_capacity(1024), Vec::new(), Vec::new());
     // What is told once, and may be there still.
     let (mut accepts, mut receives) = (false, false);
@@ -54,7 +49,7 @@ pub fn run(
             }
         }
         accepts = accepts && worker.accept(tcp, &poll, &mut ready);
-        receives = receives && udp.is_some_and(|udp| datagram::serve(udp, service, &mut datagrams));
+        receives = receives && udp.as_ref().is_some_and(|udp| datagram::serve(udp, service, &mut datagrams));
         ready.sort_unstable();
         ready.dedup();
         again = worker.turns(ready);

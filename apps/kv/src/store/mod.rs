@@ -17,7 +17,6 @@ pub mod layout;
 mod scan;
 
 pub use change::{Change, Full};
-pub use scan::Met;
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -103,14 +102,10 @@ impl Found {
 
     /// What the client said that the value is.
     pub fn flags(&self) -> u32 {
-        flags_of(&self.text, self.key_bytes)
+        let rest = self.text.get(self.key_bytes + 1..).unwrap_or_default();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
+        digits.fold(0u32, |number, digit| number.wrapping_mul(10).wrapping_add(u32::from(digit - b'0')))
     }
-}
-
-/// The flags of an item's text.
-fn flags_of(text: &[u8], key_bytes: usize) -> u32 {
-    let digits = text.get(key_bytes + 1..).unwrap_or_default().iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0u32, |number, digit| number.wrapping_mul(10).wrapping_add(u32::from(digit - b'0')))
 }
 
 /// What programs have done.

@@ -6,19 +6,10 @@ use super::{Locked, Store};
 /// Buckets that one part may look at: a store of 64 MiB has as many.
 const BUCKETS_MOST: usize = 1 << 18;
 
-/// A key that a scan met.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Met {
-    /// The key.
-    pub key: Vec<u8>,
-    /// What its value is.
-    pub flags: u32,
-}
-
 impl Store<'_> {
     /// At least `count` keys from a place on, unless there are fewer, and the next place; 0 is the first one, and what follows the
     /// last one. A key that is there all the time is met once.
-    pub fn scan(&self, place: u64, count: usize) -> (u64, Vec<Met>) {
+    pub fn scan(&self, place: u64, count: usize) -> (u64, Vec<Vec<u8>>) {
         let (mut met, mut number) = (Vec::new(), usize::try_from(place).unwrap_or(usize::MAX));
         for _ in 0..BUCKETS_MOST {
             if number as u64 > self.mask {
@@ -36,20 +27,16 @@ impl Store<'_> {
         (if number as u64 > self.mask { 0 } else { number as u64 }, met)
     }
 
-    fn scan_bucket(&self, locked: &Locked<'_>, met: &mut Vec<Met>) {
+    fn scan_bucket(&self, locked: &Locked<'_>, met: &mut Vec<Vec<u8>>) {
         let mut link = locked.at + bucket::FIRST;
         while let Some(at) = self.heap.load(link).and_then(|address| self.heap.offset(address)) {
             link = at + item::NEXT;
             let sizes = self.heap.load(at + item::SIZES).unwrap_or(0);
-            let key_bytes = sizes as u32 as usize;
-            // The flags follow the key.
-            let (mut text, bytes) = (Vec::new(), (key_bytes + 12).min((sizes >> 32) as usize));
-            if self.is_expired(at) || self.heap.read(at + item::TEXT, bytes, &mut text).is_none() {
-                continue;
+            // The text begins with the key.
+            let (mut key, bytes) = (Vec::new(), (sizes as u32).min((sizes >> 32) as u32) as usize);
+            if !self.is_expired(at) && self.heap.read(at + item::TEXT, bytes, &mut key).is_some() {
+                met.push(key);
             }
-            let flags = super::flags_of(&text, key_bytes);
-            text.truncate(key_bytes);
-            met.push(Met { key: text, flags });
         }
     }
 }
