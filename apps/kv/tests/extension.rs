@@ -1,5 +1,7 @@
 //! The extension and the store on one heap: what one side stores, the other one finds. In test runs, without a network.
 
+mod support;
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::Command;
@@ -288,13 +290,7 @@ fn both_paths_answer_alike() {
         Session::new(service).serve(text, &mut output);
         output
     };
-    let mut random = 0x2545_f491_4f6c_dd1du64;
-    let mut below = |limit: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random >> 11) as usize % limit
-    };
+    let mut below = support::numbers();
     let (mut served, mut strange) = (0, 0);
     for round in 0..ROUNDS {
         let mut packet = request(&command(&mut below));

@@ -1,9 +1,10 @@
 //! The text protocol: each conversation on a store of this process, whole and byte by byte, and with Debian's memcached if it is
 //! installed, which has to answer the same.
 
+mod support;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kiln_kv::protocol::{Next, OUTPUT_MOST, Service, Session};
@@ -172,34 +173,14 @@ fn conversations_go_as_expected() {
     assert_eq!((service.store.items(), service.store.bytes()), (0, 0));
 }
 
-/// A process that ends with this.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn memcached_goes_as_expected_too() {
     let program = std::env::var("KILN_MEMCACHED").unwrap_or_else(|_| "memcached".to_owned());
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
-    let port = port.to_string();
-    let arguments = ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-u", "root", "-t", "1"];
-    let Ok(child) = Command::new(&program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+    let arguments = ["-l", "127.0.0.1", "-p", "PORT", "-U", "0", "-u", "root", "-t", "1"];
+    let Some((_child, port)) = support::peer(&program, &arguments) else {
         return println!("skipped: memcached is not installed");
     };
-    let _child = Ended(child);
-    let begun = Instant::now();
-    let mut stream = loop {
-        match TcpStream::connect(format!("127.0.0.1:{port}")) {
-            Ok(stream) => break stream,
-            Err(error) => assert!(begun.elapsed() < Duration::from_secs(10), "memcached does not answer: {error}"),
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
     stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
     for (name, conversation) in CONVERSATIONS {
         // Its keys only: it flushes by the second.
@@ -357,13 +338,7 @@ fn random_bytes_neither_stop_nor_fill_it() {
         b"\r\n",
         b"\n",
     ];
-    let mut random = 0x2545_f491_4f6c_dd1du64;
-    let mut next = |below: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random >> 11) as usize % below
-    };
+    let mut next = support::numbers();
     let mut session = Session::new(&service);
     for _ in 0..20_000 {
         let mut sent = Vec::new();

@@ -1,14 +1,17 @@
 //! Redis' protocol: each conversation on a store of this process, whole and byte by byte, beside what Debian's redis-server answers
 //! if it is installed. The answers that are written here are for where it is not.
 
+mod support;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kiln_kv::protocol::{Next, Service};
 use kiln_kv::redis::{REQUEST_MOST, Session};
 use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, own_heap};
+
+use support::{Ended, peer};
 
 const SETTINGS: Settings = Settings { buckets: 1 << 10, most_bytes: 16 << 20, served: None };
 
@@ -68,30 +71,12 @@ fn ask(session: &mut Session<'_, '_>, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&output).into_owned()
 }
 
-/// A process that ends with this.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts redis-server, if it is installed, on a free port.
+/// Starts redis-server, if it is installed.
 fn redis_server() -> Option<(Ended, u16)> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
-    let (number, folder) = (port.to_string(), std::env::temp_dir());
-    let arguments = ["--port", &number, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"];
-    let mut command = Command::new("redis-server");
-    command.args(arguments).arg(folder).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = Ended(command.spawn().ok()?);
-    let begun = Instant::now();
-    while let Err(error) = TcpStream::connect(("127.0.0.1", port)) {
-        assert!(begun.elapsed() < Duration::from_secs(10), "redis-server does not answer: {error}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Some((child, port))
+    let folder = std::env::temp_dir();
+    let folder = folder.to_str().expect("a path that is text");
+    let fixed = ["--port", "PORT", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
+    peer("redis-server", &fixed)
 }
 
 /// What a server answers to a request: up to the answer to a word that nobody says else.
@@ -259,13 +244,7 @@ fn broken_requests_end_as_in_redis() {
 fn random_bytes_neither_stop_nor_fill_it() {
     with_service(|service| {
         let words: Vec<&str> = CONVERSATIONS.iter().flat_map(|text| text.split(['|', ' '])).collect();
-        let mut random = 0x2545_f491_4f6c_dd1du64;
-        let mut next = |below: usize| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            (random >> 11) as usize % below
-        };
+        let mut next = support::numbers();
         let mut session = Session::new(service);
         for _ in 0..30_000 {
             let chosen: Vec<&[u8]> = (0..1 + next(5)).map(|_| words[next(words.len())].as_bytes()).collect();

@@ -1,0 +1,44 @@
+//! What the tests of several protocols share.
+#![allow(dead_code)] // Each test file uses a part of it.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Numbers below a limit, the same in every run.
+pub fn numbers() -> impl FnMut(usize) -> usize {
+    let mut random = 0x2545_f491_4f6c_dd1du64;
+    move |below| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) as usize % below
+    }
+}
+
+/// A process that ends with this.
+pub struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts somebody else's server on a free port, which stands for `PORT` in its arguments, and waits until it accepts. `None`
+/// if it is not installed.
+pub fn peer(program: &str, arguments: &[&str]) -> Option<(Ended, u16)> {
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+    let number = port.to_string();
+    let arguments = arguments.iter().map(|word| if *word == "PORT" { &*number } else { *word });
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = Ended(command.spawn().ok()?);
+    let begun = Instant::now();
+    while let Err(error) = TcpStream::connect(("127.0.0.1", port)) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{program} does not answer: {error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some((child, port))
+}
