@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use kiln_driver::{Error, kv};
+use kiln_driver::{Error, file, kv};
 
 use crate::arguments::{Format, KvArguments, KvCommand, KvMemory, MemcachedArguments, RedisArguments};
 use crate::query::interrupt;
+
+/// Bytes that are read of a file with a password.
+const MAX_PASSWORD_FILE_BYTES: u64 = 64 << 10;
 
 /// `kiln kv`.
 pub fn kv(arguments: &KvArguments, format: Format) -> Result<u8, Error> {
@@ -47,11 +50,14 @@ fn redis(arguments: &RedisArguments, format: Format) -> Result<u8, Error> {
 
 /// The first line of a file.
 fn password(path: &Path) -> Result<String, Error> {
-    let refused =
-        |why: &str| Error::InvalidInput(format!("{}: {why}", kiln_driver::Shown::from(path.display().to_string())));
-    let text = std::fs::read_to_string(path).map_err(|error| refused(&error.to_string()))?;
-    let line = text.lines().next().unwrap_or_default();
-    if line.is_empty() { Err(refused("its first line, the password, is empty")) } else { Ok(line.to_owned()) }
+    let text = file::text(path, MAX_PASSWORD_FILE_BYTES)?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        _ => {
+            let name = kiln_driver::Shown::from(path.display().to_string());
+            Err(Error::InvalidInput(format!("{name}: its first line, the password, is empty")))
+        }
+    }
 }
 
 fn serve(options: &kv::Options, whose: &str, format: Format) -> Result<u8, Error> {
