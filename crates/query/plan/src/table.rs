@@ -275,7 +275,7 @@ pub enum Read {
     Task,
     /// An element of an array of pointers in kernel memory: the array's address, and the element's number.
     Element(Box<Read>, Box<Read>),
-    /// Big-endian bytes of a datagram's first headers, as they are: see [`crate::generate::datagram`].
+    /// Bytes of a datagram's headers, in network order: the network's header from 0 on, UDP's from [`Read::SOURCE_PORT`] on.
     Header {
         /// Where they are.
         offset: i16,

@@ -1,32 +1,32 @@
 //! The built-in tables, one function each, and tables of any tracepoint.
 
+mod calls;
 mod dns;
 mod files;
+mod sockets;
 
 use kiln_program::btf::{Btf, Kind, TypeId};
 
-use crate::expr::{BinaryOp, Expr};
-use crate::syscall;
 use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
-use crate::value::{DataType, Value};
+use crate::value::DataType;
 
 /// All built-in tables.
 pub fn all() -> Vec<Table> {
     let own = vec![
-        syscalls(),
+        calls::syscalls(),
         sched_switches(),
         wakeups(),
         block_io(),
         page_faults(),
-        tcp_states(),
-        tcp_connects(),
-        tcp_accepts(),
-        tcp_closes(),
-        tcp_retransmits(),
+        sockets::tcp_states(),
+        sockets::tcp_connects(),
+        sockets::tcp_accepts(),
+        sockets::tcp_closes(),
+        sockets::tcp_retransmits(),
         signals(),
         irqs(),
         softirqs(),
-        file_opens(),
+        calls::file_opens(),
         runq(),
         forks(),
         execs(),
@@ -99,9 +99,6 @@ fn oom_kills() -> Table {
     single("oom_kills", "the kernel kills a process because memory is short", hook, own)
 }
 
-/// What `openat` takes for the working directory.
-const AT_FDCWD: i32 = -100;
-
 fn column(name: &str, data_type: DataType, at: Side, what: Read, about: &str) -> Column {
     Column {
         name: name.to_owned(),
@@ -110,6 +107,11 @@ fn column(name: &str, data_type: DataType, at: Side, what: Read, about: &str) ->
         source: Source::Read { at, what },
         listed: true,
     }
+}
+
+/// A column that is made of others.
+fn derived(name: &str, data_type: DataType, source: Source, about: &str) -> Column {
+    Column { name: name.to_owned(), data_type, about: about.to_owned(), source, listed: true }
 }
 
 /// A number that `SELECT *` leaves out.
@@ -187,91 +189,9 @@ fn pair(name: &str, about: &str, scan: Scan, duration: &str, own: Vec<Column>) -
     ];
     columns.extend(who(Side::Enter));
     columns.extend(own);
-    let about_duration = "from beginning to end, in nanoseconds".to_owned();
-    let source = Source::Difference([1, 0]);
-    columns.push(Column {
-        name: duration.to_owned(),
-        data_type: DataType::Uint,
-        about: about_duration,
-        source,
-        listed: true,
-    });
+    let about_duration = "from beginning to end, in nanoseconds";
+    columns.push(derived(duration, DataType::Uint, Source::Difference([1, 0]), about_duration));
     Table { name: name.to_owned(), about: about.to_owned(), scan, columns, only: None }
-}
-
-fn syscalls() -> Table {
-    let registers = |name: &str| member(0, &[("pt_regs", name)]);
-    let argument_column = |(index, name): (usize, &str)| {
-        let about = format!("argument {index}");
-        column(&format!("arg{index}"), DataType::Uint, Side::Enter, registers(name), &about)
-    };
-    let mut own = vec![column("nr", DataType::Int, Side::Enter, registers("orig_ax"), "the system call's number")];
-    own.extend(["di", "si", "dx", "r10", "r8", "r9"].into_iter().enumerate().map(argument_column));
-    own.push(column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(8)), "what it returned"));
-    let scan = Scan::Pair {
-        enter: typed("sys_enter"),
-        exit: typed("sys_exit"),
-        keys: [Read::Tid, Read::Tid],
-        endless: Endless::None,
-    };
-    let mut table = pair("syscalls", "a system call that returned", scan, "latency_ns", own);
-    let nr = table.column("nr").expect("it has a number");
-    let endings = ["exit", "exit_group"].into_iter().filter_map(|name| i32::try_from(syscall::number(name)?).ok());
-    if let Scan::Pair { endless, .. } = &mut table.scan {
-        *endless = Endless::Values(nr, endings.collect());
-    }
-    let about = "the system call's name".to_owned();
-    let source = Source::SyscallName(nr);
-    table
-        .columns
-        .insert(nr + 1, Column { name: "name".to_owned(), data_type: DataType::Text, about, source, listed: true });
-    table
-}
-
-/// System calls that open a file by its path: `open`, `openat` and `openat2`.
-fn file_opens() -> Table {
-    let registers = |name: &str| member(0, &[("pt_regs", name)]);
-    // Not every architecture has `open`, whose arguments are one place further ahead.
-    let open = syscall::number("open").and_then(|number| i32::try_from(number).ok());
-    let argument_of = |of_open: Read, otherwise: &str| match open {
-        None => registers(otherwise),
-        Some(equals) => Read::Choice {
-            by: Box::new(registers("orig_ax")),
-            equals,
-            then: Box::new(of_open),
-            otherwise: Box::new(registers(otherwise)),
-        },
-    };
-    // At the end of the call the kernel has read the path, so its memory is present.
-    let path = Read::UserText(Box::new(argument_of(registers("di"), "si")));
-    let (dfd, flags) = (argument_of(Read::Constant(AT_FDCWD), "di"), argument_of(registers("si"), "dx"));
-    let own = vec![
-        column("nr", DataType::Int, Side::Enter, registers("orig_ax"), "the system call's number"),
-        column("path", DataType::Text, Side::Exit, path, "the path, up to 127 bytes of it"),
-        column("dfd", DataType::Int, Side::Enter, dfd, "the directory that it is relative to; -100: here"),
-        column("flags", DataType::Uint, Side::Enter, flags, "O_* of open and openat; an address for openat2"),
-        column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(8)), "the descriptor, or -errno"),
-    ];
-    let keys = [Read::Tid, Read::Tid];
-    let scan = Scan::Pair { enter: typed("sys_enter"), exit: typed("sys_exit"), keys, endless: Endless::None };
-    let mut table = pair("file_opens", "a file was opened, or not", scan, "latency_ns", own);
-    let nr = table.column("nr").expect("it has a number");
-    let is = |name: &str| {
-        let number = syscall::number(name).unwrap_or(-1);
-        Expr::binary(BinaryOp::Equal, Expr::Column(nr), Expr::Literal(Value::Int(number)))
-    };
-    let both = Expr::binary(BinaryOp::Or, is("openat"), is("openat2"));
-    table.only = Some(match open {
-        Some(_) => Expr::binary(BinaryOp::Or, is("open"), both),
-        None => both,
-    });
-    let scan = syscalls().scan;
-    if let (Scan::Pair { endless: own, .. }, Scan::Pair { endless: Endless::Values(_, values), .. }) =
-        (&mut table.scan, scan)
-    {
-        *own = Endless::Values(nr, values);
-    }
-    table
 }
 
 /// How long threads waited for a processor. Its columns are of the thread that waited, not of who woke it.
@@ -298,13 +218,7 @@ fn runq() -> Table {
         table.columns.push(Column { listed: false, ..half });
         table.columns.len() - 1
     });
-    table.columns.push(Column {
-        name: "comm".to_owned(),
-        data_type: DataType::Text,
-        about: "the name of the thread that waited".to_owned(),
-        source: Source::Name(halves),
-        listed: true,
-    });
+    table.columns.push(derived("comm", DataType::Text, Source::Name(halves), "the name of the thread that waited"));
     table
 }
 
@@ -349,15 +263,8 @@ fn exits() -> Table {
     ];
     let mut table = single("exits", "a thread ends", typed("sched_process_exit"), own);
     let [ts, start] = ["ts", "start_ts"].map(|name| table.column(name).expect("it has both"));
-    let about = "how long it lived, in nanoseconds".to_owned();
-    let source = Source::Difference([ts, start]);
-    table.columns.push(Column {
-        name: "lifetime_ns".to_owned(),
-        data_type: DataType::Uint,
-        about,
-        source,
-        listed: true,
-    });
+    let about = "how long it lived, in nanoseconds";
+    table.columns.push(derived("lifetime_ns", DataType::Uint, Source::Difference([ts, start]), about));
     table
 }
 
@@ -470,122 +377,6 @@ fn page_faults() -> Table {
         ),
     ];
     single("page_faults", "a page fault in user space", typed("page_fault_user"), own)
-}
-
-/// Columns of a socket, which is an argument of its tracepoint: its family, and the addresses and ports of both ends.
-fn socket(index: u8) -> Vec<Column> {
-    let read = |name: &str| member(index, &[("sock_common", name)]);
-    let half = |name: &str, skip: u8| Read::Part { index, member: ("sock_common".to_owned(), name.to_owned()), skip };
-    let unlisted = |name: &str, what: Read, about: &str| unlisted(name, Side::Exit, what, about);
-    vec![
-        column("family", DataType::Uint, Side::Exit, read("skc_family"), "2: IPv4; 10: IPv6"),
-        column("sport", DataType::Uint, Side::Exit, read("skc_num"), "the local port"),
-        unlisted("dport_be", read("skc_dport"), "the remote port, in network order"),
-        unlisted("saddr_be", read("skc_rcv_saddr"), "the local IPv4 address, in network order"),
-        unlisted("daddr_be", read("skc_daddr"), "the remote IPv4 address, in network order"),
-        unlisted(
-            "saddr6_high",
-            half("skc_v6_rcv_saddr", 0),
-            "the first half of the local IPv6 address, in network order",
-        ),
-        unlisted("saddr6_low", half("skc_v6_rcv_saddr", 8), "the second half of the local IPv6 address"),
-        unlisted("daddr6_high", half("skc_v6_daddr", 0), "the first half of the remote IPv6 address, in network order"),
-        unlisted("daddr6_low", half("skc_v6_daddr", 8), "the second half of the remote IPv6 address"),
-    ]
-}
-
-/// A table of a socket's events, with its addresses as text.
-fn of_socket(name: &str, about: &str, hook: Hook, index: u8, own: Vec<Column>) -> Table {
-    with_addresses(single(name, about, hook, socket(index).into_iter().chain(own).collect()))
-}
-
-/// Adds the addresses of a socket as text, and its remote port.
-fn with_addresses(mut table: Table) -> Table {
-    let at = |name: &str| table.column(name).expect("every socket has it");
-    let address = |side: &str| Source::Address {
-        family: at("family"),
-        v4: at(&format!("{side}_be")),
-        v6: [at(&format!("{side}6_high")), at(&format!("{side}6_low"))],
-    };
-    let (saddr, daddr, dport) = (address("saddr"), address("daddr"), Source::Port(at("dport_be")));
-    let mut add = |name: &str, data_type: DataType, source: Source, about: &str| {
-        table.columns.push(Column { name: name.to_owned(), data_type, about: about.to_owned(), source, listed: true });
-    };
-    add("saddr", DataType::Text, saddr, "the local address");
-    add("daddr", DataType::Text, daddr, "the remote address");
-    add("dport", DataType::Uint, dport, "the remote port");
-    table
-}
-
-/// States of TCP sockets (`include/net/tcp_states.h`).
-const ESTABLISHED: u64 = 1;
-const SYN_SENT: u64 = 2;
-const SYN_RECEIVED: u64 = 3;
-const CLOSED: u64 = 7;
-const LISTENING: u64 = 10;
-
-/// The states that a socket leaves and enters.
-fn states() -> Vec<Column> {
-    vec![
-        column("old", DataType::Int, Side::Exit, argument(1, Scalar::signed(4)), "the state it leaves"),
-        column("new", DataType::Int, Side::Exit, argument(2, Scalar::signed(4)), "the state it enters"),
-    ]
-}
-
-fn tcp_states() -> Table {
-    of_socket("tcp_states", "a socket goes from one state to another", typed("inet_sock_set_state"), 0, states())
-}
-
-/// A condition on a column.
-fn compares(table: &Table, column: &str, op: BinaryOp, value: u64) -> Expr {
-    let column = table.column(column).expect("the table has it");
-    Expr::binary(op, Expr::Column(column), Expr::Literal(Value::Uint(value)))
-}
-
-/// The table of state changes with these conditions. Mostly an interrupt makes them, so the columns of a thread say nothing.
-fn tcp_changes(name: &str, about: &str, only: &[(&str, BinaryOp, u64)]) -> Table {
-    let mut table = of_socket(name, about, typed("inet_sock_set_state"), 0, states());
-    let conditions: Vec<Expr> = only.iter().map(|(column, op, value)| compares(&table, column, *op, *value)).collect();
-    table.only = Expr::all(conditions);
-    table
-}
-
-fn tcp_accepts() -> Table {
-    let only = [("old", BinaryOp::Equal, SYN_RECEIVED), ("new", BinaryOp::Equal, ESTABLISHED)];
-    tcp_changes("tcp_accepts", "a connection from elsewhere is established; pid and comm are by chance", &only)
-}
-
-fn tcp_closes() -> Table {
-    let only = [("new", BinaryOp::Equal, CLOSED), ("old", BinaryOp::NotEqual, LISTENING)];
-    tcp_changes("tcp_closes", "a connection ends or fails; pid and comm are by chance", &only)
-}
-
-/// Connections that this machine asks for: from the state `SYN_SENT`, which the thread enters that connects, to the next one.
-fn tcp_connects() -> Table {
-    let change = || typed("inet_sock_set_state");
-    let key = || argument(0, Scalar::unsigned(8));
-    let scan = Scan::Pair { enter: change(), exit: change(), keys: [key(), key()], endless: Endless::None };
-    let asked = argument(2, Scalar::signed(4));
-    let began = column("began", DataType::Int, Side::Enter, asked, "the state at the beginning");
-    let mut own = socket(0);
-    own.push(Column { listed: false, ..began });
-    own.push(column(
-        "state",
-        DataType::Int,
-        Side::Exit,
-        argument(2, Scalar::signed(4)),
-        "1: it is established; 7: it failed",
-    ));
-    let about = "a connection is asked for, and is established or fails";
-    let mut table = with_addresses(pair("tcp_connects", about, scan, "latency_ns", own));
-    // The end happens in an interrupt.
-    at_enter(&mut table, &["pid", "tid"]);
-    table.only = Some(compares(&table, "began", BinaryOp::Equal, SYN_SENT));
-    table
-}
-
-fn tcp_retransmits() -> Table {
-    of_socket("tcp_retransmits", "a TCP segment is sent again", typed("tcp_retransmit_skb"), 0, Vec::new())
 }
 
 fn signals() -> Table {

@@ -15,7 +15,7 @@ use super::code::{Code, Label};
 use super::failure::Failure;
 use super::layout::{Origin, behind, size};
 use super::operators::Writing;
-use crate::table::{Direction, Hook, Read, Scalar, Source, Table};
+use crate::table::{Direction, Hook, Read};
 
 /// Bytes of IPv4's first header with UDP's and 12 more, and of IPv6's.
 const NETWORK_BYTES: i32 = 40;
@@ -26,25 +26,12 @@ const USER: i16 = Read::SOURCE_PORT;
 const PAYLOAD: i16 = 64;
 const LENGTH: i16 = 72;
 const OTHER: i16 = 76;
-const SCRATCH_BYTES: u16 = 80;
+/// Bytes of the scratch.
+pub const SCRATCH_BYTES: u16 = 80;
 /// EtherTypes and the protocol's number.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const UDP: i32 = 17;
-
-/// Bytes of the frame that the programs of a table need for it.
-pub fn scratch(table: &Table, origin: Origin<'_>) -> u16 {
-    let peeks = |column: &crate::table::Column| {
-        let Source::Read { what, .. } = &column.source else { return false };
-        matches!(what, Read::Behind { .. } | Read::KernelName { .. } | Read::Element(..))
-    };
-    match origin {
-        Origin::Records(_) => 0,
-        _ if table.hooks().iter().any(|hook| matches!(hook, Hook::Datagram { .. })) => SCRATCH_BYTES,
-        _ if table.columns.iter().any(peeks) => 8,
-        _ => 0,
-    }
-}
 
 impl Writing<'_> {
     /// What the program's hook wants of packets.
@@ -177,28 +164,5 @@ impl Writing<'_> {
         code.frame_address(Reg::R1, at);
         code.load(Size::B8, false, Reg::R3, Reg::R10, self.frame.scratch + PAYLOAD);
         code.call("probe_read_kernel");
-    }
-
-    /// Follows members from the address in R1, through kernel memory that may not be there.
-    pub(super) fn behind(&self, code: &mut Code<'_>, path: &[Vec<(String, String)>]) -> Result<(), Failure> {
-        let Origin::Hooks(types) = self.origin else { return Err(Failure::NotHere("kernel memory".to_owned())) };
-        let found = behind(path, types).map_err(Failure::Kernel)?;
-        for (step, offset) in found.offsets.iter().enumerate() {
-            let scalar = if step + 1 == found.offsets.len() { found.scalar } else { Scalar::unsigned(8) };
-            self.peek(code, *offset, scalar);
-        }
-        Ok(())
-    }
-
-    /// Loads what is behind the address in R1 into R1; 0 if it is not there.
-    pub(super) fn peek(&self, code: &mut Code<'_>, offset: u32, scalar: Scalar) {
-        let at = self.frame.scratch;
-        code.copy(Reg::R3, Reg::R1);
-        code.alu(AluOp::Add, Reg::R3, Operand::Imm(i32::try_from(offset).unwrap_or(i32::MAX)));
-        code.store(Size::B8, Reg::R10, at, Operand::Imm(0));
-        code.frame_address(Reg::R1, at);
-        code.push(Insn::mov_imm(Reg::R2, scalar.bytes.into()));
-        code.call("probe_read_kernel");
-        code.load(size(scalar), false, Reg::R1, Reg::R10, at);
     }
 }

@@ -185,11 +185,7 @@ pub fn resolve(read: &Read, types: &Btf) -> Result<Resolved, String> {
     let mut offsets = Vec::new();
     let mut found = None;
     for (structure, member) in path {
-        let composite = types.find(structure, |kind| matches!(kind, Kind::Composite { .. }));
-        let composite =
-            composite.ok_or_else(|| format!("the structure `{structure}`, which this kernel does not have"))?;
-        let (offset, type_id) = member_of(types, composite, member)
-            .ok_or_else(|| format!("the member `{member}` of `struct {structure}`, which this kernel does not have"))?;
+        let (offset, type_id) = field(structure, member, types)?;
         let scalar = scalar(types, type_id)
             .ok_or_else(|| format!("`{structure}.{member}` as a number, which it is not in this kernel"))?;
         offsets.push(offset);

@@ -12,10 +12,11 @@
 //! does not depend on the query. The driver asks it nevertheless, and uses a smaller split if it refuses.
 
 pub mod code;
-pub mod datagram;
+mod datagram;
 pub mod expression;
 mod failure;
 pub mod frame;
+mod kernel_memory;
 pub mod layout;
 mod operators;
 
@@ -232,7 +233,7 @@ impl Plan {
             start: if pairs { Some(record(enter_only, None)?) } else { None },
             groups,
             conditions,
-            scratch: datagram::scratch(table, origin),
+            scratch: kernel_memory::scratch(table, origin),
         })
     }
 

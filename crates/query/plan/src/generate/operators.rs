@@ -132,7 +132,7 @@ impl Writing<'_> {
     }
 
     /// Makes a number in R1.
-    fn value(&self, code: &mut Code<'_>, what: &Read) -> Result<(), Failure> {
+    pub(super) fn value(&self, code: &mut Code<'_>, what: &Read) -> Result<(), Failure> {
         match what {
             Read::Time => self.helper(code, "ktime_get_ns"),
             Read::CgroupId => self.helper(code, "get_current_cgroup_id"),
@@ -166,17 +166,7 @@ impl Writing<'_> {
                 self.value(code, from)?;
                 self.behind(code, path)?;
             }
-            Read::Element(array, index) => {
-                self.value(code, array)?;
-                code.store(Size::B8, Reg::R10, self.frame.scratch, Operand::Reg(Reg::R1));
-                self.value(code, index)?;
-                // A descriptor has 32 bits.
-                code.alu(AluOp::Lsh, Reg::R1, Operand::Imm(32));
-                code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(29));
-                code.load(Size::B8, false, Reg::R2, Reg::R10, self.frame.scratch);
-                code.alu(AluOp::Add, Reg::R1, Operand::Reg(Reg::R2));
-                self.peek(code, 0, Scalar::unsigned(8));
-            }
+            Read::Element(array, index) => self.element(code, array, index)?,
             Read::Packet(_) => return Err(Failure::NotHere("a packet".to_owned())),
             Read::Argument { index, path, .. } => {
                 code.load(Size::B8, false, Reg::R1, Reg::R6, 8 * i16::from(*index));

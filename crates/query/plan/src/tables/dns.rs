@@ -1,6 +1,6 @@
 //! `dns`: names that are asked for over UDP, with the answers.
 
-use super::{column, member, pair, unlisted};
+use super::{at_enter, column, derived, member, pair, unlisted};
 use crate::execute::dns::Part;
 use crate::table::{Column, Direction, Endless, Hook, Read, Scan, Side, Source, Table};
 use crate::value::DataType;
@@ -30,6 +30,8 @@ pub(super) fn dns() -> Table {
         then: Box::new(Read::Constant(AF_INET)),
         otherwise: Box::new(Read::Constant(AF_INET6)),
     };
+    let about = "the answer's first 128 bytes, a character for each";
+    let message = unlisted("message", Side::Exit, Read::Payload, about);
     let own = vec![
         column("family", DataType::Uint, Side::Enter, family, "2: IPv4; 10: IPv6"),
         column("id", DataType::Uint, Side::Exit, header(Read::CARRIED, 2), "the message's number, in network order"),
@@ -37,16 +39,12 @@ pub(super) fn dns() -> Table {
         unlisted("server_be", Side::Enter, header(16, 4), "the server's IPv4 address, in network order"),
         unlisted("server6_high", Side::Enter, header(24, 8), "the first half of the server's IPv6 address"),
         unlisted("server6_low", Side::Enter, header(32, 8), "the second half of the server's IPv6 address"),
-        unlisted("message", Side::Exit, Read::Payload, "the answer's first 128 bytes, a character for each"),
+        Column { data_type: DataType::Text, ..message },
     ];
-    let own = own.into_iter().map(|own| match own.name.as_str() {
-        "message" => Column { data_type: DataType::Text, ..own },
-        _ => own,
-    });
     let about = "a name is asked for over UDP, and the answer arrives";
-    let mut table = pair("dns", about, scan, "latency_ns", own.collect());
+    let mut table = pair("dns", about, scan, "latency_ns", own);
     // The answer arrives in an interrupt.
-    super::at_enter(&mut table, &["pid", "tid"]);
+    at_enter(&mut table, &["pid", "tid"]);
     let at = |name: &str| table.column(name).expect("the table has it");
     let message = at("message");
     let server =
@@ -60,7 +58,7 @@ pub(super) fn dns() -> Table {
         ("rcode", DataType::Text, Source::Dns(Part::Code, message), "NOERROR, NXDOMAIN, SERVFAIL, ..."),
         ("answers", DataType::Uint, Source::Dns(Part::Answers, message), "how many records answer it"),
     ] {
-        table.columns.push(Column { name: name.to_owned(), data_type, about: about.to_owned(), source, listed: true });
+        table.columns.push(derived(name, data_type, source, about));
     }
     table
 }

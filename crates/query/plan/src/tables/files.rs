@@ -1,8 +1,9 @@
 //! System calls that read and write, with the file behind the descriptor: `file_reads`, `file_writes`, `http`.
 
-use super::{argument, column, member, pair, syscall, syscalls, unlisted};
+use super::calls::{calls, is_one_of, registers};
+use super::{argument, column, derived, unlisted};
 use crate::expr::{BinaryOp, Expr};
-use crate::table::{Column, Endless, Read, Scalar, Scan, Side, Source, Table};
+use crate::table::{Column, Read, Scalar, Side, Source, Table};
 use crate::value::{DataType, Value};
 
 /// What the mode of a file says it is (`S_IFMT`), of a regular file and a socket.
@@ -16,10 +17,6 @@ const WRITES: &[&str] = &["write", "pwrite64", "writev", "pwritev", "pwritev2"];
 /// System calls whose second argument is where what is sent or received begins.
 const RECEIVES: &[&str] = &["read", "recvfrom"];
 const SENDS: &[&str] = &["write", "sendto"];
-
-fn registers(name: &str) -> Read {
-    member(0, &[("pt_regs", name)])
-}
 
 fn steps(path: &[&[(&str, &str)]]) -> Vec<Vec<(String, String)>> {
     let step = |step: &&[(&str, &str)]| {
@@ -43,53 +40,32 @@ const ENTRY: &[(&str, &str)] = &[("file", "f_path"), ("path", "dentry")];
 const PARENT: &[(&str, &str)] = &[("dentry", "d_parent")];
 const NAME: &[(&str, &str)] = &[("dentry", "d_name"), ("qstr", "name")];
 
-/// Whether a column is one of these system calls.
-fn is_one_of(nr: usize, names: &[&str]) -> Expr {
-    let is = |name: &&str| {
-        let number = syscall::number(name)?;
-        Some(Expr::binary(BinaryOp::Equal, Expr::Column(nr), Expr::Literal(Value::Int(number))))
-    };
-    let any = names.iter().filter_map(is).reduce(|one, other| Expr::binary(BinaryOp::Or, one, other));
-    any.expect("every architecture has `read` and `write`")
-}
-
 fn compares(left: Expr, op: BinaryOp, right: Value) -> Expr {
     Expr::binary(op, left, Expr::Literal(right))
 }
 
 /// A table of system calls with the columns of a descriptor, and others.
-fn of_calls(name: &str, about: &str, calls: &[&str], kind: u64, own: Vec<Column>) -> Table {
-    let keys = [Read::Tid, Read::Tid];
-    let mut scan =
-        Scan::Pair { enter: super::typed("sys_enter"), exit: super::typed("sys_exit"), keys, endless: Endless::None };
+fn of_calls(name: &str, about: &str, names: &[&str], kind: u64, own: Vec<Column>) -> Table {
     let mode = of_file(&[INODE, &[("inode", "i_mode")]]);
     let mut columns = vec![
-        column("nr", DataType::Int, Side::Enter, registers("orig_ax"), "the system call's number"),
         column("fd", DataType::Int, Side::Enter, registers("di"), "the descriptor"),
         column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(8)), "how many bytes"),
         unlisted("mode", Side::Exit, mode, "the file's kind and rights"),
     ];
     columns.extend(own);
-    // The columns begin with two times and six of the thread.
-    if let (Scan::Pair { endless, .. }, Scan::Pair { endless: Endless::Values(_, values), .. }) =
-        (&mut scan, syscalls().scan)
-    {
-        *endless = Endless::Values(8, values);
-    }
-    let mut table = pair(name, about, scan, "latency_ns", columns);
+    let mut table = calls(name, about, columns);
     let at = |name: &str| table.column(name).expect("the table has it");
-    let (nr, ret, mode) = (at("nr"), at("ret"), at("mode"));
-    debug_assert_eq!(nr, 8);
+    let (ret, mode) = (at("ret"), at("mode"));
     let kind_of = compares(Expr::Column(mode), BinaryOp::BitAnd, Value::Uint(KIND));
     table.only = Expr::all([
-        is_one_of(nr, calls),
+        is_one_of(&table, names),
         compares(Expr::Column(ret), BinaryOp::GreaterEqual, Value::Int(0)),
         compares(kind_of, BinaryOp::Equal, Value::Uint(kind)),
     ]);
     table
 }
 
-fn of_regular_files(name: &str, about: &str, calls: &[&str]) -> Table {
+fn of_regular_files(name: &str, about: &str, names: &[&str]) -> Table {
     let directory = |above: usize| {
         let path: Vec<_> = [ENTRY].into_iter().chain(std::iter::repeat_n(PARENT, above)).chain([NAME]).collect();
         let what = Read::KernelName { address: Box::new(of_file(&path)), bytes: if above == 0 { 64 } else { 40 } };
@@ -104,7 +80,7 @@ fn of_regular_files(name: &str, about: &str, calls: &[&str]) -> Table {
         unlisted("device_nr", Side::Exit, device, "the device's number, as the kernel has it"),
     ];
     own.extend((0..4).map(directory));
-    let mut table = of_calls(name, about, calls, REGULAR, own);
+    let mut table = of_calls(name, about, names, REGULAR, own);
     let at = |name: &str| table.column(name).expect("the table has it");
     let path = Source::Path([at("name"), at("directory1"), at("directory2"), at("directory3")]);
     let device = Source::Device(at("device_nr"));
@@ -112,8 +88,7 @@ fn of_regular_files(name: &str, about: &str, calls: &[&str]) -> Table {
         ("path", path, "the file's path in its file system; `.../` stands for what is above three directories"),
         ("device", device, "the file system's device, major:minor"),
     ] {
-        let (name, about) = (name.to_owned(), about.to_owned());
-        table.columns.push(Column { name, data_type: DataType::Text, about, source, listed: true });
+        table.columns.push(derived(name, DataType::Text, source, about));
     }
     table
 }
@@ -136,20 +111,18 @@ pub(super) fn http() -> Table {
         listed: false,
         ..column("bytes", DataType::Text, Side::Exit, text, "the first 127 bytes, or those before a zero")
     }];
-    let calls: Vec<&str> = RECEIVES.iter().chain(SENDS).copied().collect();
+    let names: Vec<&str> = RECEIVES.iter().chain(SENDS).copied().collect();
     let about = "a socket sends or receives a message of HTTP/1 in plain text, by read, write, recvfrom or sendto";
-    let mut table = of_calls("http", about, &calls, SOCKET, own);
+    let mut table = of_calls("http", about, &names, SOCKET, own);
     let at = |name: &str| table.column(name).expect("the table has it");
     let bytes = at("bytes");
     let begins = |word: &&str| Expr::Like(Box::new(Expr::Column(bytes)), format!("{word}%"));
     let any = BEGINNINGS.iter().map(begins).reduce(|one, other| Expr::binary(BinaryOp::Or, one, other));
     table.only = Expr::all(table.only.take().into_iter().chain(any));
-    let source = Source::Line(bytes);
-    let about = "the first line, up to 127 bytes of it".to_owned();
-    table.columns.push(Column { name: "line".to_owned(), data_type: DataType::Text, about, source, listed: true });
-    let at = table.column("nr").expect("the table has it");
-    let about = "the system call's name".to_owned();
-    let source = Source::SyscallName(at);
-    table.columns.push(Column { name: "call".to_owned(), data_type: DataType::Text, about, source, listed: true });
+    let nr = table.column("nr").expect("it has a number");
+    table.columns.extend([
+        derived("line", DataType::Text, Source::Line(bytes), "the first line, up to 127 bytes of it"),
+        derived("call", DataType::Text, Source::SyscallName(nr), "the system call's name"),
+    ]);
     table
 }

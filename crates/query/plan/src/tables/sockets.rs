@@ -1,0 +1,121 @@
+//! TCP sockets: their states, connections and retransmits.
+
+use super::{argument, at_enter, column, derived, member, pair, single, typed, unlisted};
+use crate::expr::{BinaryOp, Expr};
+use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
+use crate::value::{DataType, Value};
+
+/// Columns of a socket, which is an argument of its tracepoint: its family, and the addresses and ports of both ends.
+fn socket(index: u8) -> Vec<Column> {
+    let read = |name: &str| member(index, &[("sock_common", name)]);
+    let half = |name: &str, skip: u8| Read::Part { index, member: ("sock_common".to_owned(), name.to_owned()), skip };
+    let unlisted = |name: &str, what: Read, about: &str| unlisted(name, Side::Exit, what, about);
+    vec![
+        column("family", DataType::Uint, Side::Exit, read("skc_family"), "2: IPv4; 10: IPv6"),
+        column("sport", DataType::Uint, Side::Exit, read("skc_num"), "the local port"),
+        unlisted("dport_be", read("skc_dport"), "the remote port, in network order"),
+        unlisted("saddr_be", read("skc_rcv_saddr"), "the local IPv4 address, in network order"),
+        unlisted("daddr_be", read("skc_daddr"), "the remote IPv4 address, in network order"),
+        unlisted(
+            "saddr6_high",
+            half("skc_v6_rcv_saddr", 0),
+            "the first half of the local IPv6 address, in network order",
+        ),
+        unlisted("saddr6_low", half("skc_v6_rcv_saddr", 8), "the second half of the local IPv6 address"),
+        unlisted("daddr6_high", half("skc_v6_daddr", 0), "the first half of the remote IPv6 address, in network order"),
+        unlisted("daddr6_low", half("skc_v6_daddr", 8), "the second half of the remote IPv6 address"),
+    ]
+}
+
+/// A table of a socket's events, with its addresses as text.
+fn of_socket(name: &str, about: &str, hook: Hook, index: u8, own: Vec<Column>) -> Table {
+    with_addresses(single(name, about, hook, socket(index).into_iter().chain(own).collect()))
+}
+
+/// Adds the addresses of a socket as text, and its remote port.
+fn with_addresses(mut table: Table) -> Table {
+    let at = |name: &str| table.column(name).expect("every socket has it");
+    let address = |side: &str| Source::Address {
+        family: at("family"),
+        v4: at(&format!("{side}_be")),
+        v6: [at(&format!("{side}6_high")), at(&format!("{side}6_low"))],
+    };
+    let (saddr, daddr, dport) = (address("saddr"), address("daddr"), Source::Port(at("dport_be")));
+    table.columns.extend([
+        derived("saddr", DataType::Text, saddr, "the local address"),
+        derived("daddr", DataType::Text, daddr, "the remote address"),
+        derived("dport", DataType::Uint, dport, "the remote port"),
+    ]);
+    table
+}
+
+/// States of TCP sockets (`include/net/tcp_states.h`).
+const ESTABLISHED: u64 = 1;
+const SYN_SENT: u64 = 2;
+const SYN_RECEIVED: u64 = 3;
+const CLOSED: u64 = 7;
+const LISTENING: u64 = 10;
+
+/// The states that a socket leaves and enters.
+fn states() -> Vec<Column> {
+    vec![
+        column("old", DataType::Int, Side::Exit, argument(1, Scalar::signed(4)), "the state it leaves"),
+        column("new", DataType::Int, Side::Exit, argument(2, Scalar::signed(4)), "the state it enters"),
+    ]
+}
+
+pub(super) fn tcp_states() -> Table {
+    of_socket("tcp_states", "a socket goes from one state to another", typed("inet_sock_set_state"), 0, states())
+}
+
+/// A condition on a column.
+fn compares(table: &Table, column: &str, op: BinaryOp, value: u64) -> Expr {
+    let column = table.column(column).expect("the table has it");
+    Expr::binary(op, Expr::Column(column), Expr::Literal(Value::Uint(value)))
+}
+
+/// The table of state changes with these conditions. Mostly an interrupt makes them, so the columns of a thread say nothing.
+fn tcp_changes(name: &str, about: &str, only: &[(&str, BinaryOp, u64)]) -> Table {
+    let mut table = of_socket(name, about, typed("inet_sock_set_state"), 0, states());
+    let conditions: Vec<Expr> = only.iter().map(|(column, op, value)| compares(&table, column, *op, *value)).collect();
+    table.only = Expr::all(conditions);
+    table
+}
+
+pub(super) fn tcp_accepts() -> Table {
+    let only = [("old", BinaryOp::Equal, SYN_RECEIVED), ("new", BinaryOp::Equal, ESTABLISHED)];
+    tcp_changes("tcp_accepts", "a connection from elsewhere is established; pid and comm are by chance", &only)
+}
+
+pub(super) fn tcp_closes() -> Table {
+    let only = [("new", BinaryOp::Equal, CLOSED), ("old", BinaryOp::NotEqual, LISTENING)];
+    tcp_changes("tcp_closes", "a connection ends or fails; pid and comm are by chance", &only)
+}
+
+/// Connections that this machine asks for: from the state `SYN_SENT`, which the thread enters that connects, to the next one.
+pub(super) fn tcp_connects() -> Table {
+    let change = || typed("inet_sock_set_state");
+    let key = || argument(0, Scalar::unsigned(8));
+    let scan = Scan::Pair { enter: change(), exit: change(), keys: [key(), key()], endless: Endless::None };
+    let asked = argument(2, Scalar::signed(4));
+    let began = column("began", DataType::Int, Side::Enter, asked, "the state at the beginning");
+    let mut own = socket(0);
+    own.push(Column { listed: false, ..began });
+    own.push(column(
+        "state",
+        DataType::Int,
+        Side::Exit,
+        argument(2, Scalar::signed(4)),
+        "1: it is established; 7: it failed",
+    ));
+    let about = "a connection is asked for, and is established or fails";
+    let mut table = with_addresses(pair("tcp_connects", about, scan, "latency_ns", own));
+    // The end happens in an interrupt.
+    at_enter(&mut table, &["pid", "tid"]);
+    table.only = Some(compares(&table, "began", BinaryOp::Equal, SYN_SENT));
+    table
+}
+
+pub(super) fn tcp_retransmits() -> Table {
+    of_socket("tcp_retransmits", "a TCP segment is sent again", typed("tcp_retransmit_skb"), 0, Vec::new())
+}
