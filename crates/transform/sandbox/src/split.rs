@@ -153,8 +153,10 @@ impl Origins {
 }
 
 /// A block for one combination of origins.
-struct Copy {
+struct BlockCopy {
     block: usize,
+    /// The origins where it begins.
+    begin: Origins,
     /// The copies that follow: where the block ends, and where its branch leads to.
     next: Option<usize>,
     taken: Option<usize>,
@@ -168,7 +170,6 @@ fn split(object: &mut Object, id: FunctionId) -> bool {
     let Some((cfg, copies)) = copies(function, if entry { Origin::Context } else { Origin::Other }) else {
         return false;
     };
-    let mut nodes = Vec::new();
     let originals = object.function(id).nodes.clone();
     let mut seen = vec![false; cfg.blocks.len()];
     // The first copy of a block keeps the identities of its instructions.
@@ -181,6 +182,7 @@ fn split(object: &mut Object, id: FunctionId) -> bool {
             if first { block.to_vec() } else { block.iter().map(again).collect() }
         })
         .collect();
+    let mut nodes = Vec::new();
     for (copy, next) in layout(&copies) {
         let own = &copies[copy];
         nodes.extend_from_slice(&written[copy]);
@@ -199,13 +201,11 @@ fn split(object: &mut Object, id: FunctionId) -> bool {
 }
 
 /// The copies that a function needs, the entry's first; none if it has one of each block, or too many.
-fn copies(function: &Function, context: Origin) -> Option<(Cfg, Vec<Copy>)> {
+fn copies(function: &Function, context: Origin) -> Option<(Cfg, Vec<BlockCopy>)> {
     let cfg = Cfg::new(function);
     let nodes = &function.nodes;
-    let (registers, slots) = (
-        liveness::live_after(nodes, &cfg.position.iter().map(|(id, at)| (*id, *at)).collect()),
-        read_slots(&cfg, nodes),
-    );
+    let registers = liveness::live_after(nodes, &cfg.position.iter().map(|(id, at)| (*id, *at)).collect());
+    let slots = read_slots(&cfg, nodes);
     let read_at = |block: usize| {
         let first = cfg.blocks[block].range.start;
         let insn = &nodes[first].insn;
@@ -213,21 +213,19 @@ fn copies(function: &Function, context: Origin) -> Option<(Cfg, Vec<Copy>)> {
     };
     let longest = TIMES * nodes.len() + MORE;
     let mut length = 0;
-    let mut copies: Vec<Copy> = Vec::new();
+    let mut copies: Vec<BlockCopy> = Vec::new();
     let mut known: HashMap<(usize, Origins), usize> = HashMap::new();
-    let mut begins: Vec<Origins> = Vec::new();
-    let mut find = |block: usize, origins: Origins, copies: &mut Vec<Copy>, begins: &mut Vec<Origins>| {
+    let mut find = |block: usize, origins: Origins, copies: &mut Vec<BlockCopy>| {
         let (registers, slots) = read_at(block);
-        let origins = origins.read_again(registers, slots);
-        *known.entry((block, origins.clone())).or_insert_with(|| {
-            copies.push(Copy { block, next: None, taken: None });
-            begins.push(origins);
+        let begin = origins.read_again(registers, slots);
+        *known.entry((block, begin.clone())).or_insert_with(|| {
+            copies.push(BlockCopy { block, begin, next: None, taken: None });
             copies.len() - 1
         })
     };
     let mut first = Origins::default();
     first.set(Reg::R1, context);
-    find(0, first, &mut copies, &mut begins);
+    find(0, first, &mut copies);
     let mut at = 0;
     while at < copies.len() {
         let range = cfg.blocks[copies[at].block].range.clone();
@@ -235,15 +233,15 @@ fn copies(function: &Function, context: Origin) -> Option<(Cfg, Vec<Copy>)> {
         if length > longest {
             return None;
         }
-        let mut origins = begins[at].clone();
+        let mut origins = copies[at].begin.clone();
         nodes[range.clone()].iter().for_each(|node| origins.step(node));
         let last = &nodes[range.end - 1];
         let target = last.target().and_then(|target| cfg.position.get(&target));
         if !matches!(last.insn, Insn::Jump { .. } | Insn::Exit) && range.end < nodes.len() {
-            copies[at].next = Some(find(cfg.block_of[range.end].index(), origins.clone(), &mut copies, &mut begins));
+            copies[at].next = Some(find(cfg.block_of[range.end].index(), origins.clone(), &mut copies));
         }
         if let Some(target) = target {
-            copies[at].taken = Some(find(cfg.block_of[*target].index(), origins, &mut copies, &mut begins));
+            copies[at].taken = Some(find(cfg.block_of[*target].index(), origins, &mut copies));
         }
         at += 1;
     }
@@ -251,7 +249,7 @@ fn copies(function: &Function, context: Origin) -> Option<(Cfg, Vec<Copy>)> {
 }
 
 /// The order of copies, each with the one behind it: what a block goes on to follows it if it can.
-fn layout(copies: &[Copy]) -> Vec<(usize, Option<usize>)> {
+fn layout(copies: &[BlockCopy]) -> Vec<(usize, Option<usize>)> {
     let mut waiting: BTreeSet<(usize, usize)> = copies.iter().enumerate().map(|(at, copy)| (copy.block, at)).collect();
     let mut order = Vec::with_capacity(copies.len());
     let mut next = Some(0);
