@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_fails_beside_others_runs_again_alone() {
-        // A harness of one test: it fails when all run, and alone if the job's name says so.
+        // A harness of one test, which fails when all tests are asked for. Asked for alone, it fails if `fails_alone`.
         let harness = |fails_alone: bool| {
             let script = format!(
                 "case \"$*\" in *--exact*) again={fails_alone};; *) again=true;; esac\n\

@@ -279,8 +279,8 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
         let function = &mut object.functions[index];
         if let Some(record) = starts.iter().find(|record| u64::from(record.offset) == place.start) {
             function.btf_id = record.word(0);
-            // clang makes `g.specialized.1`, a local symbol that is called with constants, of a global `g`, and describes
-            // it as global. The kernel reads only the description.
+            // clang copies a global function for calls with constants. The copy is a local symbol, `g.specialized.1`, but its
+            // BTF says global, and the kernel goes by the BTF.
             let described = btf.kind(TypeId(function.btf_id));
             let is_local = sources.file.symbols[place.symbol].binding() == STB_LOCAL;
             if is_local && matches!(described, Kind::Function { linkage: BtfLinkage::Global, .. }) {
