@@ -26,8 +26,6 @@ const USER: i16 = Read::SOURCE_PORT;
 const PAYLOAD: i16 = 64;
 const LENGTH: i16 = 72;
 const OTHER: i16 = 76;
-/// Bytes of the scratch.
-pub const SCRATCH_BYTES: u16 = 80;
 /// EtherTypes and the protocol's number.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;

@@ -8,10 +8,13 @@
 //! ```
 
 use super::failure::Failure;
-use super::layout::{Record, SlotKind};
+use super::layout::{Origin, Record, SlotKind};
+use crate::table::{Column, Hook, Read, Source, Table};
 
 /// Bytes of a frame (`MAX_BPF_STACK`).
 const FRAME_BYTES: u16 = 512;
+/// Bytes for what is copied of a datagram (the places in it are in `datagram.rs`).
+const DATAGRAM_BYTES: u16 = 80;
 
 /// A program's frame.
 #[derive(Clone, Debug)]
@@ -72,5 +75,19 @@ impl Frame {
         let bytes = depth.checked_add(1).and_then(|count| count.checked_mul(8)).ok_or(Failure::Frame)?;
         let end = self.used.checked_add(bytes).filter(|end| *end <= FRAME_BYTES).ok_or(Failure::Frame)?;
         Ok(-(end as i16))
+    }
+}
+
+/// Bytes of the frame that the programs of a table need for a datagram's headers, or for what is read from kernel memory.
+pub fn scratch(table: &Table, origin: Origin<'_>) -> u16 {
+    let peeks = |column: &Column| {
+        let Source::Read { what, .. } = &column.source else { return false };
+        matches!(what, Read::Behind { .. } | Read::KernelName { .. } | Read::Element(..))
+    };
+    match origin {
+        Origin::Records(_) => 0,
+        _ if table.hooks().iter().any(|hook| matches!(hook, Hook::Datagram { .. })) => DATAGRAM_BYTES,
+        _ if table.columns.iter().any(peeks) => 8,
+        _ => 0,
     }
 }

@@ -3,25 +3,10 @@
 use kiln_isa::{AluOp, Insn, Reg, Size, Source as Operand};
 
 use super::code::Code;
-use super::datagram;
 use super::failure::Failure;
 use super::layout::{Origin, behind, size};
 use super::operators::Writing;
-use crate::table::{Column, Hook, Read, Scalar, Source, Table};
-
-/// Bytes of the frame that the programs of a table need for it.
-pub fn scratch(table: &Table, origin: Origin<'_>) -> u16 {
-    let peeks = |column: &Column| {
-        let Source::Read { what, .. } = &column.source else { return false };
-        matches!(what, Read::Behind { .. } | Read::KernelName { .. } | Read::Element(..))
-    };
-    match origin {
-        Origin::Records(_) => 0,
-        _ if table.hooks().iter().any(|hook| matches!(hook, Hook::Datagram { .. })) => datagram::SCRATCH_BYTES,
-        _ if table.columns.iter().any(peeks) => 8,
-        _ => 0,
-    }
-}
+use crate::table::{Read, Scalar};
 
 impl Writing<'_> {
     /// Follows members from the address in R1, through kernel memory that may not be there.

@@ -10,7 +10,7 @@ use super::expression::Writer;
 use super::failure::Failure;
 use super::frame::Frame;
 use super::layout::{Origin, Record, Slot, SlotKind, TAG_BYTES, field, resolve, size};
-use super::{GroupMap, Plan, Settings, pair_key};
+use super::plan::{GroupMap, Plan, Settings, pair_key};
 use crate::query::{Query, Shape};
 use crate::split::{KernelKey, Sign, State};
 use crate::table::{Endless, Read, Scalar, Scan, Side, Source};

@@ -1,6 +1,6 @@
 //! System calls: `syscalls`, `file_opens`, and what tables of some of them share.
 
-use super::{argument, column, derived, member, pair, typed};
+use super::build::{argument, column, derived, member, pair, typed};
 use crate::expr::{BinaryOp, Expr};
 use crate::syscall;
 use crate::table::{Column, Endless, Read, Scalar, Scan, Side, Source, Table};

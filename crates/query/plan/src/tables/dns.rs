@@ -1,6 +1,6 @@
 //! `dns`: names that are asked for over UDP, with the answers.
 
-use super::{at_enter, column, derived, member, pair, unlisted};
+use super::build::{at_enter, column, derived, member, pair, unlisted};
 use crate::execute::dns::Part;
 use crate::table::{Column, Direction, Endless, Hook, Read, Scan, Side, Source, Table};
 use crate::value::DataType;

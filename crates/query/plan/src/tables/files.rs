@@ -1,7 +1,7 @@
 //! System calls that read and write, with the file behind the descriptor: `file_reads`, `file_writes`, `http`.
 
+use super::build::{argument, column, derived, unlisted};
 use super::calls::{calls, is_one_of, registers};
-use super::{argument, column, derived, unlisted};
 use crate::expr::{BinaryOp, Expr};
 use crate::table::{Column, Read, Scalar, Side, Source, Table};
 use crate::value::{DataType, Value};

@@ -1,6 +1,6 @@
 //! TCP sockets: their states, connections and retransmits.
 
-use super::{argument, at_enter, column, derived, member, pair, single, typed, unlisted};
+use super::build::{argument, at_enter, column, derived, member, pair, single, typed, unlisted};
 use crate::expr::{BinaryOp, Expr};
 use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
 use crate::value::{DataType, Value};
