@@ -9,7 +9,7 @@ use crate::state::{Byte, IteratorState, Kind, ObjectKind, Register, Slot, StackO
 pub(crate) enum Exactness {
     /// Only those that matter for the kept state's explored future.
     Explored,
-    /// All ranges and slots, since the future is not explored yet.
+    /// All ranges, and of which kind each byte of the stack is, since the future is not explored yet.
     Within,
     /// Everything must be the same.
     Same,

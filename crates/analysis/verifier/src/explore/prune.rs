@@ -407,7 +407,7 @@ impl Explorer<'_> {
                     return false;
                 }
             }
-            if exactness == Exactness::Same && left.stack.slots().len() > reached {
+            if exactness != Exactness::Explored && left.stack.slots().len() > reached {
                 return false;
             }
             // What the kept state never wrote but read (as anything) may now hold a pointer.
@@ -437,7 +437,8 @@ impl Explorer<'_> {
             (None, Some(_)) if exactness == Exactness::Same => return false,
             _ => {}
         }
-        if exactness == Exactness::Same && old.bytes != current.bytes {
+        // Kernel `stacksafe`.
+        if exactness != Exactness::Explored && old.bytes != current.bytes {
             return false;
         }
         if self.path.options.stack_must_be_written() && less_written(old, current) {
