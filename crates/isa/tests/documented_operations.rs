@@ -29,23 +29,17 @@ fn the_documentation_lists_every_row() {
     assert_eq!(listed, all);
 }
 
-/// The mutants of `proofs/survivors.txt` as a table: each has the reason that the comment before it says.
+/// The mutants of `proofs/survivors.txt`, counted by the reason that the comment before them says, with the first of each.
 fn survivors() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proofs/survivors.txt");
     let text = std::fs::read_to_string(path).expect("the list of survivors");
     let (_, listed) = text.split_once("\n\n").expect("the list begins after an empty line");
-    let (mut reason, mut is_new) = (String::new(), false);
-    let mut table = String::from("| mutant | why it is right |\n|---|---|\n");
-    for line in listed.lines().filter(|line| !line.is_empty()) {
-        match line.strip_prefix("# ") {
-            Some(more) if is_new => reason = format!("{reason} {more}"),
-            Some(first) => (reason, is_new) = (first.to_owned(), true),
-            None => {
-                assert!(!reason.is_empty(), "{line}: no reason");
-                table += &format!("| `{line}` | {reason} |\n");
-                is_new = false;
-            }
-        }
+    let mut table = String::from("| why they are right | mutants | such as |\n|---|--:|---|\n");
+    for group in listed.split("\n\n") {
+        let (reason, mutants): (Vec<&str>, Vec<&str>) = group.lines().partition(|line| line.starts_with("# "));
+        let reason: Vec<&str> = reason.iter().map(|line| &line[2..]).collect();
+        assert!(!reason.is_empty() && !mutants.is_empty(), "a reason, then its mutants: {group}");
+        table += &format!("| {} | {} | `{}` |\n", reason.join(" "), mutants.len(), mutants[0]);
     }
     table
 }

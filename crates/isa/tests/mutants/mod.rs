@@ -173,7 +173,9 @@ fn sequences(row: &Operation, all: &mut Vec<Mutant>) {
                 let code = replaced(form.code, index, None);
                 push("instruction dropped", format!("without instruction {index}"), Form { code, ..*form });
             }
-            for (kind, other) in changed_template(row, *template) {
+            // Where a row has one register, the next one is the same.
+            let changed = changed_template(row, *template).into_iter().filter(|(_, other)| other != template);
+            for (kind, other) in changed {
                 let code = replaced(form.code, index, Some(other));
                 push(kind, format!("other {kind} in instruction {index}: {other:?}"), Form { code, ..*form });
             }
