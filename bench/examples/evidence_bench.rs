@@ -81,6 +81,8 @@ struct Tried {
     /// Functions of all stages, and how many of them the second solver proved.
     replayed: [usize; 2],
     queries: usize,
+    /// Why the object cannot be read: then nothing of it was written.
+    unread: Option<String>,
     /// What is not proved again, or why there is no result.
     problems: Vec<String>,
     /// Bytes of the object, and of the folder of evidence.
@@ -95,7 +97,13 @@ fn slots(object: &kiln_driver::Object) -> i64 {
 
 /// Optimizes one object and replays its evidence.
 fn try_one(entry: &CorpusObject, budget: Duration) -> Result<Tried, Box<dyn std::error::Error>> {
-    let input = entry.read()?;
+    let input = match entry.read() {
+        Ok(input) => input,
+        Err(error) => {
+            let (group, object) = (entry.group.clone(), entry.path.display().to_string());
+            return Ok(Tried { group, object, unread: Some(error.to_string()), ..Tried::default() });
+        }
+    };
     let budget = budget.min(optimize::default_budget(&input.object));
     let mut options = optimize::Options::default();
     options.budget = budget;
@@ -137,6 +145,7 @@ fn try_one(entry: &CorpusObject, budget: Duration) -> Result<Tried, Box<dyn std:
             .collect(),
         replayed: [checked.functions, checked.proved],
         queries: checked.queries,
+        unread: None,
         problems: checked.problems.iter().map(problem).collect(),
         bytes: [input.bytes.len() as u64, evidence_bytes],
         times: [optimized - certifying.min(optimized), certifying, checked.milliseconds],
@@ -279,6 +288,10 @@ fn report(all: &[Tried]) -> String {
     for (why, (count, lost)) in reasons {
         text += &format!("- {count} functions, {lost} slots: {why}\n");
     }
+    text += "\nNot read:\n\n";
+    for one in all {
+        text.extend(one.unread.iter().map(|why| format!("- `{}`: {why}\n", one.object)));
+    }
     text += "\nNot proved again, or no result:\n\n";
     for one in all {
         text.extend(one.problems.iter().map(|why| format!("- `{}`: {why}\n", one.object)));
@@ -349,7 +362,7 @@ fn main() -> ExitCode {
             tried.replayed[0],
             tried.bytes[1],
             tried.times,
-            tried.problems.join("; "),
+            tried.unread.iter().chain(&tried.problems).map(String::as_str).collect::<Vec<_>>().join("; "),
         );
         if arguments.lines {
             line += &format!("\n{}", serde_json::to_string(&tried).unwrap_or_default());
