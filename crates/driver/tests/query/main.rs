@@ -2,6 +2,7 @@
 
 mod questions;
 mod tables;
+mod threads;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -89,8 +90,12 @@ fn call(times: u32) {
 }
 
 fn run(sql: &str, split: Option<Split>, work: impl FnOnce()) -> Option<(Vec<Row>, Summary)> {
+    run_with(&Settings::default(), sql, split, work)
+}
+
+fn run_with(settings: &Settings, sql: &str, split: Option<Split>, work: impl FnOnce()) -> Option<(Vec<Row>, Summary)> {
     let session = session(sql)?;
-    let plan = plan::plan(&session, &Settings::default(), split).expect("it can be planned");
+    let plan = plan::plan(&session, settings, split).expect("it can be planned");
     let (ready, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut rows = Vec::new();
     let summary = std::thread::scope(|scope| {

@@ -175,6 +175,10 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
                     let high = Expr::binary(BinaryOp::ShiftRight, of(), constant(8));
                     Some((Expr::binary(BinaryOp::BitOr, low, high), Sign::Unsigned))
                 }
+                Source::Eighth(of) => {
+                    let eighth = Expr::binary(BinaryOp::ShiftRight, Expr::Column(of), Expr::Literal(Value::Uint(3)));
+                    Some((eighth, Sign::Unsigned))
+                }
                 Source::SyscallName(_)
                 | Source::Dns(..)
                 | Source::Device(_)

@@ -26,6 +26,9 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The condition for rows of this table, if its hooks see others too.
     pub only: Option<Expr>,
+    /// Interrupts make its rows, so the running thread is the one they came upon: that it is a process that is to be left
+    /// out says nothing of the row.
+    pub interrupts: bool,
 }
 
 /// The column of a pair of joined rows that says when both were there.
@@ -173,6 +176,8 @@ pub enum Source {
     Stack(usize),
     /// A port in host order, from one in network order.
     Port(usize),
+    /// An eighth of a column: the kernel keeps some times in eighths of a microsecond.
+    Eighth(usize),
     /// A part of a DNS message, from the column of its first bytes.
     Dns(crate::execute::dns::Part, usize),
     /// The first line of a text in a column.
@@ -427,7 +432,7 @@ impl Table {
                 Source::Read { .. } => drop(read.insert(column)),
                 Source::Given => {}
                 Source::Difference(of) | Source::Name(of) => pending.extend(of),
-                Source::SyscallName(of) | Source::Stack(of) | Source::Port(of) => pending.push(of),
+                Source::SyscallName(of) | Source::Stack(of) | Source::Port(of) | Source::Eighth(of) => pending.push(of),
                 Source::Dns(_, of) | Source::Device(of) | Source::Line(of) => pending.push(of),
                 Source::Path(of) => pending.extend(of),
                 Source::Address { family, v4, v6 } => pending.extend([family, v4, v6[0], v6[1]]),

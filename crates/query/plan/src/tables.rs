@@ -8,10 +8,11 @@ mod sockets;
 
 use kiln_program::btf::{Btf, Kind, TypeId};
 
-use build::{argument, column, derived, member, pair, single, typed, with_stacks};
+use build::{argument, column, derived, in_interrupts, member, only_at, pair, single, typed, with_stacks};
 
+use crate::expr::{BinaryOp, Expr};
 use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
-use crate::value::DataType;
+use crate::value::{DataType, Value};
 
 /// All built-in tables.
 pub fn all() -> Vec<Table> {
@@ -31,6 +32,8 @@ pub fn all() -> Vec<Table> {
         softirqs(),
         calls::file_opens(),
         runq(),
+        on_cpu(),
+        off_cpu(),
         forks(),
         execs(),
         exits(),
@@ -130,6 +133,42 @@ fn runq() -> Table {
     table
 }
 
+/// How long threads ran at a time: from the switch to a thread to the one from it.
+fn on_cpu() -> Table {
+    let task = |index: u8, name: &str| member(index, &[("task_struct", name)]);
+    let keys = [task(2, "pid"), task(1, "pid")];
+    let about = "a thread ran, and its processor goes on to another";
+    let mut table = pair("on_cpu", about, switches(keys), "run_ns", Vec::new());
+    // Where it begins the thread before still runs.
+    only_at(Side::Exit, &mut table, &["pid", "tid", "comm", "uid", "cgroup_id"]);
+    not_idle(table)
+}
+
+/// Two switches of one thread.
+fn switches(keys: [Read; 2]) -> Scan {
+    let switch = || typed("sched_switch");
+    Scan::Pair { enter: switch(), exit: switch(), keys, endless: Endless::Unknown }
+}
+
+/// Leaves out the threads that run where nothing else does: all have the number 0.
+fn not_idle(mut table: Table) -> Table {
+    let tid = table.column("tid").expect("every table has it");
+    table.only = Some(Expr::binary(BinaryOp::NotEqual, Expr::Column(tid), Expr::Literal(Value::Uint(0))));
+    table
+}
+
+/// How long threads did not run. Its stacks are those of a thread when it stopped.
+fn off_cpu() -> Table {
+    let task = |index: u8, name: &str| member(index, &[("task_struct", name)]);
+    let keys = [task(1, "pid"), task(2, "pid")];
+    let state = argument(3, Scalar::unsigned(4));
+    let own = vec![column("state", DataType::Uint, Side::Enter, state, "why it stopped; 0: it did not want to")];
+    let mut table = pair("off_cpu", "a thread stopped running, and runs again", switches(keys), "off_ns", own);
+    // Where it ends another thread still runs.
+    only_at(Side::Enter, &mut table, &["pid", "tid"]);
+    not_idle(table)
+}
+
 fn forks() -> Table {
     let task = |index: u8, name: &str| member(index, &[("task_struct", name)]);
     let own = vec![
@@ -186,7 +225,8 @@ fn packet(index: u8) -> Vec<Column> {
 }
 
 fn packets_received() -> Table {
-    single("packets_received", "a device hands a packet to the stack", typed("netif_receive_skb"), packet(0))
+    let about = "a device hands a packet to the stack; pid and comm are by chance";
+    in_interrupts(single("packets_received", about, typed("netif_receive_skb"), packet(0)))
 }
 
 fn packets_sent() -> Table {
@@ -197,13 +237,13 @@ fn packet_drops() -> Table {
     let mut own = packet(0);
     own.push(column("location", DataType::Uint, Side::Exit, Read::Address(1), "the kernel's address"));
     own.push(column("reason", DataType::Uint, Side::Exit, argument(2, Scalar::unsigned(4)), "SKB_DROP_REASON_*"));
-    single("packet_drops", "a packet is dropped", typed("kfree_skb"), own)
+    in_interrupts(single("packet_drops", "a packet is dropped", typed("kfree_skb"), own))
 }
 
 fn timers() -> Table {
     let own = vec![column("timer", DataType::Uint, Side::Enter, Read::Address(0), "the timer's address")];
     let scan = by_cpu("hrtimer_expire_entry", "hrtimer_expire_exit");
-    pair("timers", "a high-resolution timer's function that returned", scan, "duration_ns", own)
+    in_interrupts(pair("timers", "a high-resolution timer's function that returned", scan, "duration_ns", own))
 }
 
 fn lock_contention() -> Table {
@@ -269,7 +309,11 @@ fn block_io() -> Table {
         // A requeued request is issued again, and another may then have its address.
         endless: Endless::Unknown,
     };
-    pair("block_io", "a request that a block device was given and completed", scan, "service_ns", own)
+    let about = "a request that a block device was given and completed";
+    let mut table = pair("block_io", about, scan, "service_ns", own);
+    // The end happens in an interrupt.
+    only_at(Side::Enter, &mut table, &["pid", "tid"]);
+    table
 }
 
 fn page_faults() -> Table {
@@ -304,13 +348,13 @@ fn irqs() -> Table {
         column("handled", DataType::Int, Side::Exit, argument(2, Scalar::signed(4)), "1 if the handler knew it"),
     ];
     let scan = by_cpu("irq_handler_entry", "irq_handler_exit");
-    pair("irqs", "an interrupt's handler that returned", scan, "duration_ns", own)
+    in_interrupts(pair("irqs", "an interrupt's handler that returned", scan, "duration_ns", own))
 }
 
 fn softirqs() -> Table {
     let own = vec![column("vec", DataType::Uint, Side::Enter, argument(0, Scalar::unsigned(4)), "which: 3 is NET_RX")];
     let scan = by_cpu("softirq_entry", "softirq_exit");
-    pair("softirqs", "a softirq that was handled", scan, "duration_ns", own)
+    in_interrupts(pair("softirqs", "a softirq that was handled", scan, "duration_ns", own))
 }
 
 /// What the names of fields begin with that say where a text is in a tracepoint's record.

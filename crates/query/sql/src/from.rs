@@ -403,7 +403,8 @@ fn join_events(
     };
     let columns = bound.table.columns.iter().chain(&table.columns).map(given).chain([time]).collect();
     let name = format!("{} and {}", bound.table.name, table.name);
-    bound.table = Table { name, about: "a pair of rows".to_owned(), scan: Scan::Rows, columns, only: None };
+    bound.table =
+        Table { name, about: "a pair of rows".to_owned(), scan: Scan::Rows, columns, only: None, interrupts: false };
     let types = bound.table.types();
     let end = types.len() - 1;
     let on = conditions(bound, constraint, &types, scope)?;

@@ -32,6 +32,7 @@ pub fn table(query: &Query, name: Option<&str>) -> Table {
         scan: Scan::Rows,
         columns: query.outputs.iter().map(column).collect(),
         only: None,
+        interrupts: false,
     }
 }
 

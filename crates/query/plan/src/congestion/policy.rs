@@ -216,6 +216,7 @@ impl Policy {
             scan: Scan::Rows,
             columns: kernel.chain(user).map(column).collect(),
             only: None,
+            interrupts: false,
         }
     }
 

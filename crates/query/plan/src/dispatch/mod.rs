@@ -47,6 +47,7 @@ pub fn table() -> Table {
         scan: Scan::Single(crate::table::Hook::Typed("xdp".to_owned())),
         columns: Field::all().map(column).collect(),
         only: None,
+        interrupts: false,
     }
 }
 

@@ -101,6 +101,7 @@ pub fn derive(table: &Table, stacks: Option<&dyn Stacks>, row: &mut [Value]) {
             Source::Port(of) => {
                 row[of].bits().map_or(Value::Null, |port| Value::Uint((port as u16).swap_bytes().into()))
             }
+            Source::Eighth(of) => row[of].bits().map_or(Value::Null, |bits| Value::Uint(bits >> 3)),
             Source::Dns(part, of) => super::dns::read(part, &row[of]),
             Source::Device(of) => row[of].bits().map_or(Value::Null, |device| {
                 // As the kernel has it inside: twenty bits of the minor number.

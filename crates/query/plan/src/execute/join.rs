@@ -193,7 +193,14 @@ mod tests {
     /// Joins rows of two columns, a time and a key, within 1,000 ns.
     fn joiner(limits: Limits) -> Joiner {
         let output = |at: usize| Output { name: format!("c{at}"), expr: Expr::Column(at), data_type: DataType::Uint };
-        let table = Table { name: "t".into(), about: String::new(), scan: Scan::Rows, columns: Vec::new(), only: None };
+        let table = Table {
+            name: "t".into(),
+            about: String::new(),
+            scan: Scan::Rows,
+            columns: Vec::new(),
+            only: None,
+            interrupts: false,
+        };
         let side = || Flow::scan(Query::new(table.clone(), Shape::Rows, vec![output(0), output(1)]));
         let key = || vec![Expr::Column(1)];
         let join = Join {

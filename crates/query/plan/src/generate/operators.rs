@@ -89,9 +89,8 @@ impl Writing<'_> {
         }
         code.call("get_current_pid_tgid");
         code.copy(Reg::R7, Reg::R0);
-        if let Some(pid) = self.settings.except_pid {
-            code.copy(Reg::R1, Reg::R7);
-            code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(32));
+        if let (Some(pid), Some(process)) = (self.settings.except_pid, self.process()) {
+            self.value(code, process)?;
             code.constant(Reg::R2, pid.into());
             code.branch(JumpOp::Eq, Reg::R1, Operand::Reg(Reg::R2), out);
         }
@@ -103,6 +102,13 @@ impl Writing<'_> {
             code.store(Size::B8, Reg::R10, self.frame.pair_key, Operand::Reg(Reg::R1));
         }
         Ok(())
+    }
+
+    /// Where this hook has the row's process. Where it has none, another process runs, and the row is not that one's.
+    fn process(&self) -> Option<&Read> {
+        let table = &self.query.table;
+        let Source::Read { at, what } = &table.columns[table.column("pid")?].source else { return None };
+        (at.is_at(self.side) && !table.interrupts).then_some(what)
     }
 
     /// Exits but for one event in as many as are wanted.

@@ -23,12 +23,12 @@ pub(super) fn unlisted(name: &str, at: Side, what: Read, about: &str) -> Column 
     Column { listed: false, ..column(name, DataType::Uint, at, what, about) }
 }
 
-/// Reads columns where pairs begin only.
-pub(super) fn at_enter(table: &mut Table, names: &[&str]) {
+/// Reads columns only where pairs begin, or only where they end.
+pub(super) fn only_at(side: Side, table: &mut Table, names: &[&str]) {
     for name in names {
         let at = table.column(name).expect("the table has it");
         if let Source::Read { at, .. } = &mut table.columns[at].source {
-            *at = Side::Enter;
+            *at = side;
         }
     }
 }
@@ -59,9 +59,11 @@ fn who(changing: Side) -> Vec<Column> {
     ]
 }
 
-/// Adds the stacks of the running thread, where rows are complete or, of pairs, where they begin.
+/// Adds the stacks of the running thread, where rows are complete or, of pairs, where they begin if it runs there.
 pub(super) fn with_stacks(mut table: Table) -> Table {
-    let at = if table.is_pair() { Side::Enter } else { Side::Exit };
+    let process = table.column("pid").map(|at| &table.columns[at].source);
+    let runs_there = !matches!(process, Some(Source::Read { at: Side::Exit, .. }));
+    let at = if table.is_pair() && runs_there { Side::Enter } else { Side::Exit };
     for (name, user, about) in [
         ("kstack", false, "the kernel's functions, from the outermost to the innermost; folded, for flame graphs"),
         ("ustack", true, "the program's functions, from the outermost to the innermost; folded, for flame graphs"),
@@ -82,7 +84,12 @@ pub(super) fn single(name: &str, about: &str, hook: Hook, own: Vec<Column>) -> T
     columns.extend(who(Side::Exit));
     columns.extend(own);
     let scan = Scan::Single(hook);
-    Table { name: name.to_owned(), about: about.to_owned(), scan, columns, only: None }
+    Table { name: name.to_owned(), about: about.to_owned(), scan, columns, only: None, interrupts: false }
+}
+
+/// A table whose rows interrupts make.
+pub(super) fn in_interrupts(table: Table) -> Table {
+    Table { interrupts: true, ..table }
 }
 
 /// A table of pairs, with the time between both as `duration`.
@@ -95,5 +102,5 @@ pub(super) fn pair(name: &str, about: &str, scan: Scan, duration: &str, own: Vec
     columns.extend(own);
     let about_duration = "from beginning to end, in nanoseconds";
     columns.push(derived(duration, DataType::Uint, Source::Difference([1, 0]), about_duration));
-    Table { name: name.to_owned(), about: about.to_owned(), scan, columns, only: None }
+    Table { name: name.to_owned(), about: about.to_owned(), scan, columns, only: None, interrupts: false }
 }

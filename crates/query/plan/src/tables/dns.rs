@@ -1,6 +1,6 @@
 //! `dns`: names that are asked for over UDP, with the answers.
 
-use super::build::{at_enter, column, derived, member, pair, unlisted};
+use super::build::{column, derived, member, only_at, pair, unlisted};
 use crate::execute::dns::Part;
 use crate::table::{Column, Direction, Endless, Hook, Read, Scan, Side, Source, Table};
 use crate::value::DataType;
@@ -44,7 +44,7 @@ pub(super) fn dns() -> Table {
     let about = "a name is asked for over UDP, and the answer arrives";
     let mut table = pair("dns", about, scan, "latency_ns", own);
     // The answer arrives in an interrupt.
-    at_enter(&mut table, &["pid", "tid"]);
+    only_at(Side::Enter, &mut table, &["pid", "tid"]);
     let at = |name: &str| table.column(name).expect("the table has it");
     let message = at("message");
     let server =

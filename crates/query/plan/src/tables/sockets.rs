@@ -1,6 +1,6 @@
 //! TCP sockets: their states, connections and retransmits.
 
-use super::build::{argument, at_enter, column, derived, member, pair, single, typed, unlisted};
+use super::build::{argument, column, derived, in_interrupts, member, only_at, pair, single, typed, unlisted};
 use crate::expr::{BinaryOp, Expr};
 use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
 use crate::value::{DataType, Value};
@@ -55,6 +55,8 @@ const SYN_SENT: u64 = 2;
 const SYN_RECEIVED: u64 = 3;
 const CLOSED: u64 = 7;
 const LISTENING: u64 = 10;
+/// `IPPROTO_TCP`.
+const TCP: u64 = 6;
 
 /// The states that a socket leaves and enters.
 fn states() -> Vec<Column> {
@@ -65,7 +67,8 @@ fn states() -> Vec<Column> {
 }
 
 pub(super) fn tcp_states() -> Table {
-    of_socket("tcp_states", "a socket goes from one state to another", typed("inet_sock_set_state"), 0, states())
+    let about = "a socket goes from one state to another; pid and comm are by chance";
+    in_interrupts(of_socket("tcp_states", about, typed("inet_sock_set_state"), 0, states()))
 }
 
 /// A condition on a column.
@@ -75,21 +78,45 @@ fn compares(table: &Table, column: &str, op: BinaryOp, value: u64) -> Expr {
 }
 
 /// The table of state changes with these conditions. Mostly an interrupt makes them, so the columns of a thread say nothing.
-fn tcp_changes(name: &str, about: &str, only: &[(&str, BinaryOp, u64)]) -> Table {
-    let mut table = of_socket(name, about, typed("inet_sock_set_state"), 0, states());
+fn tcp_changes(name: &str, about: &str, own: Vec<Column>, only: &[(&str, BinaryOp, u64)]) -> Table {
+    let own = states().into_iter().chain(own).collect();
+    let mut table = of_socket(name, about, typed("inet_sock_set_state"), 0, own);
     let conditions: Vec<Expr> = only.iter().map(|(column, op, value)| compares(&table, column, *op, *value)).collect();
     table.only = Expr::all(conditions);
-    table
+    in_interrupts(table)
 }
 
 pub(super) fn tcp_accepts() -> Table {
     let only = [("old", BinaryOp::Equal, SYN_RECEIVED), ("new", BinaryOp::Equal, ESTABLISHED)];
-    tcp_changes("tcp_accepts", "a connection from elsewhere is established; pid and comm are by chance", &only)
+    tcp_changes(
+        "tcp_accepts",
+        "a connection from elsewhere is established; pid and comm are by chance",
+        Vec::new(),
+        &only,
+    )
 }
 
 pub(super) fn tcp_closes() -> Table {
-    let only = [("new", BinaryOp::Equal, CLOSED), ("old", BinaryOp::NotEqual, LISTENING)];
-    tcp_changes("tcp_closes", "a connection ends or fails; pid and comm are by chance", &only)
+    let protocol = member(0, &[("sock", "sk_protocol")]);
+    let counted = |name: &str| Read::Behind {
+        from: Box::new(argument(0, Scalar::unsigned(8))),
+        path: vec![vec![("tcp_sock".to_owned(), name.to_owned())]],
+    };
+    let count = |name: &str, of: &str, about: &str| column(name, DataType::Uint, Side::Exit, counted(of), about);
+    let own = vec![
+        unlisted("protocol", Side::Exit, protocol, "6: TCP"),
+        count("bytes_sent", "bytes_sent", "how much was sent, what was sent again counted again"),
+        count("bytes_received", "bytes_received", "how much was received; the end counts as a byte"),
+        count("retransmits", "total_retrans", "segments that were sent again"),
+        unlisted("rtt_eighths", Side::Exit, counted("srtt_us"), "the smoothed round trip, in eighths of a microsecond"),
+    ];
+    let only =
+        [("new", BinaryOp::Equal, CLOSED), ("old", BinaryOp::NotEqual, LISTENING), ("protocol", BinaryOp::Equal, TCP)];
+    let mut table = tcp_changes("tcp_closes", "a connection ends or fails; pid and comm are by chance", own, &only);
+    let eighths = table.column("rtt_eighths").expect("it is there");
+    let about = "the smoothed round trip, in microseconds";
+    table.columns.push(derived("rtt_us", DataType::Uint, Source::Eighth(eighths), about));
+    table
 }
 
 /// Connections that this machine asks for: from the state `SYN_SENT`, which the thread enters that connects, to the next one.
@@ -111,11 +138,12 @@ pub(super) fn tcp_connects() -> Table {
     let about = "a connection is asked for, and is established or fails";
     let mut table = with_addresses(pair("tcp_connects", about, scan, "latency_ns", own));
     // The end happens in an interrupt.
-    at_enter(&mut table, &["pid", "tid"]);
+    only_at(Side::Enter, &mut table, &["pid", "tid"]);
     table.only = Some(compares(&table, "began", BinaryOp::Equal, SYN_SENT));
     table
 }
 
 pub(super) fn tcp_retransmits() -> Table {
-    of_socket("tcp_retransmits", "a TCP segment is sent again", typed("tcp_retransmit_skb"), 0, Vec::new())
+    let about = "a TCP segment is sent again; pid and comm are by chance";
+    in_interrupts(of_socket("tcp_retransmits", about, typed("tcp_retransmit_skb"), 0, Vec::new()))
 }

@@ -143,5 +143,6 @@ fn result(columns: &[(String, DataType)]) -> Table {
         scan: Scan::Rows,
         columns: columns.iter().map(column).collect(),
         only: None,
+        interrupts: false,
     }
 }
