@@ -165,6 +165,10 @@ fn a_heap_out_of_range_or_without_a_kernel_is_refused_with_its_reason() {
     let ran = kiln(folder.path(), &["run", "heap.o", "--packet", &"00".repeat(64)]);
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert!(!ran.status.success() && said.contains("the VM gives a map 1073741824 at most"), "{said}");
+    let using = SPIN.replace("steps++", "steps += kiln_malloc(64) != 0");
+    std::fs::write(folder.path().join("heap.bpf.c"), using).expect("writes");
+    let built = kiln(folder.path(), &["cc", "-c", "heap.bpf.c", "-o", "heap.o"]);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let checked = kiln(folder.path(), &["check", "--kernel", "6.8", "heap.o"]);
     let said = String::from_utf8_lossy(&checked.stdout).into_owned() + &String::from_utf8_lossy(&checked.stderr);
     assert!(!checked.status.success() && said.contains("map type arena") && said.contains("Linux 6.9"), "{said}");
