@@ -148,6 +148,34 @@ fn all_splits_count_the_same_system_calls() {
     }
 }
 
+#[test]
+fn a_group_on_two_processors_has_one_sum() {
+    if !may_load() {
+        return;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(2);
+    let sql = format!(
+        "SELECT count(*), sum(nr), sum(0 - nr), sum(latency_ns) > 0 FROM syscalls WHERE tid = {} AND name = 'getppid'",
+        own_thread()
+    );
+    let work = || {
+        for processor in 0..processors {
+            let mut own = rustix::thread::CpuSet::new();
+            own.set(processor);
+            // A processor that the test may not use has no calls.
+            let _ = rustix::thread::sched_setaffinity(None, &own);
+            call(100);
+        }
+    };
+    let calls = 100 * processors as i64;
+    let number = 110;
+    tables::in_every_split(&sql, &work, &|split, rows| {
+        let sum = calls * number;
+        let expected = [calls.to_string(), sum.to_string(), (-sum).to_string(), "true".to_owned()];
+        assert_eq!(rows, [expected], "{split:?}");
+    });
+}
+
 /// Queries of docs/reference/query-one-liners.md.
 fn one_liners() -> Vec<String> {
     let text = include_str!("../../../../docs/reference/query-one-liners.md");

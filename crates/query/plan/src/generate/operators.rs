@@ -104,7 +104,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Where this hook has the row's process. Where it has none, another process runs, and the row is not that one's.
+    /// What this hook reads as the row's process; `None` where the running process has nothing to do with the row.
     fn process(&self) -> Option<&Read> {
         let table = &self.query.table;
         let Source::Read { at, what } = &table.columns[table.column("pid")?].source else { return None };
@@ -437,7 +437,7 @@ impl Writing<'_> {
         // If another processor made the group, this processor's value has no rows yet.
         code.load(Size::B8, false, Reg::R1, Reg::R8, 0);
         code.branch(JumpOp::Ne, Reg::R1, Operand::Imm(0), update);
-        self.states(code, map, |code, at, _, _| code.store(Size::B8, Reg::R8, at, Operand::Reg(Reg::R1)))?;
+        self.states(code, map, |code, at, state, sign| first_state(code, (Reg::R8, at), state, sign))?;
         code.constant(Reg::R1, 1);
         code.store(Size::B8, Reg::R8, 0, Operand::Reg(Reg::R1));
         code.jump(out);
@@ -451,15 +451,7 @@ impl Writing<'_> {
         code.bind(fresh);
         let place = self.frame.group_value;
         code.store(Size::B8, Reg::R10, place, Operand::Imm(1));
-        self.states(code, map, |code, at, state, sign| {
-            match (state, sign) {
-                // The sign of the first summand.
-                (State::High, Sign::Signed) => code.alu(AluOp::Arsh, Reg::R1, Operand::Imm(63)),
-                (State::High, _) => code.push(Insn::mov_imm(Reg::R1, 0)),
-                _ => {}
-            }
-            code.store(Size::B8, Reg::R10, place + at, Operand::Reg(Reg::R1));
-        })?;
+        self.states(code, map, |code, at, state, sign| first_state(code, (Reg::R10, place + at), state, sign))?;
         code.map(Reg::R1, map.map);
         code.frame_address(Reg::R2, self.frame.group_key);
         code.frame_address(Reg::R3, place);
@@ -532,6 +524,17 @@ fn address(code: &mut Code<'_>, index: u8, at: i16) {
     code.copy(Reg::R3, Reg::R6);
     code.alu(AluOp::Add, Reg::R3, Operand::Imm(8 * i32::from(index)));
     code.call("probe_read_kernel");
+}
+
+/// Makes R1, of a group's first row, a state.
+fn first_state(code: &mut Code<'_>, (base, at): (Reg, i16), state: State, sign: Sign) {
+    match (state, sign) {
+        // The sign of the first summand.
+        (State::High, Sign::Signed) => code.alu(AluOp::Arsh, Reg::R1, Operand::Imm(63)),
+        (State::High, _) => code.push(Insn::mov_imm(Reg::R1, 0)),
+        _ => {}
+    }
+    code.store(Size::B8, base, at, Operand::Reg(Reg::R1));
 }
 
 /// Joins R1 with a state in the map's value, which R8 has the address of.
