@@ -91,6 +91,13 @@ struct Tried {
     times: [u64; 3],
 }
 
+impl Tried {
+    /// Nothing yet of this object.
+    fn of(entry: &CorpusObject) -> Tried {
+        Tried { group: entry.group.clone(), object: entry.path.display().to_string(), ..Tried::default() }
+    }
+}
+
 fn slots(object: &kiln_driver::Object) -> i64 {
     object.functions.iter().map(|function| i64::from(function.slots())).sum()
 }
@@ -99,10 +106,7 @@ fn slots(object: &kiln_driver::Object) -> i64 {
 fn try_one(entry: &CorpusObject, budget: Duration) -> Result<Tried, Box<dyn std::error::Error>> {
     let input = match entry.read() {
         Ok(input) => input,
-        Err(error) => {
-            let (group, object) = (entry.group.clone(), entry.path.display().to_string());
-            return Ok(Tried { group, object, unread: Some(error.to_string()), ..Tried::default() });
-        }
+        Err(error) => return Ok(Tried { unread: Some(error.to_string()), ..Tried::of(entry) }),
     };
     let budget = budget.min(optimize::default_budget(&input.object));
     let mut options = optimize::Options::default();
@@ -136,8 +140,6 @@ fn try_one(entry: &CorpusObject, budget: Duration) -> Result<Tried, Box<dyn std:
     };
     let left = outcome.uncertified.iter();
     Ok(Tried {
-        group: entry.group.clone(),
-        object: entry.path.display().to_string(),
         slots: [slots(&input.object), after - lost, after],
         certified: outcome.proofs.len(),
         left: left
@@ -145,10 +147,10 @@ fn try_one(entry: &CorpusObject, budget: Duration) -> Result<Tried, Box<dyn std:
             .collect(),
         replayed: [checked.functions, checked.proved],
         queries: checked.queries,
-        unread: None,
         problems: checked.problems.iter().map(problem).collect(),
         bytes: [input.bytes.len() as u64, evidence_bytes],
         times: [optimized - certifying.min(optimized), certifying, checked.milliseconds],
+        ..Tried::of(entry)
     })
 }
 
@@ -173,12 +175,7 @@ fn write_listings(
 /// Has another process try an object, for no more than the limit.
 fn try_apart(entry: &CorpusObject, arguments: &Arguments) -> Tried {
     let path = entry.path.display().to_string();
-    let failed = |why: String| Tried {
-        group: entry.group.clone(),
-        object: path.clone(),
-        problems: vec![why],
-        ..Tried::default()
-    };
+    let failed = |why: String| Tried { problems: vec![why], ..Tried::of(entry) };
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(error) => return failed(error.to_string()),
@@ -303,12 +300,8 @@ fn report(all: &[Tried]) -> String {
 fn print_one(path: &str, arguments: &Arguments) -> ExitCode {
     let entry = corpus::objects().into_iter().find(|entry| entry.path.display().to_string() == *path);
     let Some(entry) = entry else { return ExitCode::from(2) };
-    let tried = try_one(&entry, Duration::from_secs_f64(arguments.budget)).unwrap_or_else(|error| Tried {
-        group: entry.group.clone(),
-        object: path.to_owned(),
-        problems: vec![error.to_string()],
-        ..Tried::default()
-    });
+    let tried = try_one(&entry, Duration::from_secs_f64(arguments.budget))
+        .unwrap_or_else(|error| Tried { problems: vec![error.to_string()], ..Tried::of(&entry) });
     match serde_json::to_string(&tried) {
         Ok(line) => {
             println!("{line}");

@@ -26,8 +26,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The condition for rows of this table, if its hooks see others too.
     pub only: Option<Expr>,
-    /// Interrupts make its rows, so the running thread is the one they came upon: that it is a process that is to be left
-    /// out says nothing of the row.
+    /// Interrupts make its rows. Any thread may run then, so no row is left out because of the running process.
     pub interrupts: bool,
 }
 

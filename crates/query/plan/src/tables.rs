@@ -8,11 +8,11 @@ mod sockets;
 
 use kiln_program::btf::{Btf, Kind, TypeId};
 
-use build::{argument, column, derived, in_interrupts, member, only_at, pair, single, typed, with_stacks};
+use build::{argument, column, compares, derived, in_interrupts, member, only_at, pair, single, typed, with_stacks};
 
-use crate::expr::{BinaryOp, Expr};
+use crate::expr::BinaryOp;
 use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
-use crate::value::{DataType, Value};
+use crate::value::DataType;
 
 /// All built-in tables.
 pub fn all() -> Vec<Table> {
@@ -152,8 +152,7 @@ fn switches(keys: [Read; 2]) -> Scan {
 
 /// Leaves out the threads that run where nothing else does: all have the number 0.
 fn not_idle(mut table: Table) -> Table {
-    let tid = table.column("tid").expect("every table has it");
-    table.only = Some(Expr::binary(BinaryOp::NotEqual, Expr::Column(tid), Expr::Literal(Value::Uint(0))));
+    table.only = Some(compares(&table, "tid", BinaryOp::NotEqual, 0));
     table
 }
 

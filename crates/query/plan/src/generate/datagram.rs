@@ -13,6 +13,7 @@ use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source as Operand};
 
 use super::code::{Code, Label};
 use super::failure::Failure;
+use super::frame::DATAGRAM_BYTES;
 use super::layout::{Origin, behind, size};
 use super::operators::Writing;
 use crate::table::{Direction, Hook, Read};
@@ -26,6 +27,7 @@ const USER: i16 = Read::SOURCE_PORT;
 const PAYLOAD: i16 = 64;
 const LENGTH: i16 = 72;
 const OTHER: i16 = 76;
+const _: () = assert!(OTHER as u16 + 4 == DATAGRAM_BYTES);
 /// EtherTypes and the protocol's number.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;

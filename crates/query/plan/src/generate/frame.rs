@@ -13,8 +13,8 @@ use crate::table::{Column, Hook, Read, Source, Table};
 
 /// Bytes of a frame (`MAX_BPF_STACK`).
 const FRAME_BYTES: u16 = 512;
-/// Bytes for what is copied of a datagram (the places in it are in `datagram.rs`).
-const DATAGRAM_BYTES: u16 = 80;
+/// Bytes for what is copied of a datagram.
+pub const DATAGRAM_BYTES: u16 = 80;
 
 /// A program's frame.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! What tables are made of: columns, what they read, and rows of one hook or of two.
 
+use crate::expr::{BinaryOp, Expr};
 use crate::table::{Column, Hook, Read, Scalar, Scan, Side, Source, Table};
-use crate::value::DataType;
+use crate::value::{DataType, Value};
 
 pub(super) fn column(name: &str, data_type: DataType, at: Side, what: Read, about: &str) -> Column {
     Column {
@@ -31,6 +32,12 @@ pub(super) fn only_at(side: Side, table: &mut Table, names: &[&str]) {
             *at = side;
         }
     }
+}
+
+/// A condition on a column: it compares it with a number.
+pub(super) fn compares(table: &Table, column: &str, op: BinaryOp, value: u64) -> Expr {
+    let column = table.column(column).expect("the table has it");
+    Expr::binary(op, Expr::Column(column), Expr::Literal(Value::Uint(value)))
 }
 
 pub(super) fn argument(index: u8, kind: Scalar) -> Read {

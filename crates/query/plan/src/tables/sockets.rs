@@ -1,9 +1,11 @@
 //! TCP sockets: their states, connections and retransmits.
 
-use super::build::{argument, column, derived, in_interrupts, member, only_at, pair, single, typed, unlisted};
+use super::build::{
+    argument, column, compares, derived, in_interrupts, member, only_at, pair, single, typed, unlisted,
+};
 use crate::expr::{BinaryOp, Expr};
 use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
-use crate::value::{DataType, Value};
+use crate::value::DataType;
 
 /// Columns of a socket, which is an argument of its tracepoint: its family, and the addresses and ports of both ends.
 fn socket(index: u8) -> Vec<Column> {
@@ -69,12 +71,6 @@ fn states() -> Vec<Column> {
 pub(super) fn tcp_states() -> Table {
     let about = "a socket goes from one state to another; pid and comm are by chance";
     in_interrupts(of_socket("tcp_states", about, typed("inet_sock_set_state"), 0, states()))
-}
-
-/// A condition on a column.
-fn compares(table: &Table, column: &str, op: BinaryOp, value: u64) -> Expr {
-    let column = table.column(column).expect("the table has it");
-    Expr::binary(op, Expr::Column(column), Expr::Literal(Value::Uint(value)))
 }
 
 /// The table of state changes with these conditions. Mostly an interrupt makes them, so the columns of a thread say nothing.
