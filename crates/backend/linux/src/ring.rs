@@ -72,6 +72,13 @@ impl RingReader {
         self.give(result, each)
     }
 
+    /// Bytes that programs have reserved and the reader has not removed: records that are there, and those that a program
+    /// is still writing, which end a read.
+    pub fn unread(&self) -> usize {
+        // SAFETY: the ring is open and has this one map; libbpf only reads the positions.
+        unsafe { libbpf_sys::ring__avail_data_size(libbpf_sys::ring_buffer__ring(self.ring, 0)) as usize }
+    }
+
     fn give(&mut self, result: c_int, mut each: impl FnMut(&[u8])) -> Result<usize, Error> {
         let mut start = 0;
         for end in &self.found.ends {

@@ -299,12 +299,19 @@ impl<'h> Feed<'h> {
     /// Takes all that is left, once the programs are detached. Returns the number of records.
     fn finish(&mut self, executor: &mut Executor, seen: &mut Seen<'_>) -> Result<u64, Error> {
         let mut records = 0;
+        let mut nothing_since = Instant::now();
         loop {
             let count = self.take_records(executor, seen)?;
-            if count == 0 {
+            records += count;
+            if count > 0 {
+                nothing_since = Instant::now();
+                continue;
+            }
+            // A record that a program is still writing hides those after it.
+            if self.ring.as_ref().is_none_or(|ring| ring.unread() == 0) || nothing_since.elapsed() >= WAIT {
                 break;
             }
-            records += count;
+            std::thread::yield_now();
         }
         if let Some((layout, map)) = self.groups {
             drain(executor, layout, map, |_| true)?;
