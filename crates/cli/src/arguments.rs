@@ -6,6 +6,8 @@ mod congestion;
 mod dispatch;
 mod examples;
 mod explain;
+#[cfg(test)]
+mod flags;
 mod formats;
 mod kv;
 mod query;
@@ -231,7 +233,7 @@ pub struct CheckArguments {
     pub baseline: Option<PathBuf>,
     /// Keep the verdicts of several objects in this folder; by default where KILN_CACHE says, or in ~/.cache/kiln/verdicts.
     /// Only entries that were made with the user's own key are used again.
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub cache: Option<PathBuf>,
     /// Use no kept verdicts and keep none.
     #[arg(long, conflicts_with = "cache")]
@@ -295,7 +297,7 @@ pub struct OptimizeArguments {
     pub program: Vec<String>,
     /// Where to write the result; `-` is standard output, and the table is left out. For several objects or a folder,
     /// the folder to write them into, each below it as it was below its own.
-    #[arg(long, short, value_hint = ValueHint::FilePath)]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
     /// What to optimize for.
     #[arg(long, value_name = "GOAL", value_enum, default_value_t = Goal::Balanced)]
@@ -343,7 +345,7 @@ pub struct SandboxArguments {
     #[command(flatten)]
     pub object: ObjectArguments,
     /// Where to write the result.
-    #[arg(long, short, value_hint = ValueHint::FilePath)]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
     /// Where the result is to run.
     #[arg(long, value_enum, default_value_t = SandboxTarget::Linux)]
@@ -412,7 +414,7 @@ pub struct LearnArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
     pub budget: f64,
     /// Windows searched in parallel; by default one per processor.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, short, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }
 
@@ -435,7 +437,7 @@ pub struct EvidenceArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub timeout: f64,
     /// Functions checked in parallel; by default one per processor.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, short, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }
 
@@ -446,7 +448,7 @@ pub struct OpsArguments {
     #[arg(value_hint = ValueHint::FilePath)]
     pub object: Option<PathBuf>,
     /// Where to write the object with marks. Its programs do not change.
-    #[arg(long, short, requires = "object", value_hint = ValueHint::FilePath)]
+    #[arg(long, short, value_name = "FILE", requires = "object", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 }
 

@@ -58,6 +58,6 @@ pub struct BuildArguments {
     #[arg(long, value_name = "CPU")]
     pub cpu: Option<String>,
     /// The folder for the files; it is created if there is none.
-    #[arg(long, short, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    #[arg(long, short, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub output: PathBuf,
 }

@@ -27,7 +27,7 @@ what was repaired.";
 #[derive(Args, Debug)]
 pub struct RepairArguments {
     /// Where to write the result; `-` is standard output, and the report is left out.
-    #[arg(long, short, value_hint = ValueHint::FilePath)]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
     /// The kernels that decide, by default as for `kiln check`; of several, the oldest.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',', add = complete::kernels())]

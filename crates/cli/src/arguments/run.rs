@@ -86,7 +86,7 @@ pub struct RunArguments {
     #[arg(long)]
     pub perf_map: bool,
     /// Write the program's code for `perf inject --jit`, to jit-PID.dump in this folder.
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub jitdump: Option<PathBuf>,
     /// Print the maps afterwards.
     #[arg(long)]
@@ -107,7 +107,7 @@ pub struct FeedArguments {
     #[arg(long, value_name = "[NAME=]FILE", value_hint = ValueHint::FilePath)]
     pub maps_file: Vec<String>,
     /// Set a global variable before the run, as a loader does before it loads the program. Repeatable.
-    #[arg(long, value_name = "GLOBAL=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
 }
 
