@@ -1,0 +1,183 @@
+//! Queries with a name say what bpftrace's tools of the same name say of the same load.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// In a process whose every call is seen: opens files and misses some, starts programs, sends signals, syncs and sets its user.
+const LOAD: &str = r#"
+import os, subprocess, sys, tempfile
+if os.fork():
+    os.wait()
+    sys.exit()
+with tempfile.TemporaryDirectory() as folder:
+    for number in range(20):
+        open(f"{folder}/{number}", "w").close()
+        try: open(f"{folder}/none {number}")
+        except OSError: pass
+    for _ in range(5): subprocess.run(["/bin/true"])
+    for signal in (0, 18, 0, 18): os.kill(os.getpid(), signal)
+    try: os.kill(1 << 30, 0)
+    except OSError: pass
+    file = open(f"{folder}/sync", "w")
+    for _ in range(3): os.fsync(file.fileno())
+    os.fdatasync(file.fileno())
+    for _ in range(3): os.setuid(os.getuid())
+print(os.getpid())
+"#;
+
+/// A tool of bpftrace's and the query of the same name.
+struct Tool {
+    name: &'static str,
+    /// The columns of the query that the tool shows, too.
+    columns: &'static [&'static str],
+    /// What a line of the tool's says in the order of these columns; the process first.
+    line: fn(&[&str]) -> Option<Vec<String>>,
+}
+
+const TOOLS: [Tool; 5] = [
+    Tool { name: "opensnoop", columns: &["pid", "ret", "path"], line: opened },
+    Tool { name: "execsnoop", columns: &["pid", "filename"], line: |words| said(words, &[1, 2]) },
+    Tool { name: "killsnoop", columns: &["pid", "signal", "target", "ret"], line: |words| said(words, &[1, 3, 4, 5]) },
+    Tool { name: "syncsnoop", columns: &["pid", "name"], line: synced },
+    Tool { name: "setuids", columns: &["pid", "name", "first", "ret"], line: user_set },
+];
+
+fn said(words: &[&str], places: &[usize]) -> Option<Vec<String>> {
+    places.iter().map(|place| words.get(*place).map(|word| (*word).to_owned())).collect()
+}
+
+fn opened(words: &[&str]) -> Option<Vec<String>> {
+    let [pid, _, fd, error, path @ ..] = words else { return None };
+    let ret = if *fd == "-1" { format!("-{error}") } else { (*fd).to_owned() };
+    Some(vec![(*pid).to_owned(), ret, path.join(" ")])
+}
+
+fn synced(words: &[&str]) -> Option<Vec<String>> {
+    let name = words.get(3)?.strip_prefix("tracepoint:syscalls:sys_enter_")?;
+    Some(vec![words[1].to_owned(), name.to_owned()])
+}
+
+fn user_set(words: &[&str]) -> Option<Vec<String>> {
+    let (uid, ret) = (words.get(5)?.strip_prefix("uid=")?, words.get(6)?);
+    Some([words[1], words[4], uid, ret.trim_matches(['(', ')'])].map(str::to_owned).to_vec())
+}
+
+/// A tool that runs, with what it prints in a file.
+struct Tracer {
+    child: Child,
+    output: std::path::PathBuf,
+}
+
+impl Tracer {
+    /// In a mount namespace of its own with a tracefs, which not every machine has mounted.
+    fn start(script: &Path, output: std::path::PathBuf) -> Tracer {
+        let said = std::fs::File::create(&output).expect("the file is made");
+        let run = "mount -t tracefs tracefs /sys/kernel/tracing 2>&-; exec bpftrace \"$0\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", run]).arg(script).stdin(Stdio::null());
+        // As long as the texts that Kiln keeps.
+        command.env("BPFTRACE_STRLEN", "128").stdout(said).stderr(Stdio::null());
+        Tracer { child: command.spawn().expect("it was found"), output }
+    }
+
+    fn said(&self) -> String {
+        let mut text = String::new();
+        let mut file = std::fs::File::open(&self.output).expect("it is there");
+        file.read_to_string(&mut text).expect("it is text");
+        text
+    }
+
+    /// Waits until it has printed its header, which it does when it is attached.
+    fn waits(&mut self) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(60) {
+            let has_ended = self.child.try_wait().expect("it is ours").is_some();
+            if has_ended || self.said().lines().any(|line| line.contains("PID")) {
+                return !has_ended;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
+    }
+
+    fn end(mut self) -> String {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+        self.child.wait().expect("it ends");
+        self.said()
+    }
+}
+
+/// Asks the query for the load that it starts. Returns its rows, the columns that are wanted of each, and the load's process;
+/// nothing where queries cannot run.
+fn asked(tool: &Tool) -> Option<(Vec<Vec<String>>, String)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.args([
+        "query",
+        &format!("@{}", tool.name),
+        "--format",
+        "ndjson",
+        "--",
+        "/usr/bin/python3",
+        "-I",
+        "-S",
+        "-c",
+        LOAD,
+    ]);
+    let output = command.output().expect("kiln runs");
+    let (text, messages) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(3) {
+        println!("skipped: {messages}");
+        return None;
+    }
+    assert!(output.status.success() && messages.contains("nothing lost"), "@{}: {messages}", tool.name);
+    let (rows, own): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('{'));
+    let value = |row: &serde_json::Value, column: &&str| match &row[*column] {
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let row = |line: &str| {
+        let row = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        tool.columns.iter().map(|column| value(&row, column)).collect()
+    };
+    Some((rows.into_iter().map(row).collect(), own.concat()))
+}
+
+#[test]
+fn queries_say_what_the_tools_of_bpftrace_say() {
+    let mut tracers = Vec::new();
+    let folder = tempfile::tempdir().expect("a folder is made");
+    for tool in &TOOLS {
+        let script = Path::new("/usr/sbin").join(format!("{}.bt", tool.name));
+        if !script.exists() {
+            return println!("skipped: there is no {}", script.display());
+        }
+        tracers.push(Tracer::start(&script, folder.path().join(tool.name)));
+    }
+    if !tracers.iter_mut().all(Tracer::waits) {
+        return println!("skipped: bpftrace cannot attach its tools here");
+    }
+    for (tool, tracer) in TOOLS.iter().zip(tracers) {
+        let answer = asked(tool);
+        // bpftrace prints what waits in its buffers several times a second.
+        std::thread::sleep(Duration::from_millis(500));
+        let text = tracer.end();
+        let Some((mut rows, pid)) = answer else { return };
+        let lines = text.lines().filter_map(|line| (tool.line)(&line.split_whitespace().collect::<Vec<_>>()));
+        // The load's own rows, and those of programs that it starts, whose numbers follow its own.
+        let number = |pid: &str| pid.parse::<u32>().unwrap_or_default();
+        let is_child =
+            |row: &[String]| number(&row[0]) > number(&pid) && row.last().is_some_and(|last| last == "/bin/true");
+        let is_own = |row: &Vec<String>| row[0] == pid || is_child(row);
+        let mut lines: Vec<Vec<String>> = lines.filter(is_own).collect();
+        rows.retain(is_own);
+        lines.sort();
+        rows.sort();
+        assert!(lines.len() >= 3, "{}: {text}", tool.name);
+        let at = rows.iter().zip(&lines).position(|(row, line)| row != line);
+        let differ = at.map(|at| format!("{:?} and {:?}", rows[at], lines[at]));
+        assert!(rows == lines, "@{}: {} rows and {} lines; {differ:?}", tool.name, rows.len(), lines.len());
+    }
+}
