@@ -8,7 +8,7 @@ use kiln_driver::target::{Choice, Types};
 use kiln_plan::expr::Expr;
 use kiln_plan::generate::layout;
 use kiln_plan::query::{Output, Shape};
-use kiln_plan::table::{Read, Source};
+use kiln_plan::table::{Read, Scalar, Source};
 use kiln_plan::{DataType, Origin, Query, Settings, Split, generate, tables};
 
 /// What all tables together may take.
@@ -94,8 +94,8 @@ fn columns_of_missing_arguments_are_left_out() {
     let mut table = tables::find("sched_switches", None).expect("a table");
     let state = table.column("prev_state").expect("a column");
     // No release has so many.
-    let Source::Read { what: Read::Argument { index, .. }, .. } = &mut table.columns[state].source else { panic!() };
-    *index = 9;
+    let Source::Read { what, .. } = &mut table.columns[state].source else { panic!() };
+    *what = Read::Argument { index: 9, path: Vec::new(), kind: Scalar::unsigned(4) };
     let missing = layout::missing(&table, &types);
     let [(column, why)] = &missing[..] else { panic!("{missing:?}") };
     assert_eq!(*column, state);

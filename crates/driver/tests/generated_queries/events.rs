@@ -4,7 +4,7 @@ use kiln_driver::query::replay::Recorder;
 use kiln_driver::query::{Session, Settings, Split, plan};
 use kiln_plan::expr::{BinaryOp, Expr};
 use kiln_plan::generate::layout::{Record, SlotKind};
-use kiln_plan::table::{Endless, Read, Scan, Side, Source, Table};
+use kiln_plan::table::{Read, Scan, Side, Source, Table};
 
 use crate::generator::Numbers;
 
@@ -34,7 +34,7 @@ pub fn recording(session: &Session, events: usize, wild: bool, numbers: &mut Num
                 let key = maker.numbers.next() % 7;
                 match open.iter().position(|own| *own == key) {
                     // Ends are of what began, and sometimes of what began before anybody looked.
-                    Some(at) if *endless != Endless::Unknown || maker.numbers.once_in(2) => {
+                    Some(at) if !*endless || maker.numbers.once_in(2) => {
                         open.swap_remove(at);
                         maker.record(&records[1], key)
                     }
@@ -79,9 +79,9 @@ impl Maker<'_> {
                     own[..name.len()].copy_from_slice(name);
                 }
                 SlotKind::Text | SlotKind::Short(_) | SlotKind::Bytes(_) => {
-                    let path = self.numbers.one(&PATHS).as_bytes();
-                    let length = path.len().min(own.len() - 1);
-                    own[..length].copy_from_slice(&path[..length]);
+                    let text = self.text(slot.column).into_bytes();
+                    let length = text.len().min(own.len() - 1);
+                    own[..length].copy_from_slice(&text[..length]);
                 }
             }
         }
@@ -99,12 +99,10 @@ impl Maker<'_> {
             _ if name.ends_with("addr6_low") && self.numbers.once_in(2) => {
                 u64::from_ne_bytes([0, 0, 0xff, 0xff, 10, 0, 0, (self.numbers.next() % 5) as u8])
             }
-            // Rows of tables that keep few of their hooks' events, such as `tcp_accepts`.
-            Source::Read { .. } if self.wanted(column).is_some() && !self.numbers.once_in(4) => {
-                self.wanted(column).unwrap_or_default()
+            // Rows of tables that keep few of their hooks' events, such as `tcp_accepts` and `file_writes`.
+            Source::Read { .. } if !self.numbers.once_in(4) && !self.wanted(column).is_empty() => {
+                *self.numbers.one(&self.wanted(column))
             }
-            // System calls of some tables are few.
-            Source::Read { .. } if name == "nr" && self.numbers.once_in(2) => 257,
             // What both hooks of a pair read is the same at both.
             Source::Read { at: Side::Both, .. } if self.table.is_pair() => key,
             _ => match self.numbers.below(if self.wild { 4 } else { 3 }) {
@@ -115,14 +113,47 @@ impl Maker<'_> {
             },
         }
     }
-    /// What a column has to be for an event to be a row of the table.
-    fn wanted(&self, column: usize) -> Option<u64> {
-        self.table.only.iter().flat_map(Expr::conjuncts).find_map(|condition| match condition {
-            Expr::Binary(BinaryOp::Equal, one, other) => match (&**one, &**other) {
-                (Expr::Column(own), Expr::Literal(value)) if *own == column => value.bits(),
-                _ => None,
-            },
-            _ => None,
-        })
+    /// A text, mostly one that rows of the table have.
+    fn text(&mut self, column: Option<usize>) -> String {
+        let mut wanted = Vec::new();
+        column.iter().for_each(|column| self.table.only.iter().for_each(|only| patterns(only, *column, &mut wanted)));
+        if !wanted.is_empty() && !self.numbers.once_in(4) {
+            return self.numbers.one(&wanted).replace('%', "a word");
+        }
+        (*self.numbers.one(&PATHS)).to_owned()
+    }
+
+    /// What a column has to be for an event to be a row of the table: one of these, if there are any.
+    fn wanted(&self, column: usize) -> Vec<u64> {
+        let mut values = Vec::new();
+        self.table.only.iter().for_each(|only| equals(only, column, &mut values));
+        values
+    }
+}
+
+/// Adds the values that a condition compares a column with.
+fn equals(condition: &Expr, column: usize, values: &mut Vec<u64>) {
+    match condition {
+        Expr::Binary(op, one, other) if op.is_logical() => {
+            [one, other].into_iter().for_each(|part| equals(part, column, values));
+        }
+        Expr::Binary(BinaryOp::Equal, one, other) => {
+            // Of flags that are compared, the column may be those and no others.
+            let of = if let Expr::Binary(BinaryOp::BitAnd, of, _) = &**one { of } else { one };
+            if let (Expr::Column(own), Expr::Literal(value)) = (&**of, &**other)
+                && *own == column
+            {
+                values.extend(value.bits());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Adds the patterns that a condition compares a column with.
+fn patterns(condition: &Expr, column: usize, found: &mut Vec<String>) {
+    match condition {
+        Expr::Like(of, pattern) if **of == Expr::Column(column) => found.push(pattern.clone()),
+        other => other.operands().into_iter().for_each(|operand| patterns(operand, column, found)),
     }
 }

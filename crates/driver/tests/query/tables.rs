@@ -292,6 +292,17 @@ fn closed_connections_say_what_they_carried() {
     in_every_split(&sql, &talk, &|split, rows| {
         assert_eq!(rows, [["10000", "3001", "0", "true"]], "{split:?}");
     });
+    // Both ends, each from its beginning to its end, with all states between them passed over.
+    let sql = format!(
+        "SELECT began, sport = {port}, dport = {port}, bytes_sent, duration_ns BETWEEN 1 AND 1s, pid = {} FROM tcp_connections \
+         WHERE dport = {port} OR sport = {port} ORDER BY began",
+        std::process::id()
+    );
+    in_every_split(&sql, &talk, &|split, rows| {
+        assert_eq!(rows.len(), 2, "{split:?}: {rows:?}");
+        assert_eq!(rows[0], ["2", "false", "true", "10000", "true", "true"], "{split:?}");
+        assert_eq!(rows[1][..5], ["3", "true", "false", "3000", "true"], "{split:?}");
+    });
 }
 
 #[test]
@@ -387,6 +398,20 @@ fn the_engine_answers_live() {
         return;
     };
     assert_eq!(found, vec![vec![Value::text("get")]; 3]);
+    // Rows of a lookup table are there once, whenever the events come.
+    let united = format!(
+        "SELECT s.ret = 0 FROM syscalls s WHERE s.tid = {own} AND s.name = 'getppid' \
+         UNION ALL SELECT errno > 1 FROM errno WHERE errno < 3"
+    );
+    let Some(mut found) = rows(&united) else { return };
+    found.sort();
+    assert_eq!(found.iter().filter(|row| row[0] == Value::Bool(true)).count(), 1, "{found:?}");
+    assert_eq!(found.len(), 42);
+    // The mean of integers is exact, and so are great numbers that are rounded.
+    let numbers = "SELECT avg(CASE errno WHEN 1 THEN 9223372036854775807 WHEN 2 THEN -9223372036854775807 ELSE 1000 END), \
+                   max(round(6148914691236516864.0, 2)), max(length(lpad('x', 300000))) FROM errno WHERE errno < 5";
+    let Some(found) = rows(numbers) else { return };
+    assert_eq!(found, [[Value::Float(500.0), Value::Float(6_148_914_691_236_516_864.0), Value::Uint(300_000)]]);
     let me = std::process::id();
     let Some(found) = rows(&format!("SELECT pid FROM processes WHERE pid = {me} AND nullif(comm, '') IS NOT NULL"))
     else {

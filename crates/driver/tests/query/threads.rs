@@ -1,7 +1,10 @@
 //! When threads run and when they do not: `on_cpu`, `off_cpu`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+use kiln_driver::query::live::now_ns;
 
 use super::tables::{burn_the_processor, in_every_split};
 use super::{may_load, own_thread};
@@ -24,27 +27,61 @@ fn measure(sql: &str, work: &dyn Fn() -> Duration, fits: &dyn Fn(&[u64], u64) ->
     });
 }
 
+/// How often the running thread has stopped because it wanted to, as the kernel counts it.
+fn stops() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").expect("it runs");
+    let stops = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    stops.and_then(|stops| stops.trim().parse().ok()).expect("the kernel counts it")
+}
+
+/// Sleeps twenty times 10 ms. Returns how often this thread stopped, and when each sleep began and ended.
+fn sleep() -> (u64, Vec<[u64; 2]>) {
+    let before = stops();
+    let one = |_| {
+        let begun = now_ns();
+        std::thread::sleep(Duration::from_millis(10));
+        [begun, now_ns()]
+    };
+    let sleeps = (0..20).map(one).collect();
+    (stops() - before, sleeps)
+}
+
 #[test]
 fn a_thread_that_sleeps_does_not_run() {
     if !may_load() {
         return;
     }
-    let sleep = || {
-        let begun = Instant::now();
-        (0..20).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
-        begun.elapsed()
-    };
-    // 0: it would have gone on.
-    let sql = format!(
-        "SELECT count(*), sum(off_ns) FROM off_cpu WHERE tid = {} AND state > 0 AND off_ns >= 5ms",
-        own_thread()
-    );
-    measure(&sql, &sleep, &|numbers, own| {
-        let [count, sum] = *numbers else { return false };
-        // A busy machine makes short sleeps longer, and takes the processor from a thread that is about to sleep: half of a
-        // sleep tells both apart.
-        (20..=22).contains(&count) && sum >= own * 9 / 10 && sum <= own * 2
+    // A thread that does nothing else: it waits before the query begins, and when it ends.
+    let (ask, asked) = mpsc::channel::<()>();
+    let (answer, answered) = mpsc::channel();
+    let (name, named) = mpsc::channel();
+    let sleeper = std::thread::spawn(move || {
+        name.send(own_thread()).expect("somebody waits");
+        while asked.recv().is_ok() {
+            answer.send(sleep()).expect("somebody waits");
+        }
     });
+    let tid = named.recv().expect("it begins");
+    let slept = RefCell::new((0, Vec::new()));
+    let work = || {
+        ask.send(()).expect("it waits");
+        slept.replace(answered.recv().expect("it answers"));
+    };
+    // 0: it would have gone on. A busy machine takes the processor from a thread that is about to sleep, so that it sleeps
+    // for a shorter time, or not at all.
+    let sql = format!("SELECT ts, end_ts, off_ns FROM off_cpu WHERE tid = {tid} AND state > 0");
+    in_every_split(&sql, &work, &|split, rows| {
+        let rows: Vec<Vec<u64>> =
+            rows.iter().map(|row| row.iter().map(|value| value.parse().expect("a number")).collect()).collect();
+        let (stops, sleeps) = &*slept.borrow();
+        assert_eq!(rows.len() as u64, *stops, "{split:?}: {rows:?} of {sleeps:?}");
+        for row in &rows {
+            let is_in = |sleep: &&[u64; 2]| sleep[0] <= row[0] && row[1] <= sleep[1] && row[2] == row[1] - row[0];
+            assert_eq!(sleeps.iter().filter(is_in).count(), 1, "{split:?}: {row:?} of {sleeps:?}");
+        }
+    });
+    drop(ask);
+    sleeper.join().expect("it ends");
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub const NAMED: &[Named] = &[
     row("tcpconnect", "connections that are asked for", "SELECT ts, comm, pid, saddr, daddr, dport, state FROM tcp_connects"),
     row("tcpconnlat", "how long connections take to be established", "SELECT daddr, dport, count(*) AS connections, p50(latency_ns), p99(latency_ns) FROM tcp_connects WHERE state = 1 GROUP BY daddr, dport"),
     row("tcpdrop", "packets that are dropped, by place", "SELECT kstack, reason, count(*) AS packets FROM packet_drops GROUP BY kstack, reason ORDER BY packets DESC LIMIT 20"),
-    row("tcplife", "what connections carried, when they end", "SELECT ts, saddr, sport, daddr, dport, bytes_sent, bytes_received, retransmits, rtt_us FROM tcp_closes"),
+    row("tcplife", "how long connections lasted and what they carried", "SELECT ts, pid, comm, saddr, sport, daddr, dport, bytes_sent, bytes_received, duration_ns / 1000 AS duration_us FROM tcp_connections"),
     row("tcppeers", "who is talked to most, of connections that ended", "SELECT daddr, dport, count(*) AS connections, sum(bytes_sent) AS sent, sum(bytes_received) AS received FROM tcp_closes GROUP BY daddr, dport ORDER BY sent + received DESC LIMIT 30"),
     row("tcpretrans", "TCP segments that are sent again", "SELECT ts, saddr, sport, daddr, dport FROM tcp_retransmits"),
     row("tcprtt", "round trips of connections, when they end", "SELECT histogram(rtt_us), p50(rtt_us), p99(rtt_us) FROM tcp_closes"),

@@ -48,21 +48,23 @@ pub enum Scan {
         exit: Hook,
         /// What both have in common, read at the beginning and at the end.
         keys: [Read; 2],
-        /// Beginnings that never end although their key is used again.
-        endless: Endless,
+        /// Which events begin and which end, where not all do. Others are passed over.
+        counts: [Option<Counts>; 2],
+        /// Whether there are beginnings that never end although their key is used again, and that cannot be recognized. The
+        /// next beginning with the same key replaces the stored one then, even if a condition filters it out.
+        endless: bool,
     },
 }
 
-/// Beginnings without an end. If one were stored and its key used again, the end of the next pair would match it.
+/// Which events of a hook count.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Endless {
-    /// There are none.
-    None,
-    /// Those whose column, read at the beginning, has one of these values. They are left out.
-    Values(usize, Vec<i32>),
-    /// They cannot be recognized. The next beginning with the same key replaces the stored one, even if a condition
-    /// filters it out.
-    Unknown,
+pub struct Counts {
+    /// A number that is read at the event.
+    pub what: Read,
+    /// Values of it.
+    pub values: Vec<i32>,
+    /// Whether events with these values count, or all others.
+    pub are: bool,
 }
 
 /// A place in the kernel where a program runs.
@@ -351,6 +353,20 @@ impl Read {
     /// Bytes that [`Read::Payload`] keeps of what a datagram carries.
     pub const PAYLOAD_BYTES: u16 = 128;
 
+    /// The greatest number that it can be, where that is less than its type says.
+    pub fn greatest(&self) -> Option<u64> {
+        match self {
+            Read::Time => Some(GREATEST_TIME),
+            Read::Pid | Read::Tid | Read::Uid | Read::Cpu => Some(u32::MAX.into()),
+            Read::Header { bytes, .. } if *bytes < 8 => Some((1 << (8 * bytes)) - 1),
+            Read::Argument { path, kind, .. } if path.is_empty() && kind.bytes < 8 && !kind.signed => {
+                Some((1 << (8 * kind.bytes)) - 1)
+            }
+            Read::Packet(field) => Some(field.greatest()),
+            _ => None,
+        }
+    }
+
     /// The largest number of an argument of the tracepoint that it reads.
     pub fn last_argument(&self) -> Option<u8> {
         match self {
@@ -368,6 +384,9 @@ impl Read {
         }
     }
 }
+
+/// The greatest time, in nanoseconds: the kernel's times are positive numbers of 64 bits with a sign (`ktime_t`).
+pub const GREATEST_TIME: u64 = i64::MAX as u64;
 
 /// Bytes that are read of a text in user memory, with the zero behind it.
 pub const PATH_BYTES: u16 = 128;

@@ -11,7 +11,7 @@ use kiln_program::btf::{Btf, Kind, TypeId};
 use build::{argument, column, compares, derived, in_interrupts, member, only_at, pair, single, typed, with_stacks};
 
 use crate::expr::BinaryOp;
-use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
+use crate::table::{Column, Hook, Read, Scalar, Scan, Side, Source, Table};
 use crate::value::DataType;
 
 /// All built-in tables.
@@ -26,6 +26,7 @@ pub fn all() -> Vec<Table> {
         sockets::tcp_connects(),
         sockets::tcp_accepts(),
         sockets::tcp_closes(),
+        sockets::tcp_connections(),
         sockets::tcp_retransmits(),
         signals(),
         irqs(),
@@ -110,8 +111,13 @@ fn runq() -> Table {
     let woken = |name: &str| member(0, &[("task_struct", name)]);
     let keys = [woken("pid"), member(2, &[("task_struct", "pid")])];
     // A thread that was woken while it ran is not switched to.
-    let scan =
-        Scan::Pair { enter: typed("sched_wakeup"), exit: typed("sched_switch"), keys, endless: Endless::Unknown };
+    let scan = Scan::Pair {
+        enter: typed("sched_wakeup"),
+        exit: typed("sched_switch"),
+        keys,
+        counts: [None, None],
+        endless: true,
+    };
     let mut table = pair("runq", "a thread that was woken runs", scan, "wait_ns", Vec::new());
     let own = vec![
         column("pid", DataType::Uint, Side::Enter, woken("tgid"), "the process that waited"),
@@ -147,7 +153,7 @@ fn on_cpu() -> Table {
 /// Two switches of one thread.
 fn switches(keys: [Read; 2]) -> Scan {
     let switch = || typed("sched_switch");
-    Scan::Pair { enter: switch(), exit: switch(), keys, endless: Endless::Unknown }
+    Scan::Pair { enter: switch(), exit: switch(), keys, counts: [None, None], endless: true }
 }
 
 /// Leaves out the threads that run where nothing else does: all have the number 0.
@@ -160,8 +166,8 @@ fn not_idle(mut table: Table) -> Table {
 fn off_cpu() -> Table {
     let task = |index: u8, name: &str| member(index, &[("task_struct", name)]);
     let keys = [task(1, "pid"), task(2, "pid")];
-    let state = argument(3, Scalar::unsigned(4));
-    let own = vec![column("state", DataType::Uint, Side::Enter, state, "why it stopped; 0: it did not want to")];
+    let own =
+        vec![column("state", DataType::Uint, Side::Enter, state_before(), "why it stopped; 0: it did not want to")];
     let mut table = pair("off_cpu", "a thread stopped running, and runs again", switches(keys), "off_ns", own);
     // Where it ends another thread still runs.
     only_at(Side::Enter, &mut table, &["pid", "tid"]);
@@ -253,9 +259,24 @@ fn lock_contention() -> Table {
     ];
     let keys = [Read::Tid, Read::Tid];
     // An interrupt may wait for another lock in between.
-    let scan =
-        Scan::Pair { enter: typed("contention_begin"), exit: typed("contention_end"), keys, endless: Endless::Unknown };
+    let scan = Scan::Pair {
+        enter: typed("contention_begin"),
+        exit: typed("contention_end"),
+        keys,
+        counts: [None, None],
+        endless: true,
+    };
     pair("lock_contention", "a thread waited for a lock in the kernel", scan, "wait_ns", own)
+}
+
+/// The state of the thread that stops at `sched_switch`. One that is preempted may have been about to sleep, but runs on.
+fn state_before() -> Read {
+    Read::Choice {
+        by: Box::new(argument(0, Scalar::unsigned(1))),
+        equals: 0,
+        then: Box::new(argument(3, Scalar::unsigned(4))),
+        otherwise: Box::new(Read::Constant(0)),
+    }
 }
 
 fn sched_switches() -> Table {
@@ -270,13 +291,7 @@ fn sched_switches() -> Table {
             task(2, "tgid"),
             "the process of the thread that runs from now on",
         ),
-        column(
-            "prev_state",
-            DataType::Uint,
-            Side::Exit,
-            argument(3, Scalar::unsigned(4)),
-            "why it stops; 0: it did not want to",
-        ),
+        column("prev_state", DataType::Uint, Side::Exit, state_before(), "why it stops; 0: it did not want to"),
         column("preempt", DataType::Uint, Side::Exit, argument(0, Scalar::unsigned(1)), "1 if it was preempted"),
     ];
     single("sched_switches", "a processor goes from one thread to another", typed("sched_switch"), own)
@@ -306,7 +321,8 @@ fn block_io() -> Table {
         exit: typed("block_rq_complete"),
         keys: [key(), key()],
         // A requeued request is issued again, and another may then have its address.
-        endless: Endless::Unknown,
+        counts: [None, None],
+        endless: true,
     };
     let about = "a request that a block device was given and completed";
     let mut table = pair("block_io", about, scan, "service_ns", own);
@@ -338,7 +354,7 @@ fn signals() -> Table {
 /// Pairs of events on one processor, of which one ends before the next begins.
 fn by_cpu(enter: &str, exit: &str) -> Scan {
     let keys = [Read::Cpu, Read::Cpu];
-    Scan::Pair { enter: typed(enter), exit: typed(exit), keys, endless: Endless::None }
+    Scan::Pair { enter: typed(enter), exit: typed(exit), keys, counts: [None, None], endless: false }
 }
 
 fn irqs() -> Table {

@@ -60,6 +60,18 @@ impl Field {
         Field::NAMED.into_iter().map(|(field, ..)| field).chain((0..PAYLOAD_WORDS).map(Field::Payload))
     }
 
+    /// The greatest number that it can be.
+    pub const fn greatest(self) -> u64 {
+        match self {
+            Field::Bytes => u32::MAX as u64,
+            // A packet a nanosecond takes three centuries to reach it.
+            Field::Count => i64::MAX as u64,
+            Field::Version | Field::Protocol => u8::MAX as u64,
+            Field::SourcePort | Field::DestinationPort => u16::MAX as u64,
+            Field::Source | Field::Destination | Field::Header | Field::Payload(_) => u64::MAX,
+        }
+    }
+
     /// Whether it is above IP.
     pub const fn is_above_ip(self) -> bool {
         matches!(self, Field::SourcePort | Field::DestinationPort | Field::Header | Field::Payload(_))

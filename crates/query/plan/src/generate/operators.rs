@@ -13,7 +13,7 @@ use super::layout::{Origin, Record, Slot, SlotKind, TAG_BYTES, field, resolve, s
 use super::plan::{GroupMap, Plan, Settings, pair_key};
 use crate::query::{Query, Shape};
 use crate::split::{KernelKey, Sign, State};
-use crate::table::{Endless, Read, Scalar, Scan, Side, Source};
+use crate::table::{Read, Scalar, Scan, Side, Source};
 use crate::tables::DATA_LOC;
 
 /// `BPF_RB_NO_WAKEUP` and `BPF_RB_FORCE_WAKEUP`.
@@ -54,7 +54,6 @@ impl Writing<'_> {
                 self.sample(&mut code, fails);
                 self.clear_gaps(&mut code);
                 self.read(&mut code)?;
-                self.leave_out_endless(&mut code, out)?;
                 self.decide(&mut code, 0, fails)?;
                 self.remember(&mut code, maps, starts, out)?;
                 code.bind(fails);
@@ -67,7 +66,6 @@ impl Writing<'_> {
                     None => self.sample(&mut code, out),
                 }
                 self.read(&mut code)?;
-                self.leave_out_endless(&mut code, out)?;
                 self.decide(&mut code, usize::from(side != Side::Enter), out)?;
                 match maps.groups {
                     Some(groups) => self.group(&mut code, maps, groups, out)?,
@@ -97,6 +95,7 @@ impl Writing<'_> {
         if let Some((direction, port)) = self.datagram() {
             self.open_datagram(code, direction, port, out)?;
         }
+        self.leave_out_others(code, out)?;
         if let Some(key) = pair_key(self.query, self.side) {
             self.value(code, key)?;
             code.store(Size::B8, Reg::R10, self.frame.pair_key, Operand::Reg(Reg::R1));
@@ -289,20 +288,23 @@ impl Writing<'_> {
         clear_gaps(code, &self.frame.record, self.frame.start());
     }
 
-    /// Exits at a beginning that never ends.
-    fn leave_out_endless(&self, code: &mut Code<'_>, out: Label) -> Result<(), Failure> {
-        let Scan::Pair { endless: Endless::Values(column, values), .. } = &self.query.table.scan else { return Ok(()) };
-        if self.side == Side::Enter && matches!(self.origin, Origin::Hooks(_)) {
-            let Source::Read { what, .. } = &self.query.table.columns[*column].source else { return Ok(()) };
-            self.value(code, what)?;
-            values.iter().for_each(|value| code.branch(JumpOp::Eq, Reg::R1, Operand::Imm(*value), out));
+    /// Exits at an event that is not what a pair begins or ends with.
+    fn leave_out_others(&self, code: &mut Code<'_>, out: Label) -> Result<(), Failure> {
+        let Scan::Pair { counts, .. } = &self.query.table.scan else { return Ok(()) };
+        let Some(counts) = &counts[usize::from(self.side != Side::Enter)] else { return Ok(()) };
+        self.value(code, &counts.what)?;
+        let is_one = if counts.are { code.label() } else { out };
+        counts.values.iter().for_each(|value| code.branch(JumpOp::Eq, Reg::R1, Operand::Imm(*value), is_one));
+        if counts.are {
+            code.jump(out);
+            code.bind(is_one);
         }
         Ok(())
     }
 
     /// Deletes the stored beginning with this key.
     fn forget(&self, code: &mut Code<'_>, starts: MapId) {
-        if let Scan::Pair { endless: Endless::Unknown, .. } = self.query.table.scan {
+        if let Scan::Pair { endless: true, .. } = self.query.table.scan {
             code.map(Reg::R1, starts);
             code.frame_address(Reg::R2, self.frame.pair_key);
             code.call("map_delete_elem");

@@ -10,7 +10,7 @@ use super::layout::{Origin, Record, SlotKind};
 use crate::expr::Expr;
 use crate::query::{Query, Shape};
 use crate::split::{KernelGroups, KernelKey, Split, aggregates_in_kernel, in_kernel};
-use crate::table::{Endless, Read, Scalar, Scan, Side, Source};
+use crate::table::{Read, Scalar, Scan, Side, Source};
 
 /// Settings for the generated programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,7 +174,7 @@ fn conditions(query: &Query, pairs: bool) -> [Vec<Expr>; 2] {
         };
         // Without pairing in the kernel, a beginning that is filtered out would not replace an earlier one without an
         // end.
-        let decides = pairs || !matches!(table.scan, Scan::Pair { endless: Endless::Unknown, .. });
+        let decides = pairs || !matches!(table.scan, Scan::Pair { endless: true, .. });
         let (enter, exit) = (table.is_pair() && decides && all(Side::at_enter), all(Side::at_exit));
         if enter {
             conditions[0].push(condition.clone());

@@ -3,7 +3,7 @@
 use super::build::{argument, column, derived, member, pair, typed};
 use crate::expr::{BinaryOp, Expr};
 use crate::syscall;
-use crate::table::{Column, Endless, Read, Scalar, Scan, Side, Source, Table};
+use crate::table::{Column, Counts, Read, Scalar, Scan, Side, Source, Table};
 use crate::value::{DataType, Value};
 
 /// What `openat` takes for the working directory.
@@ -16,16 +16,17 @@ pub(super) fn registers(name: &str) -> Read {
 
 /// A table of system calls: of their number, `nr`, and other columns. Calls that never return are left out.
 pub(super) fn calls(name: &str, about: &str, own: Vec<Column>) -> Table {
-    let keys = [Read::Tid, Read::Tid];
-    let scan = Scan::Pair { enter: typed("sys_enter"), exit: typed("sys_exit"), keys, endless: Endless::None };
-    let nr = column("nr", DataType::Int, Side::Enter, registers("orig_ax"), "the system call's number");
-    let mut table = pair(name, about, scan, "latency_ns", [nr].into_iter().chain(own).collect());
-    let nr = table.column("nr").expect("it has a number");
     let endings = ["exit", "exit_group"].into_iter().filter_map(|name| i32::try_from(syscall::number(name)?).ok());
-    if let Scan::Pair { endless, .. } = &mut table.scan {
-        *endless = Endless::Values(nr, endings.collect());
-    }
-    table
+    let number = || registers("orig_ax");
+    let scan = Scan::Pair {
+        enter: typed("sys_enter"),
+        exit: typed("sys_exit"),
+        keys: [Read::Tid, Read::Tid],
+        counts: [Some(Counts { what: number(), values: endings.collect(), are: false }), None],
+        endless: false,
+    };
+    let nr = column("nr", DataType::Int, Side::Enter, number(), "the system call's number");
+    pair(name, about, scan, "latency_ns", [nr].into_iter().chain(own).collect())
 }
 
 /// Whether an event of such a table is one of these system calls. Not every architecture has each of them.

@@ -2,7 +2,7 @@
 
 use super::build::{column, derived, member, only_at, pair, unlisted};
 use crate::execute::dns::Part;
-use crate::table::{Column, Direction, Endless, Hook, Read, Scan, Side, Source, Table};
+use crate::table::{Column, Direction, Hook, Read, Scan, Side, Source, Table};
 use crate::value::DataType;
 
 /// The port of servers for names.
@@ -21,7 +21,8 @@ pub(super) fn dns() -> Table {
         exit: hook("netif_receive_skb", Direction::From),
         keys: [Read::Conversation, Read::Conversation],
         // A question may have no answer, and a device may hand it to another one.
-        endless: Endless::Unknown,
+        counts: [None, None],
+        endless: true,
     };
     let header = |offset, bytes| Read::Header { offset, bytes };
     let family = Read::Choice {
