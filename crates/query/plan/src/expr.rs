@@ -1,7 +1,7 @@
 //! Expressions over the columns of a row, and their value in user space.
 //!
-//! Integers have 64 bits and wrap. A difference of unsigned integers is signed, so that `a - b` may be negative.
-//! Comparisons are exact whatever the signs. Null spreads as in SQL; `AND` and `OR` have three truth values. Division
+//! Integers have 64 bits. A difference of unsigned integers is signed, so that `a - b` may be negative; a result that has
+//! more bits is null. Comparisons are exact whatever the signs. Null spreads as in SQL; `AND` and `OR` have three truth values. Division
 //! by zero gives null.
 
 mod function;
@@ -286,7 +286,7 @@ impl Expr {
             Expr::Not(one) => truth(&one.evaluate(row)).map_or(Value::Null, |truth| Value::Bool(!truth)),
             Expr::Negate(one) => match one.evaluate(row) {
                 Value::Float(value) => Value::Float(-value),
-                other => other.bits().map_or(Value::Null, |bits| Value::Int((bits as i64).wrapping_neg())),
+                other => other.as_integer().map_or(Value::Null, |number| of_64_bits(-number, true)),
             },
             Expr::IsNull(one) => Value::Bool(one.evaluate(row).is_null()),
             Expr::Binary(op, one, other) if op.is_logical() => {
@@ -371,28 +371,34 @@ fn float(op: BinaryOp, one: f64, other: f64) -> Value {
 }
 
 fn integer(op: BinaryOp, one: &Value, other: &Value) -> Option<Value> {
-    let [first, second] = [one.bits()?, other.bits()?];
+    let (first, second) = (one.as_integer()?, other.as_integer()?);
     let signed = [one, other].map(|value| matches!(value, Value::Int(_)));
     let is_shift = matches!(op, BinaryOp::ShiftLeft | BinaryOp::ShiftRight);
     let is_signed = signed[0] || signed[1] && !is_shift;
     let of = |bits: u64| if is_signed { Value::Int(bits as i64) } else { Value::Uint(bits) };
+    let bits = [first as u64, second as u64];
     Some(match op {
-        BinaryOp::Add => of(first.wrapping_add(second)),
-        BinaryOp::Subtract => Value::Int(first.wrapping_sub(second) as i64),
-        BinaryOp::Multiply => of(first.wrapping_mul(second)),
-        BinaryOp::Divide | BinaryOp::Modulo if second == 0 => Value::Null,
-        BinaryOp::Divide if is_signed => Value::Int((first as i64).wrapping_div(second as i64)),
-        BinaryOp::Modulo if is_signed => Value::Int((first as i64).wrapping_rem(second as i64)),
-        BinaryOp::Divide => of(first / second),
-        BinaryOp::Modulo => of(first % second),
-        BinaryOp::BitAnd => of(first & second),
-        BinaryOp::BitOr => of(first | second),
-        BinaryOp::BitXor => of(first ^ second),
-        BinaryOp::ShiftLeft => of(if second < 64 { first << second } else { 0 }),
-        BinaryOp::ShiftRight if is_signed => Value::Int(first as i64 >> second.min(63)),
-        BinaryOp::ShiftRight => of(if second < 64 { first >> second } else { 0 }),
+        BinaryOp::Add => of_64_bits(first + second, is_signed),
+        BinaryOp::Subtract => of_64_bits(first - second, true),
+        BinaryOp::Multiply => of_64_bits(first.checked_mul(second)?, is_signed),
+        BinaryOp::Divide => of_64_bits(first.checked_div(second)?, is_signed),
+        BinaryOp::Modulo => of_64_bits(first.checked_rem(second)?, is_signed),
+        BinaryOp::BitAnd => of(bits[0] & bits[1]),
+        BinaryOp::BitOr => of(bits[0] | bits[1]),
+        BinaryOp::BitXor => of(bits[0] ^ bits[1]),
+        BinaryOp::ShiftLeft => of(if bits[1] < 64 { bits[0] << bits[1] } else { 0 }),
+        BinaryOp::ShiftRight if is_signed => Value::Int(bits[0] as i64 >> bits[1].min(63)),
+        BinaryOp::ShiftRight => of(if bits[1] < 64 { bits[0] >> bits[1] } else { 0 }),
         _ => return None,
     })
+}
+
+/// An integer; null if it has more than 64 bits.
+fn of_64_bits(number: i128, is_signed: bool) -> Value {
+    match is_signed {
+        true => i64::try_from(number).map_or(Value::Null, Value::Int),
+        false => u64::try_from(number).map_or(Value::Null, Value::Uint),
+    }
 }
 
 /// Whether a text matches a pattern: `%` is any text, `_` any character. The time is proportional to the product of
@@ -438,6 +444,28 @@ mod tests {
     fn comparisons_are_exact_whatever_the_signs() {
         assert_eq!(evaluate(BinaryOp::Less, Value::Int(-1), Value::Uint(u64::MAX)), Value::Bool(true));
         assert_eq!(evaluate(BinaryOp::Subtract, Value::Uint(1), Value::Uint(3)), Value::Int(-2));
+    }
+
+    #[test]
+    fn what_has_more_than_64_bits_is_null() {
+        use BinaryOp::{Add, Divide, Modulo, Multiply, Subtract};
+        for (op, one, other) in [
+            (Add, Value::Uint(u64::MAX), Value::Uint(1)),
+            (Add, Value::Int(i64::MAX), Value::Uint(1)),
+            (Subtract, Value::Int(-i64::MAX), Value::Uint(2)),
+            (Subtract, Value::Uint(u64::MAX), Value::Uint(1)),
+            (Multiply, Value::Uint(u64::MAX), Value::Uint(u64::MAX)),
+            (Multiply, Value::Uint(1 << 32), Value::Uint(1 << 32)),
+            (Divide, Value::Int(i64::MIN), Value::Int(-1)),
+        ] {
+            assert!(evaluate(op, one.clone(), other.clone()).is_null(), "{one} {op:?} {other}");
+        }
+        let least = Expr::Negate(Box::new(Expr::Literal(Value::Int(i64::MIN))));
+        assert!(least.evaluate(&[]).is_null());
+        assert_eq!(evaluate(Divide, Value::Int(-1), Value::Uint(u64::MAX)), Value::Int(0));
+        assert_eq!(evaluate(Modulo, Value::Int(i64::MIN), Value::Int(-1)), Value::Int(0));
+        assert_eq!(evaluate(Add, Value::Uint(u64::MAX - 1), Value::Uint(1)), Value::Uint(u64::MAX));
+        assert_eq!(evaluate(Subtract, Value::Int(-i64::MAX), Value::Uint(1)), Value::Int(i64::MIN));
     }
 
     #[test]

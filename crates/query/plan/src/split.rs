@@ -13,13 +13,15 @@
 //!   aggregate   group in a map; user space reads the map  merge
 //! ```
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::address;
 use crate::expr::{BinaryOp, Expr, Function};
 use crate::network;
 use crate::query::{AggregateFunction, Query, Shape};
-use crate::table::{Read, Source, Table};
+use crate::table::{GREATEST_TIME, Read, Source, Table};
 use crate::value::{DataType, Value};
 
 /// How much of a query runs in the kernel, the least first.
@@ -134,9 +136,9 @@ fn comparison(op: BinaryOp, one: &Expr, other: &Expr, table: &Table) -> Option<E
             _ => None,
         };
     }
-    let (one, first) = number(one, table)?;
-    let (other, second) = number(other, table)?;
-    (first == Sign::Either || second == Sign::Either || first == second).then(|| Expr::binary(op, one, other))
+    let (one, other) = (number(one, table)?, number(other, table)?);
+    let is_alike = one.sign == Sign::Either || other.sign == Sign::Either || one.sign == other.sign;
+    is_alike.then(|| Expr::binary(op, one.expr, other.expr))
 }
 
 /// Bytes of a thread's name with the zero behind it (`TASK_COMM_LEN`).
@@ -153,109 +155,208 @@ pub enum Sign {
     Either,
 }
 
-/// An integer as the kernel can compute it, with what its bits mean.
-pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
+/// An integer as the kernel can compute it.
+pub struct Number {
+    /// How.
+    pub expr: Expr,
+    /// What its bits mean.
+    pub sign: Sign,
+    /// The least and the greatest that it may be. The kernel does not notice results that have more than 64 bits, which are
+    /// null; so it computes what cannot have more only.
+    range: [i128; 2],
+}
+
+impl Number {
+    fn new(expr: Expr, sign: Sign) -> Number {
+        let range = match sign {
+            Sign::Signed => [i64::MIN.into(), i64::MAX.into()],
+            Sign::Unsigned | Sign::Either => [0, u64::MAX.into()],
+        };
+        Number { expr, sign, range }
+    }
+
+    /// The number if it is in this range, and one of its kind at all.
+    fn within(self, range: [i128; 2]) -> Option<Number> {
+        let [least, greatest] = Number::new(Expr::Literal(Value::Null), self.sign).range;
+        (least <= range[0] && range[1] <= greatest).then_some(Number { range, ..self })
+    }
+}
+
+/// An integer as the kernel can compute it; `None` where it cannot.
+pub fn number(expr: &Expr, table: &Table) -> Option<Number> {
+    number_in(expr, table, &Ranges::new())
+}
+
+/// What columns are known to be between, the least and the greatest.
+type Ranges = BTreeMap<usize, [i128; 2]>;
+
+/// What the columns of rows with this condition are between.
+fn ranges_by(condition: &Expr) -> Ranges {
+    let mut ranges = Ranges::new();
+    for condition in condition.conjuncts() {
+        let Expr::Binary(op, one, other) = condition else { continue };
+        let (op, column, value) = match (&**one, &**other) {
+            (Expr::Column(column), Expr::Literal(value)) => (*op, column, value),
+            (Expr::Literal(value), Expr::Column(column)) => (turned(*op), column, value),
+            _ => continue,
+        };
+        let Some(value) = value.as_integer() else { continue };
+        let [least, greatest] = ranges.entry(*column).or_insert([i128::MIN, i128::MAX]);
+        match op {
+            BinaryOp::Equal => (*least, *greatest) = (value.max(*least), value.min(*greatest)),
+            BinaryOp::Less => *greatest = (value - 1).min(*greatest),
+            BinaryOp::LessEqual => *greatest = value.min(*greatest),
+            BinaryOp::Greater => *least = (value + 1).max(*least),
+            BinaryOp::GreaterEqual => *least = value.max(*least),
+            _ => {}
+        }
+    }
+    ranges
+}
+
+/// As [`number`], of rows whose columns are in these ranges.
+fn number_in(expr: &Expr, table: &Table, ranges: &Ranges) -> Option<Number> {
+    let number = |expr: &Expr| number_in(expr, table, ranges);
     match expr {
         Expr::Column(column) => {
-            let sign = match table.columns[*column].data_type {
-                DataType::Int => Sign::Signed,
-                DataType::Uint | DataType::Time => Sign::Unsigned,
+            let own = column_number(*column, table)?;
+            let [least, greatest] = ranges.get(column).copied().unwrap_or(own.range);
+            // No row has a value in an empty range.
+            let range = [least.max(own.range[0]), greatest.min(own.range[1])];
+            if range[0] <= range[1] { own.within(range) } else { Some(own) }
+        }
+        Expr::Literal(value) => {
+            let sign = match value {
+                Value::Int(_) => Sign::Signed,
+                Value::Uint(value) if *value > i64::MAX as u64 => Sign::Unsigned,
+                Value::Uint(_) => Sign::Either,
                 _ => return None,
             };
-            match table.columns[*column].source {
-                Source::Read { .. } => Some((expr.clone(), sign)),
-                // Times of one clock, the later one first: unsigned, which the difference of two columns is not.
-                Source::Difference(_) => Some((expr.clone(), sign)),
-                Source::Port(of) => {
-                    // The bytes change places.
-                    let of = || Expr::Column(of);
-                    let constant = |value| Expr::Literal(Value::Uint(value));
-                    let low = Expr::binary(BinaryOp::BitAnd, of(), constant(0xff));
-                    let low = Expr::binary(BinaryOp::ShiftLeft, low, constant(8));
-                    let high = Expr::binary(BinaryOp::ShiftRight, of(), constant(8));
-                    Some((Expr::binary(BinaryOp::BitOr, low, high), Sign::Unsigned))
-                }
-                Source::Eighth(of) => {
-                    let eighth = Expr::binary(BinaryOp::ShiftRight, Expr::Column(of), Expr::Literal(Value::Uint(3)));
-                    Some((eighth, Sign::Unsigned))
-                }
-                Source::SyscallName(_)
-                | Source::Dns(..)
-                | Source::Device(_)
-                | Source::Line(_)
-                | Source::Path(_)
-                | Source::Stack(_)
-                | Source::Name(_)
-                | Source::Given
-                | Source::Address { .. } => None,
-            }
+            let value = value.as_integer()?;
+            Number::new(expr.clone(), sign).within([value; 2])
         }
-        Expr::Literal(value) => match value {
-            Value::Int(_) => Some((expr.clone(), Sign::Signed)),
-            Value::Uint(value) if *value > i64::MAX as u64 => Some((expr.clone(), Sign::Unsigned)),
-            Value::Uint(_) => Some((expr.clone(), Sign::Either)),
-            _ => None,
-        },
         Expr::Binary(op @ (BinaryOp::Divide | BinaryOp::Modulo), one, other)
         | Expr::Binary(op @ (BinaryOp::ShiftLeft | BinaryOp::ShiftRight), one, other) => {
-            // Constants that are in range: a division by zero is null, and a shift by 64 is 0.
-            let Expr::Literal(Value::Uint(constant)) = **other else { return None };
-            let is_shift = matches!(op, BinaryOp::ShiftLeft | BinaryOp::ShiftRight);
-            let fits = if is_shift { constant < 64 } else { constant != 0 };
-            let (one, sign) = number(one, table)?;
-            let bound = Expr::Binary(*op, Box::new(one), other.clone());
-            (fits && sign == Sign::Unsigned).then_some((bound, Sign::Unsigned))
+            by_constant(*op, number(one)?, other)
         }
-        Expr::Binary(op, one, other) => {
-            use BinaryOp::{Add, BitAnd, BitOr, BitXor, Multiply, Subtract};
-            let ((one, first), (other, second)) = (number(one, table)?, number(other, table)?);
-            let joined = match (first, second) {
-                (Sign::Either, sign) | (sign, Sign::Either) => sign,
-                (first, second) if first == second => first,
-                _ => Sign::Signed,
-            };
-            let sign = match op {
-                Subtract => Sign::Signed,
-                // The front end has folded constants.
-                Add | Multiply | BitAnd | BitOr | BitXor if joined == Sign::Either => return None,
-                Add | Multiply | BitAnd | BitOr | BitXor => joined,
-                _ => return None,
-            };
-            Some((Expr::binary(*op, one, other), sign))
-        }
+        Expr::Binary(op, one, other) => arithmetic(*op, number(one)?, number(other)?),
         Expr::Negate(one) => {
-            let (one, _) = number(one, table)?;
-            Some((Expr::Negate(Box::new(one)), Sign::Signed))
+            let Number { expr: one, range: [least, greatest], .. } = number(one)?;
+            Number::new(Expr::Negate(Box::new(one)), Sign::Signed).within([-greatest, -least])
         }
         Expr::Call(Function::Hash, operands) => {
-            let operands = operands.iter().map(|one| Some(number(one, table)?.0)).collect::<Option<_>>()?;
-            Some((Expr::Call(Function::Hash, operands), Sign::Unsigned))
+            let operands = operands.iter().map(|one| Some(number(one)?.expr)).collect::<Option<_>>()?;
+            Some(Number::new(Expr::Call(Function::Hash, operands), Sign::Unsigned))
         }
         Expr::Call(function @ (Function::Least | Function::Greatest | Function::Above), operands) => {
-            let mut bound = Vec::new();
+            let (mut bound, mut greatest) = (Vec::new(), 0);
             for operand in operands {
-                let (operand, sign) = number(operand, table)?;
+                let Number { expr, sign, range } = number(operand)?;
                 // Signed integers are compared otherwise.
                 (sign == Sign::Unsigned || sign == Sign::Either && !bound.is_empty()).then_some(())?;
-                bound.push(operand);
+                bound.push(expr);
+                greatest = range[1].max(greatest);
             }
-            Some((Expr::Call(*function, bound), Sign::Unsigned))
+            Number::new(Expr::Call(*function, bound), Sign::Unsigned).within([0, greatest])
         }
         Expr::Case(arms, otherwise) => {
-            let (otherwise, mut sign) = number(otherwise, table)?;
+            let Number { expr: otherwise, mut sign, mut range } = number(otherwise)?;
             let mut bound = Vec::new();
             for (condition, value) in arms {
-                let (value, own) = number(value, table)?;
-                sign = match (sign, own) {
+                let own = number(value)?;
+                sign = match (sign, own.sign) {
                     (Sign::Either, other) | (other, Sign::Either) => other,
                     (one, other) if one == other => one,
                     _ => return None,
                 };
-                bound.push((in_kernel(condition, table)?, value));
+                range = [range[0].min(own.range[0]), range[1].max(own.range[1])];
+                bound.push((in_kernel(condition, table)?, own.expr));
             }
             let sign = if sign == Sign::Either { Sign::Unsigned } else { sign };
-            Some((Expr::Case(bound, Box::new(otherwise)), sign))
+            Number::new(Expr::Case(bound, Box::new(otherwise)), sign).within(range)
         }
+        _ => None,
+    }
+}
+
+fn column_number(column: usize, table: &Table) -> Option<Number> {
+    let sign = match table.columns[column].data_type {
+        DataType::Int => Sign::Signed,
+        DataType::Uint | DataType::Time => Sign::Unsigned,
+        _ => return None,
+    };
+    let itself = || Number::new(Expr::Column(column), sign);
+    let constant = |value| Expr::Literal(Value::Uint(value));
+    match &table.columns[column].source {
+        Source::Read { what, .. } => match what.greatest() {
+            Some(greatest) if sign == Sign::Unsigned => itself().within([0, greatest.into()]),
+            _ => Some(itself()),
+        },
+        // Times of one clock, the later one first: unsigned, which the difference of two columns is not.
+        Source::Difference(_) => itself().within([0, GREATEST_TIME.into()]),
+        Source::Port(of) => {
+            // The bytes change places.
+            let of = || Expr::Column(*of);
+            let low = Expr::binary(BinaryOp::BitAnd, of(), constant(0xff));
+            let low = Expr::binary(BinaryOp::ShiftLeft, low, constant(8));
+            let high = Expr::binary(BinaryOp::ShiftRight, of(), constant(8));
+            Number::new(Expr::binary(BinaryOp::BitOr, low, high), Sign::Unsigned).within([0, u16::MAX.into()])
+        }
+        Source::Eighth(of) => {
+            let eighth = Expr::binary(BinaryOp::ShiftRight, Expr::Column(*of), constant(3));
+            Number::new(eighth, Sign::Unsigned).within([0, (u64::MAX >> 3).into()])
+        }
+        Source::SyscallName(_)
+        | Source::Dns(..)
+        | Source::Device(_)
+        | Source::Line(_)
+        | Source::Path(_)
+        | Source::Stack(_)
+        | Source::Name(_)
+        | Source::Given
+        | Source::Address { .. } => None,
+    }
+}
+
+/// An operation with constants that are in range: a division by zero is null, and a shift by 64 is 0.
+fn by_constant(op: BinaryOp, one: Number, other: &Expr) -> Option<Number> {
+    let Expr::Literal(Value::Uint(constant)) = *other else { return None };
+    let (amount, greatest) = (u32::try_from(constant).unwrap_or(64), one.range[1]);
+    let greatest = match op {
+        BinaryOp::Divide => greatest.checked_div(constant.into())?,
+        BinaryOp::Modulo if constant > 0 => greatest.min(i128::from(constant) - 1),
+        BinaryOp::ShiftRight if amount < 64 => greatest >> amount,
+        // Bits that are shifted out are lost in user space, too.
+        BinaryOp::ShiftLeft if amount < 64 => (greatest << amount).min(u64::MAX.into()),
+        _ => return None,
+    };
+    let bound = Expr::binary(op, one.expr, other.clone());
+    (one.sign == Sign::Unsigned).then(|| Number::new(bound, Sign::Unsigned))?.within([0, greatest])
+}
+
+fn arithmetic(op: BinaryOp, one: Number, other: Number) -> Option<Number> {
+    use BinaryOp::{Add, BitAnd, BitOr, BitXor, Multiply, Subtract};
+    let sign = match (one.sign, other.sign) {
+        _ if op == Subtract => Sign::Signed,
+        // The front end has folded constants.
+        (Sign::Either, Sign::Either) => return None,
+        (Sign::Either, sign) | (sign, Sign::Either) => sign,
+        (first, second) if first == second => first,
+        _ => Sign::Signed,
+    };
+    let bound = Number::new(Expr::binary(op, one.expr, other.expr), sign);
+    let ([first_least, first_greatest], [second_least, second_greatest]) = (one.range, other.range);
+    match op {
+        Add => bound.within([first_least + second_least, first_greatest + second_greatest]),
+        Subtract => bound.within([first_least - second_greatest, first_greatest - second_least]),
+        Multiply => {
+            let ends = [(first_least, second_least), (first_least, second_greatest), (first_greatest, second_least)];
+            let ends = ends.into_iter().chain([(first_greatest, second_greatest)]);
+            let ends: Vec<i128> = ends.map(|(one, other)| one.checked_mul(other)).collect::<Option<_>>()?;
+            bound.within([*ends.iter().min()?, *ends.iter().max()?])
+        }
+        BitAnd if first_least >= 0 && second_least >= 0 => bound.within([0, first_greatest.min(second_greatest)]),
+        BitAnd | BitOr | BitXor => Some(bound),
         _ => None,
     }
 }
@@ -334,6 +435,8 @@ pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
     if groups.window.is_some_and(|window| window.length_ns != window.step_ns) {
         return Err("windows overlap".to_owned());
     }
+    // All conditions hold where keys and operands are computed.
+    let ranges = query.filter.as_ref().map(ranges_by).unwrap_or_default();
     let key = |key: &Expr| -> Result<KernelKey, String> {
         // The kernel groups by a lookup's key.
         let key = key.looked_up();
@@ -346,8 +449,8 @@ pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
             },
             _ => key,
         };
-        let number = number(column, table).ok_or("a key cannot be computed in the kernel")?;
-        Ok(KernelKey::Number(number.0, number.1))
+        let number = number_in(column, table, &ranges).ok_or("a key cannot be computed in the kernel")?;
+        Ok(KernelKey::Number(number.expr, number.sign))
     };
     let not_here = || "an aggregate's operand cannot be computed in the kernel".to_owned();
     let aggregate = |one: &crate::query::Aggregate| -> Result<KernelAggregate, String> {
@@ -359,15 +462,15 @@ pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
             AggregateFunction::Max => vec![State::Max],
             other => return Err(format!("{} is computed in user space", other.name())),
         };
-        let number = one.of.as_ref().map(|of| number(of, table).ok_or_else(not_here)).transpose();
+        let number = one.of.as_ref().map(|of| number_in(of, table, &ranges).ok_or_else(not_here)).transpose();
         let number = match (one.function, &one.of) {
             // Columns have values in all rows; other operands might be null.
             (AggregateFunction::Count, Some(Expr::Column(_)) | None) => None,
             (AggregateFunction::Count, Some(_)) => number?.and(None),
             _ => number?,
         };
-        let sign = number.as_ref().map_or(Sign::Unsigned, |(_, sign)| *sign);
-        Ok(KernelAggregate { states, of: number.map(|(of, _)| of), sign })
+        let sign = number.as_ref().map_or(Sign::Unsigned, |number| number.sign);
+        Ok(KernelAggregate { states, of: number.map(|number| number.expr), sign })
     };
     Ok(KernelGroups {
         keys: groups.keys.iter().map(key).collect::<Result<_, _>>()?,

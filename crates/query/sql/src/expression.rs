@@ -403,10 +403,14 @@ pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
             match &bound {
                 // Constants are folded.
                 Expr::Binary(_, one, other) if [one, other].iter().all(|it| matches!(***it, Expr::Literal(_))) => {
-                    if overflows(op, one, other) {
+                    let value = bound.evaluate(&[]);
+                    // Of two integers, a quotient by 0 and what has more than 64 bits have no value.
+                    let is_quotient = matches!(op, BinaryOp::Divide | BinaryOp::Modulo);
+                    let is_integer = |it: &Expr| matches!(it, Expr::Literal(value) if value.as_integer().is_some());
+                    if value.is_null() && !is_quotient && is_integer(one) && is_integer(other) {
                         return Err(Error::new(format!("`{expr}` has more than 64 bits")));
                     }
-                    constant(bound.evaluate(&[]))
+                    constant(value)
                 }
                 _ => bound,
             }
@@ -505,21 +509,6 @@ fn in_network(operands: Vec<Expr>) -> Result<Expr, Error> {
     Err(Error::new(error).help("networks are '10.0.0.0/8', 'fe80::/10' or a single address"))
 }
 
-/// Whether the sum, difference or product of two constants is no integer of 64 bits. A difference has a sign.
-fn overflows(op: BinaryOp, one: &Expr, other: &Expr) -> bool {
-    let (Expr::Literal(one), Expr::Literal(other)) = (one, other) else { return false };
-    let (Some(one), Some(other)) = (one.as_integer(), other.as_integer()) else { return false };
-    let is_signed = op == BinaryOp::Subtract || one < 0 || other < 0;
-    let most = if is_signed { i64::MAX.into() } else { u64::MAX.into() };
-    let exact = match op {
-        BinaryOp::Add => one.checked_add(other),
-        BinaryOp::Subtract => one.checked_sub(other),
-        BinaryOp::Multiply => one.checked_mul(other),
-        _ => return false,
-    };
-    exact.is_none_or(|exact| !(i64::MIN.into()..=most).contains(&exact))
-}
-
 /// A folded constant. It is unsigned if possible, like literals.
 fn constant(value: Value) -> Expr {
     Expr::Literal(match value {
@@ -549,6 +538,9 @@ pub fn literal(value: &ast::Value) -> Result<Expr, Error> {
         ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) => Value::text(text),
         ast::Value::Number(text, _) => match (text.parse::<u64>(), text.parse::<f64>()) {
             (Ok(value), _) => Value::Uint(value),
+            _ if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                return Err(Error::new(format!("`{text}` has more than 64 bits")));
+            }
             (_, Ok(value)) if value.is_finite() => Value::Float(value),
             _ => return Err(Error::new(format!("`{text}` is no number"))),
         },

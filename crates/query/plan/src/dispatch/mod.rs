@@ -18,7 +18,7 @@ pub mod packet;
 mod program;
 
 use crate::expr::Expr;
-use crate::split::{Sign, number};
+use crate::split::number;
 use crate::table::{Column, Read, Scan, Side, Source, Table};
 use crate::value::{DataType, Value};
 
@@ -83,12 +83,14 @@ impl Policy {
         if !matches!(data_type, DataType::Uint | DataType::Int) {
             return Err(NoPolicy(format!("a policy says the number of an executor, and this is {}", data_type.name())));
         }
-        let (chosen, _sign): (Expr, Sign) = number(chosen, &table).ok_or_else(|| {
+        let chosen = number(chosen, &table).ok_or_else(|| {
             NoPolicy(
-                "a policy has integers of one sign, and divides and shifts by constants other than 0 only".to_owned(),
+                "a policy has integers of one sign, divides and shifts by constants other than 0 only, and adds and \
+                 multiplies only what cannot exceed 64 bits: take `^` or `hash(a, b)` for addresses and words"
+                    .to_owned(),
             )
         })?;
-        let mut policy = Policy { chosen, above, executors, at };
+        let mut policy = Policy { chosen: chosen.expr, above, executors, at };
         if above == Above::Ip && policy.fields().into_iter().any(Field::is_above_ip) {
             policy.above = Above::Ports;
         }

@@ -222,7 +222,7 @@ impl Writer<'_> {
         depth: u16,
         (wanted, label): (bool, Label),
     ) -> Result<(), Failure> {
-        let sign = |expr: &Expr| number(expr, self.table).map_or(Sign::Unsigned, |(_, sign)| sign);
+        let sign = |expr: &Expr| number(expr, self.table).map_or(Sign::Unsigned, |number| number.sign);
         let signed = [sign(one), sign(other)].contains(&Sign::Signed);
         let jump = jump(op, signed);
         let jump = if wanted { jump } else { jump.row().negated.unwrap_or(jump) };
