@@ -26,6 +26,13 @@ pub struct Printer {
     failed: Option<Error>,
 }
 
+/// A name that an object does not have: of the second column of a name with `_2` behind it.
+fn unused(name: &str, object: &serde_json::Map<String, serde_json::Value>) -> String {
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(|name| !object.contains_key(name)).unwrap_or_default()
+}
+
 impl Printer {
     /// Prints rows of these columns.
     pub fn new(columns: Vec<ColumnHead>, windowed: bool, format: Format) -> Printer {
@@ -58,7 +65,11 @@ impl Printer {
     fn object(&self, row: &Row) -> serde_json::Value {
         let window = row.window.iter().flatten().map(|time| json!(time));
         let values = window.chain(row.values.iter().map(query::json));
-        serde_json::Value::Object(self.names().iter().map(|name| name.exact().to_owned()).zip(values).collect())
+        let mut object = serde_json::Map::new();
+        for (name, value) in self.names().iter().zip(values) {
+            object.insert(unused(name.exact(), &object), value);
+        }
+        serde_json::Value::Object(object)
     }
 
     fn cells(&self, row: &Row) -> Vec<String> {

@@ -15,8 +15,8 @@ use crate::value::{kiln, own};
 const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 /// Bytes of a compiled regular expression.
 const MOST_REGEX_BYTES: usize = 1 << 20;
-/// Bytes of a text that a function makes.
-const MOST_TEXT: usize = 1 << 20;
+/// Bytes of a text that no function makes more of: SQLite refuses it ([`crate::MOST_TEXT`]).
+const TOO_MUCH: usize = crate::MOST_TEXT as usize + 1;
 
 /// A function of values; null for operands that it has no value for.
 type Evaluate = fn(&[Value]) -> Value;
@@ -221,7 +221,8 @@ fn round_to(of: &[Value]) -> Value {
     }
     let scale = 10f64.powi(digits);
     let scaled = value * scale;
-    finite(Some(if scaled.is_finite() { scaled.round() / scale } else { value }))
+    // From 2^52 on all are whole, and so is what is this large times the scale.
+    finite(Some(if scaled.abs() < (1u64 << 52) as f64 { scaled.round() / scale } else { value }))
 }
 
 /// The integer that a value is, between two bounds; null if it is none.
@@ -291,7 +292,7 @@ fn split_part(of: &[Value]) -> Value {
 fn padded(of: &[Value], is_left: bool) -> Value {
     let (Value::Text(text), Value::Text(fill)) = (to_text(&of[0]), to_text(&of[2])) else { return Value::Null };
     let Some(length) = of[1].as_integer() else { return Value::Null };
-    let length = length.clamp(0, (MOST_TEXT / 4) as i128) as usize;
+    let length = length.clamp(0, TOO_MUCH as i128) as usize;
     let kept: String = text.chars().take(length).collect();
     let missing = length - kept.chars().count();
     let fill: String = fill.chars().cycle().take(if fill.is_empty() { 0 } else { missing }).collect();
@@ -309,8 +310,8 @@ fn part(of: &[Value], is_left: bool) -> Value {
 
 fn repeated(of: &[Value]) -> Value {
     let (Value::Text(text), Some(count)) = (to_text(&of[0]), of[1].as_integer()) else { return Value::Null };
-    let count = count.clamp(0, MOST_TEXT as i128) as usize;
-    if text.len().saturating_mul(count) > MOST_TEXT { Value::Null } else { Value::text(&text.repeat(count)) }
+    let most = (TOO_MUCH / text.len().max(1) + 1) as i128;
+    Value::text(&text.repeat(count.clamp(0, most) as usize))
 }
 
 fn initcap(text: &str) -> String {

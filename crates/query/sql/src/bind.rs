@@ -330,8 +330,7 @@ fn grouped(
     }
     let mut keys = Vec::new();
     for key in by {
-        let key = named(key, &items).unwrap_or(key);
-        keys.push(binder.expr(key)?);
+        keys.push(binder.expr(named(key, &items).map_err(|error| binder.fail(key, error))?)?);
     }
     let mut grouping = Grouping { binder, keys, aggregates: Vec::new(), aliases: Vec::new() };
     let mut outputs = Vec::new();
@@ -355,18 +354,33 @@ fn grouped(
     Ok(Query { order, ..Query::new(binder.table.clone(), Shape::Groups(groups), outputs) })
 }
 
-/// The select item that a key names by its alias or number.
-pub fn named<'q>(key: &ast::Expr, items: &[(&'q ast::Expr, String)]) -> Option<&'q ast::Expr> {
-    match key {
-        ast::Expr::Identifier(name) => {
-            items.iter().find(|(_, own)| own.eq_ignore_ascii_case(&name.value)).map(|(expr, _)| *expr)
+/// Which column of a result an expression names, by its name or its number from 1.
+///
+/// # Errors
+/// For a number that no column has.
+pub fn position<'n>(
+    expr: &ast::Expr,
+    mut names: impl ExactSizeIterator<Item = &'n str>,
+) -> Result<Option<usize>, Error> {
+    match expr {
+        ast::Expr::Identifier(name) => Ok(names.position(|own| own.eq_ignore_ascii_case(&name.value))),
+        ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::Number(number, _), .. }) => {
+            let at = number.parse().ok().and_then(|number: usize| number.checked_sub(1));
+            let at = at.filter(|at| *at < names.len());
+            let none = || Error::new(format!("there is no column {number}: the result has {}", names.len()));
+            at.map(Some).ok_or_else(none)
         }
-        ast::Expr::Value(value) => {
-            let number: usize = value.value.to_string().parse().ok()?;
-            items.get(number.checked_sub(1)?).map(|(expr, _)| *expr)
-        }
-        _ => None,
+        _ => Ok(None),
     }
+}
+
+/// The select item that a key names by its alias or number, or the key itself.
+///
+/// # Errors
+/// As [`position`].
+pub fn named<'q>(key: &'q ast::Expr, items: &[(&'q ast::Expr, String)]) -> Result<&'q ast::Expr, Error> {
+    let at = position(key, items.iter().map(|(_, name)| name.as_str()))?;
+    Ok(at.map_or(key, |at| items[at].0))
 }
 
 /// Binds expressions over groups: keys and aggregates.
@@ -442,16 +456,8 @@ fn order(
         if level.options.nulls_first.is_some() || level.with_fill.is_some() {
             return Err(binder.fail(level, Error::beyond("only ASC and DESC are understood here; nulls are the least")));
         }
-        let named = match &level.expr {
-            ast::Expr::Identifier(name) => {
-                outputs.iter().position(|output| output.name.eq_ignore_ascii_case(&name.value))
-            }
-            ast::Expr::Value(value) => {
-                let number: Option<usize> = value.value.to_string().parse().ok();
-                number.and_then(|number| number.checked_sub(1)).filter(|at| *at < outputs.len())
-            }
-            _ => None,
-        };
+        let named = position(&level.expr, outputs.iter().map(|output| output.name.as_str()));
+        let named = named.map_err(|error| binder.fail(&level.expr, error))?;
         let output = match named {
             Some(output) => output,
             None => {

@@ -19,7 +19,7 @@ pub enum Accumulator {
     /// Their sum.
     Sum(Sum),
     /// Their mean: sum and count.
-    Avg(f64, u64),
+    Avg(Sum, u64),
     /// The least or greatest.
     Best(Option<Value>, std::cmp::Ordering),
     /// Count, mean and sum of squared distances from it (Welford).
@@ -47,16 +47,38 @@ pub struct Sum {
 }
 
 impl Sum {
+    fn new(is_signed: bool) -> Sum {
+        Sum { integers: 0, floats: None, is_some: false, is_signed }
+    }
+
+    /// Adds an integer; 2^64 of 64 bits fit.
     fn add(&mut self, integer: i128) {
         self.integers = self.integers.saturating_add(integer);
         self.is_some = true;
+    }
+
+    /// Adds a number. Returns whether it is one.
+    fn add_value(&mut self, value: &Value) -> bool {
+        match (value, value.as_integer()) {
+            (Value::Float(value), _) => {
+                self.floats = Some(self.floats.unwrap_or_default() + value);
+                self.is_some = true;
+            }
+            (_, Some(integer)) => self.add(integer),
+            _ => return false,
+        }
+        true
+    }
+
+    fn as_float(&self) -> f64 {
+        self.floats.unwrap_or_default() + self.integers as f64
     }
 
     /// The sum; null if there were no values, or it has more than 64 bits.
     fn value(&self) -> Value {
         match self.floats {
             _ if !self.is_some => Value::Null,
-            Some(floats) => Value::Float(floats + self.integers as f64),
+            Some(_) => Value::Float(self.as_float()),
             None if self.is_signed => i64::try_from(self.integers).map_or(Value::Null, Value::Int),
             None => u64::try_from(self.integers)
                 .map(Value::Uint)
@@ -82,13 +104,8 @@ impl Accumulator {
         let data_type = aggregate.data_type(columns);
         let plain = match aggregate.function {
             AggregateFunction::Count => Accumulator::Count(0),
-            AggregateFunction::Sum => Accumulator::Sum(Sum {
-                integers: 0,
-                floats: None,
-                is_some: false,
-                is_signed: data_type == DataType::Int,
-            }),
-            AggregateFunction::Avg => Accumulator::Avg(0.0, 0),
+            AggregateFunction::Sum => Accumulator::Sum(Sum::new(data_type == DataType::Int)),
+            AggregateFunction::Avg => Accumulator::Avg(Sum::new(true), 0),
             AggregateFunction::Min => Accumulator::Best(None, Less),
             AggregateFunction::Max => Accumulator::Best(None, Greater),
             AggregateFunction::Stddev => Accumulator::Spread(0, 0.0, 0.0),
@@ -106,20 +123,8 @@ impl Accumulator {
         }
         match self {
             Accumulator::Count(count) => *count += 1,
-            Accumulator::Sum(sum) => match (value, value.as_integer()) {
-                (Value::Float(value), _) => {
-                    sum.floats = Some(sum.floats.unwrap_or_default() + value);
-                    sum.is_some = true;
-                }
-                (_, Some(integer)) => sum.add(integer),
-                _ => {}
-            },
-            Accumulator::Avg(sum, count) => {
-                if let Some(value) = value.as_float() {
-                    *sum += value;
-                    *count += 1;
-                }
-            }
+            Accumulator::Sum(sum) => drop(sum.add_value(value)),
+            Accumulator::Avg(sum, count) => *count += u64::from(sum.add_value(value)),
             Accumulator::Best(best, wanted) => {
                 if best.as_ref().is_none_or(|best| value.cmp(best) == *wanted) {
                     *best = Some(value.clone());
@@ -181,7 +186,7 @@ impl Accumulator {
             Accumulator::Sum(sum) => sum.value(),
             Accumulator::Best(value, _) => value.clone().unwrap_or(Value::Null),
             Accumulator::Avg(_, 0) => Value::Null,
-            Accumulator::Avg(sum, count) => Value::Float(sum / *count as f64),
+            Accumulator::Avg(sum, count) => Value::Float(sum.as_float() / *count as f64),
             Accumulator::Spread(count, _, squares) => match count.checked_sub(1) {
                 None | Some(0) => Value::Null,
                 Some(others) => Value::Float((squares / others as f64).sqrt()),

@@ -13,7 +13,7 @@ use super::translator::Translator;
 use super::typed::{Typed, common};
 use super::{aggregate, cast, function};
 use crate::error::Error;
-use crate::expression::{literal, operator, refuse_clauses};
+use crate::expression::{literal, operator, refuse_clauses, walk};
 
 impl Translator<'_> {
     /// An expression; errors say where in the query they are.
@@ -103,6 +103,9 @@ impl Translator<'_> {
                 Some(nanoseconds) => Ok(Typed::new(function::integer(nanoseconds), DataType::Uint)),
                 None => Err(unknown(expr)),
             },
+            ast::Expr::UnaryOp { .. } | ast::Expr::BinaryOp { .. } if has_too_many_bits(expr) => {
+                Err(Error::new(format!("`{expr}` has more than 64 bits")))
+            }
             ast::Expr::UnaryOp { op, expr: inner } => self.unary(expr, op, inner),
             ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
             ast::Expr::IsNull(inner) => boolean(format!("({} IS NULL)", self.expr(inner)?.text)),
@@ -596,6 +599,17 @@ fn compared<'t>(sign: &str, one: &'t Typed, other: &'t Typed) -> Result<[&'t str
 fn mismatch(sign: &str, one: &Typed, other: &Typed) -> Error {
     let [one, other] = [one, other].map(|one| one.data_type.name());
     Error::new(format!("`{sign}` does not go between {one} and {other}"))
+}
+
+/// Whether an operation of constants is refused because its result has more than 64 bits.
+fn has_too_many_bits(expr: &ast::Expr) -> bool {
+    let is_constant = |one: &ast::Expr| matches!(one, ast::Expr::Value(_));
+    let of_constants = match expr {
+        ast::Expr::UnaryOp { expr, .. } => is_constant(expr),
+        ast::Expr::BinaryOp { left, right, .. } => is_constant(left) && is_constant(right),
+        _ => false,
+    };
+    of_constants && walk(expr, &mut |_| None).is_err_and(|error| error.message.contains("more than 64 bits"))
 }
 
 fn constant(value: &ast::Value) -> Result<Typed, Error> {

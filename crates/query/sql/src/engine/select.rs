@@ -115,7 +115,14 @@ impl Translator<'_> {
                     _ => return Err(Error::beyond(format!("{op} {set_quantifier} is not understood"))),
                 };
                 self.each_row &= word == "UNION ALL";
-                let sides = [self.set(left, None)?, self.set(right, None)?];
+                let mut side = |body: &SetExpr| {
+                    let before = self.inputs.len();
+                    let side = self.set(body, None)?;
+                    // Rows of lookup tables alone are there once, not once for every batch of the other side's.
+                    self.each_row &= self.inputs.len() > before;
+                    Ok::<_, Error>(side)
+                };
+                let sides = [side(left)?, side(right)?];
                 let columns = common_columns(&sides)?;
                 let [left, right] = sides.map(|side| format!("SELECT * FROM ({})", side.text));
                 self.in_order(Relation { text: format!("{left} {word} {right}"), columns }, query)
@@ -164,7 +171,7 @@ impl Translator<'_> {
         let bound = self.frame_mut().only_bound().filter(|_| modifiers.is_empty())?;
         let binder = bound.binder(scope);
         let keys: Vec<Expr> =
-            by.iter().map(|key| binder.expr(bind::named(key, &items).unwrap_or(key))).collect::<Result<_, _>>().ok()?;
+            by.iter().map(|key| binder.expr(bind::named(key, &items)?)).collect::<Result<_, _>>().ok()?;
         let filter = select.selection.as_ref().map(|filter| binder.expr(filter)).transpose().ok()?;
         let of_time = matches!(self.window, Some(Clause::Window(_) | Clause::Session(_)));
         let is_ready = {
@@ -223,11 +230,14 @@ impl Translator<'_> {
         }
         let filter = select.selection.as_ref().map(|filter| self.filter(filter)).transpose()?.unwrap_or_default();
         let mut text = if filter.is_empty() { from.to_owned() } else { format!("{from} WHERE {filter}") };
-        let plain = plain_items(select).unwrap_or_default();
+        let plain = plain_items(select);
         let mut keys = Vec::new();
         self.frame_mut().in_aggregate = true;
         for key in by {
-            keys.push(self.expr(bind::named(key, &plain).unwrap_or(key))?.text);
+            let key = plain
+                .as_ref()
+                .map_or(Ok(key), |plain| bind::named(key, plain).map_err(|error| self.fail(key, error)))?;
+            keys.push(self.expr(key)?.text);
         }
         self.frame_mut().in_aggregate = false;
         if !keys.is_empty() {
@@ -349,14 +359,8 @@ impl Translator<'_> {
         self.each_row = false;
         let mut texts = Vec::new();
         for level in levels {
-            let named = match &level.expr {
-                ast::Expr::Identifier(name) => names.iter().position(|own| own.eq_ignore_ascii_case(&name.value)),
-                ast::Expr::Value(value) => {
-                    let number: Option<usize> = value.value.to_string().parse().ok();
-                    number.and_then(|number| number.checked_sub(1)).filter(|at| *at < names.len())
-                }
-                _ => None,
-            };
+            let named = bind::position(&level.expr, names.iter().map(String::as_str));
+            let named = named.map_err(|error| self.fail(&level.expr, error))?;
             let by = match named {
                 Some(at) => (at + 1).to_string(),
                 None if in_frame => no_number(&self.expr(&level.expr)?.text),
