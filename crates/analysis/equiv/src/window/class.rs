@@ -111,6 +111,8 @@ pub enum EventKind {
     Store(u8, Option<CoreId>),
     /// A load that orders others.
     LoadAcquire(u8),
+    /// Another load of bytes that others may have changed since the first: the n-th.
+    Look(u8),
     /// A store that is ordered after others.
     StoreRelease(u8),
     /// An atomic operation of this many bytes.

@@ -50,6 +50,8 @@ pub(crate) struct Path<'a> {
     pub base: Log,
     /// The last event that moved the packet.
     pub packet: Log,
+    /// How often a byte of shared memory was loaded after a history of its class.
+    pub looks: QuickMap<(u16, i64, Log), u8>,
     /// The conditions of this path.
     pub conditions: Vec<Term<'a>>,
 }
@@ -63,6 +65,7 @@ impl<'a> Path<'a> {
             logs: QuickMap::default(),
             base: 0,
             packet: 0,
+            looks: QuickMap::default(),
             conditions: Vec::new(),
         }
     }
@@ -79,6 +82,19 @@ impl<'a> Path<'a> {
             Some(written) => world.arena.term(written.value),
             None => world.byte(root, offset, self.log(world.modes.group(world.root(root).class))),
         }
+    }
+
+    /// The value of a byte of memory that others may write at any time: each load has a value of its own.
+    pub fn look(&mut self, world: &World<'a>, (root, offset): (u16, i64), log: Log) -> Term<'a> {
+        let looks = self.looks.entry((root, offset, log)).or_default();
+        let before = *looks;
+        *looks = before.saturating_add(1);
+        if before == 0 {
+            return world.byte(root, offset, log);
+        }
+        // The same for all bytes of a word, so that a pointer that is loaded whole stays one.
+        let (kind, place) = (EventKind::Look(before), (root, offset & !7));
+        world.byte(root, offset, world.record(Event { before: log, kind, place, operands: Vec::new() }))
     }
 
     /// The register's value; `None` if it is not readable.
@@ -139,7 +155,12 @@ impl<'a> Path<'a> {
         let logs = groups.into_iter().map(|group| (group, history(self.log(group), other.log(group)))).collect();
         let base = history(self.base, other.base);
         let packet = history(self.packet, other.packet);
-        Path { registers, bytes, logs, base, packet, conditions }
+        let mut looks = self.looks;
+        for (place, times) in other.looks {
+            let own = looks.entry(place).or_default();
+            *own = times.max(*own);
+        }
+        Path { registers, bytes, logs, base, packet, looks, conditions }
     }
 }
 

@@ -259,10 +259,16 @@ impl<'a> Machine for State<'_, 'a> {
             }
             return Ok(self.world.arena.symbol(symbol, size.bits()));
         }
-        if self.world.modes.is_logged(class) {
-            return Ok(self.world.bytes(root, offset, size.bytes(), log));
-        }
-        let byte = |byte| self.path.byte(self.world, (root, offset.wrapping_add(byte)));
+        let is_logged = self.world.modes.is_logged(class);
+        let is_shared = class.is_shared() && !is_frozen(self.world.object, class);
+        let byte = |byte| {
+            let place = (root, offset.wrapping_add(byte));
+            match self.path.bytes.get(&place).filter(|_| !is_logged) {
+                Some(written) => self.world.arena.term(written.value),
+                None if is_shared => self.path.look(self.world, place, log),
+                None => self.world.byte(place.0, place.1, log),
+            }
+        };
         let parts: Vec<_> = (0..i64::from(size.bytes())).map(byte).collect();
         Ok(self.world.arena.concat(&parts))
     }
