@@ -404,7 +404,13 @@ impl<'a> Running<'_, 'a> {
             Class::Context(Some(offset)) if !self.world.has_plain_context() => {
                 self.state.fields.push(FieldStore { offset, value });
             }
-            _ => self.state.log.push(Stored { address: at, value, class }),
+            _ => {
+                if class == Class::Context(None) && !self.world.has_plain_context() {
+                    // It may be any field.
+                    self.state.fields.push(FieldStore { offset: i64::MIN, value });
+                }
+                self.state.log.push(Stored { address: at, value, class });
+            }
         }
     }
 

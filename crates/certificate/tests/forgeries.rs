@@ -612,6 +612,21 @@ fn loads_anywhere_are_loads_of_their_bytes() {
     certificate(&program, &there(&halves), &there(&["r0 = *(u32 *)(r2 + 0x0)"])).expect_err("a field of a context");
 }
 
+/// A store through a context that a number moves may be to any of its fields.
+#[test]
+fn a_field_is_not_what_it_was_before_a_store_through_a_moved_context() {
+    let Some(program) = program() else { return };
+    let listing = |accesses: &[&str]| {
+        let begin = ["r4 = *(u32 *)(r1 + 0x10)", "r3 = r1", "r3 += r4", "w5 = 7"];
+        numbered(&begin.into_iter().chain(accesses.iter().copied()).chain(["exit"]).collect::<Vec<_>>())
+    };
+    let (store, load) = ("*(u32 *)(r3 + 0x0) = r5", "r0 = *(u32 *)(r1 + 0xc)");
+    let before = listing(&[store, load]);
+    certificate(&program, &before, &listing(&["*(u32 *)(r3 + 0x0) = 7", load])).expect("the same store");
+    certificate(&program, &before, &listing(&[load, store])).expect_err("a load before a store into it");
+    certificate(&program, &before, &listing(&["*(u32 *)(r3 + 0x4) = r5", load])).expect_err("another address");
+}
+
 /// A block that only jumps on, to which no branch leads any more.
 #[test]
 fn blocks_that_only_jump_are_no_meeting_places() {
