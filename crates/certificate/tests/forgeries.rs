@@ -612,6 +612,34 @@ fn loads_anywhere_are_loads_of_their_bytes() {
     certificate(&program, &there(&halves), &there(&["r0 = *(u32 *)(r2 + 0x0)"])).expect_err("a field of a context");
 }
 
+/// A slice of a dynptr is outside of the frame or in the buffer that it may be copied to: what is below the buffer is not
+/// read through it.
+#[test]
+fn a_slice_is_not_in_the_frame_below_its_buffer() {
+    let Some(program) = program() else { return };
+    let listing = |kfunc: &str, stored: &str, accesses: &[&str]| {
+        let begin = ["r7 = *(u32 *)(r1 + 0x8)", "r1 = r10", "r1 += -0x40", "w2 = 0", "r3 = r10", "r3 += -0x20"];
+        let call = ["w4 = 0x10", kfunc, "if r0 == 0x0 goto L1", stored];
+        let lines = begin.into_iter().chain(call).chain(accesses.iter().copied());
+        let text = numbered(&lines.chain(["r0 = r2", "L1:", "exit"]).collect::<Vec<_>>());
+        format!("; extern bpf_dynptr_slice kfunc\n; extern bpf_rdonly_cast kfunc\n{text}")
+    };
+    let slice = "call kfunc[bpf_dynptr_slice]";
+    let says = |kfunc: &str, place: &str, accesses: &[&str]| {
+        let [before, after] =
+            ["r7", "0"].map(|value| listing(kfunc, &format!("*(u64 *)(r10 - {place}) = {value}"), accesses));
+        certificate(&program, &before, &after).and_then(|own| check(&program, &before, &own, &after))
+    };
+    let load = ["r2 = *(u8 *)(r0 + 0x4)"];
+    says(slice, "0x28", &load).expect("below the buffer");
+    says(slice, "0x28", &["r0 += r7", load[0]]).expect("another place of the slice");
+    says(slice, "0x20", &load).expect_err("the buffer's first byte");
+    says(slice, "0x10", &load).expect_err("above the buffer");
+    says("call kfunc[bpf_rdonly_cast]", "0x28", &load).expect_err("what another function returns");
+    let stores = ["*(u8 *)(r0 + 0x4) = 1", "r2 = *(u64 *)(r10 - 0x28)"];
+    says(slice, "0x28", &stores).expect_err("a load of the bytes after a store through the slice");
+}
+
 /// A store through a context that a number moves may be to any of its fields.
 #[test]
 fn a_field_is_not_what_it_was_before_a_store_through_a_moved_context() {
