@@ -328,6 +328,64 @@ fn a_branch_is_sent_past_what_it_only_passes_through() {
     assert_ne!(document["programs"][0]["decision"], "repaired-proved", "{document}");
 }
 
+/// The decision on a program, and the names of what was changed.
+fn decided(text: &str) -> (String, Vec<String>) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [object, output, proofs] = ["a.bpf", "b.bpf", "proofs"].map(|name| folder.path().join(name));
+    std::fs::write(&object, text).expect("a file");
+    let document = repaired(&object, &output, &["--offline", "--evidence", &proofs.display().to_string()]);
+    let program = &document["programs"][0];
+    let decision = program["decision"].as_str().expect("a decision").to_owned();
+    if decision == "repaired-proved" {
+        kiln().arg("check").arg(&output).assert().code(0);
+        let replayed = kiln().arg("verify-evidence").arg(&proofs).output().expect("kiln runs");
+        // 3: there is no solver besides Kiln's own.
+        assert!(matches!(replayed.status.code(), Some(0 | 3)), "{replayed:?}");
+    }
+    let changes = program["changes"].as_array().expect("changes");
+    (decision, changes.iter().map(|change| change["means"].as_str().expect("a name").to_owned()).collect())
+}
+
+/// A register that a call destroyed is stored, and what is stored is replaced before anything reads it.
+const DESTROYED: &str = "; map table hash key 8 value 8 entries 4
+; program xdp name destroyed
+  call get_prandom_u32
+  r7 = 0
+  *(u64 *)(r10 - 8) = r1
+  if r0 == 0 goto merged
+  *(u64 *)(r10 - 8) = 5
+  r7 = 1
+merged:
+  if r7 == 0 goto out
+  r2 = r10
+  r2 += -8
+  r1 = map[table]
+  call map_lookup_elem
+out:
+  r0 = 1
+  exit
+";
+
+#[test]
+fn a_destroyed_register_that_nobody_reads_is_set() {
+    let proved = ("repaired-proved".to_owned(), vec!["initialisation".to_owned()]);
+    assert_eq!(decided(DESTROYED), proved);
+    for (from, to) in [
+        // It is the key, it is returned, it is compared, and it is stored where others read it.
+        ("if r7 == 0 goto out", "r0 = 0"),
+        ("r0 = 1\n  exit", "r0 = *(u64 *)(r10 - 8)\n  r0 &= 1\n  exit"),
+        ("*(u64 *)(r10 - 8) = r1\n", "*(u64 *)(r10 - 8) = r1\n  if r1 == 9 goto out\n"),
+        (
+            "r0 = 1\n  exit",
+            "r0 = 1\n  if r7 != 0 goto end\n  r2 = r10\n  r2 += -8\n  r3 = r2\n  r1 = map[table]\n  \
+         r4 = 0\n  call map_update_elem\nend:\n  r0 = 1\n  exit",
+        ),
+    ] {
+        assert!(DESTROYED.contains(from), "{from}");
+        assert_ne!(decided(&DESTROYED.replace(from, to)).0, "repaired-proved", "{to}");
+    }
+}
+
 /// A loop as [`MERGED`], whose number is loaded with its sign, and after which there is a call: what is in R2 does not
 /// matter to it.
 const SIGNED: &str = "; map table array key 4 value 8 entries 4

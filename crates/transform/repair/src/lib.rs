@@ -181,7 +181,7 @@ impl Search<'_> {
         }
         let (register, null) = (Reason::UninitializedRegister, Reason::PossiblyNull);
         for (own, means, places) in [
-            (register, &means::INITIALIZE, places::begin(object, self.program, rejection.insn)),
+            (register, &means::INITIALIZE, places::read(object, self.program, rejection.insn)),
             (null, &means::NULL_CHECK, places::near(object, self.program, rejection.insn)),
         ] {
             for place in places.iter().filter(|_| rejection.reason == own) {

@@ -59,7 +59,8 @@ pub(crate) static STATIC: Means = Means { name: "static function", source: "stat
 /// Sends a branch past instructions that it only passes through. No line of C says that.
 pub(crate) static SPLIT: Means = Means { name: "path split", source: "", steps: &[], is_for: |_| true };
 
-/// Gives a register a value where the function begins: the verifier finds a path on which it is read and holds nothing.
+/// Gives a register a value, in front of an instruction that reads it or where the function begins: the verifier finds a
+/// path on which it holds nothing there.
 pub(crate) static INITIALIZE: Means =
     Means { name: "initialisation", source: "n = 0;", steps: &[Step::Zero], is_for: |_| true };
 
@@ -180,7 +181,7 @@ impl Means {
         let inserted: Vec<InsnId> = nodes.iter().map(|node| node.id).collect();
         let first = *inserted.first()?;
         let function = changed.functions.get_mut(place.function.index())?;
-        // Where the function begins, a loop may begin, too.
+        // Where the function begins, a loop may begin, too, and on other paths the register may hold something.
         if !std::ptr::eq(self, &INITIALIZE) {
             retarget(function, old.id, first);
         }
