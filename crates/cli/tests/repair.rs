@@ -161,7 +161,7 @@ fn the_examples_of_the_guide_are_what_is_printed() {
         }
         played += 1;
     }
-    assert_eq!(played, 4);
+    assert_eq!(played, 5);
 }
 
 /// What the VM returns for a packet, in decimal digits.
@@ -328,6 +328,23 @@ fn a_branch_is_sent_past_what_it_only_passes_through() {
     assert_ne!(document["programs"][0]["decision"], "repaired-proved", "{document}");
 }
 
+/// A loop over four fields of the context: the kernel takes no moved pointer to it.
+const FIELDS: &str = "; program cgroup_sock_addr section \"cgroup/bind6\" attach cgroup_inet6_bind name fields
+  r0 = 0
+  r2 = 0
+again:
+  r3 = r1
+  r3 += r2
+  w4 = *(u16 *)(r3 + 8)
+  w5 = *(u16 *)(r3 + 10)
+  if w4 == w5 goto done
+  r2 += 4
+  if r2 != 16 goto again
+  r0 = 1
+done:
+  exit
+";
+
 /// The decision on a program, and the names of what was changed.
 fn decided(text: &str) -> (String, Vec<String>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -344,6 +361,46 @@ fn decided(text: &str) -> (String, Vec<String>) {
     }
     let changes = program["changes"].as_array().expect("changes");
     (decision, changes.iter().map(|change| change["means"].as_str().expect("a name").to_owned()).collect())
+}
+
+#[test]
+fn an_access_through_a_moved_context_gets_a_copy_for_each_offset() {
+    let proved = ("repaired-proved".to_owned(), vec!["copy for each offset".to_owned()]);
+    assert_eq!(decided(FIELDS), proved);
+    // The sum is made in the number's register.
+    let swapped = "r3 = r2\n  r3 += r1";
+    assert_eq!(decided(&FIELDS.replace("r3 = r1\n  r3 += r2", swapped)), proved);
+    // The loaded value replaces the pointer, a store is among the accesses, and the pointer is read after them.
+    for (from, to) in [
+        ("w5 = *(u16 *)(r3 + 10)\n  if w4 == w5", "w3 = *(u16 *)(r3 + 10)\n  if w4 == w3"),
+        ("w5 = *(u16 *)(r3 + 10)", "w5 = *(u16 *)(r3 + 10)\n  *(u32 *)(r3 + 8) = r5"),
+        (
+            "if w4 == w5 goto done",
+            "if w4 == w5 goto done\n  r3 -= r2\n  w3 = *(u32 *)(r3 + 28)\n  if w3 == 7 goto done",
+        ),
+    ] {
+        assert!(FIELDS.contains(from), "{from}");
+        assert_eq!(decided(&FIELDS.replace(from, to)), proved, "{to}");
+    }
+}
+
+#[test]
+fn an_access_beyond_the_fields_is_not_proved() {
+    for (from, to) in [
+        // Fields that a bind hook may not read, bytes behind the last field, and bytes before the first.
+        ("if r2 != 16", "if r2 != 48"),
+        ("if r2 != 16", "if r2 != 96"),
+        ("r2 += 4\n  if r2 != 16", "r2 += -4\n  if r2 != -16"),
+        // A number without a bound, and a load across two fields.
+        ("r2 += 4", "r2 = r4"),
+        ("r2 += 4\n  if r2 != 16", "r2 += 3\n  if r2 != 12"),
+        // A store into a field that may not be written.
+        ("w4 = *(u16 *)(r3 + 8)", "w4 = *(u16 *)(r3 + 8)\n  *(u32 *)(r3 + 28) = r4"),
+    ] {
+        assert!(FIELDS.contains(from), "{from}");
+        let (decision, changes) = decided(&FIELDS.replace(from, to));
+        assert_ne!(decision, "repaired-proved", "{to}: {changes:?}");
+    }
 }
 
 /// A register that a call destroyed is stored, and what is stored is replaced before anything reads it.
