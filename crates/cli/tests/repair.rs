@@ -403,6 +403,36 @@ fn an_access_beyond_the_fields_is_not_proved() {
     }
 }
 
+/// Any of four fields of the context: the verifier knows no value of the number.
+const ANY_FIELD: &str = "; program cgroup_sock_addr section \"cgroup/bind6\" attach cgroup_inet6_bind name any
+  r6 = r1
+  call get_prandom_u32
+  r2 = r0
+  r2 &= 12
+  r3 = r6
+  r3 += r2
+  w4 = *(u32 *)(r3 + 8)
+  w5 = *(u16 *)(r3 + 8)
+  r0 = 0
+  if w4 == w5 goto done
+  r0 = 1
+done:
+  exit
+";
+
+#[test]
+fn an_access_at_an_unknown_offset_gets_a_copy_for_each_value() {
+    let proved = ("repaired-proved".to_owned(), vec!["copy for each offset".to_owned()]);
+    assert_eq!(decided(ANY_FIELD), proved);
+    for number in ["r2 &= 3\n  r2 <<= 2", "r2 &= 12\n  r2 += 4"] {
+        assert_eq!(decided(&ANY_FIELD.replace("r2 &= 12", number)), proved, "{number}");
+    }
+    // Fields that may not be read, or not in part, a load across two fields, and numbers without a bound.
+    for number in ["r2 &= 28", "r2 &= 13", "r2 %= 4", "r2 <<= 2", "r2 &= 12\n  r2 += 8", "r2 &= -4"] {
+        assert_ne!(decided(&ANY_FIELD.replace("r2 &= 12", number)).0, "repaired-proved", "{number}");
+    }
+}
+
 /// A register that a call destroyed is stored, and what is stored is replaced before anything reads it.
 const DESTROYED: &str = "; map table hash key 8 value 8 entries 4
 ; program xdp name destroyed

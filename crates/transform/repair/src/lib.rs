@@ -17,6 +17,7 @@
 //! same. So nothing here is trusted: a wrong proposal costs time only.
 #![forbid(unsafe_code)]
 
+mod copies;
 mod end_value;
 pub mod means;
 mod moved;
@@ -30,7 +31,6 @@ use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Program, SourceLin
 use kiln_verifier::{Error, Options, Reason, Rejection};
 
 use crate::means::Means;
-use crate::moved::Accesses;
 use crate::places::Place;
 use crate::range::Range;
 use crate::split::Shortcut;
@@ -39,8 +39,6 @@ use crate::split::Shortcut;
 const MAX_CHANGES: usize = 16;
 /// What a check returns that is proved never to fail.
 const UNLIKELY: [i32; 2] = [0x2b1d_7e55, 0x51c6_03a9];
-/// Distances of one pointer that get a copy of its accesses.
-const MAX_COPIES: usize = 16;
 /// Other numbers that are tried for whether they decide, too.
 const MOST_OTHERS: usize = 6;
 
@@ -255,50 +253,6 @@ impl Search<'_> {
         None
     }
 
-    /// Copies accesses through a moved pointer for each distance by which it is moved; `None` if the verifier does not
-    /// accept that.
-    fn copy(&mut self, object: &Object, rejection: &Rejection) -> Option<Result<Removed, String>> {
-        let by = i32::try_from(rejection.moved_by()?).ok()?;
-        let mut found = moved::around(object, self.program, rejection.insn).into_iter();
-        let (changed, change, standing) = found.find_map(|accesses| self.copies(object, &accesses, by))?;
-        Some(match (self.prove)(&self.base, &changed) {
-            Ok(()) => Ok((changed, change, standing)),
-            Err(why) => {
-                let why = format!("that a copy for each offset does the same is not proved: {why}");
-                self.unproved.get_or_insert(change);
-                Err(why)
-            }
-        })
-    }
-
-    /// A copy for each distance of the pointer with which the verifier rejects the accesses, beginning with one.
-    fn copies(&mut self, object: &Object, accesses: &Accesses, first: i32) -> Option<Removed> {
-        let mut distances = vec![first];
-        while distances.len() <= MAX_COPIES && (self.go_on)() {
-            let (changed, inserted) = moved::apply(object, accesses, &distances)?;
-            let standing = match check(&changed, self.program, &self.options) {
-                Standing::Accepted => None,
-                Standing::Rejected(next) if accesses.contain(object, next.insn) => {
-                    let distance = i32::try_from(next.moved_by()?).ok()?;
-                    if distances.contains(&distance) {
-                        return None;
-                    }
-                    distances.push(distance);
-                    continue;
-                }
-                Standing::Rejected(next) if !inserted.contains(&next.insn) => Some(next),
-                _ => return None,
-            };
-            let function = object.function(accesses.function);
-            let first = function.nodes.get(accesses.range.start)?;
-            let line = object.line(first).cloned();
-            let mut change = Change::without_number(accesses.function, first.id, &means::COPY, line);
-            (change.register, change.inserted) = (accesses.number, inserted);
-            return Some((changed, change, standing));
-        }
-        None
-    }
-
     /// Makes a change that is not about a range; `None` if the verifier does not accept it.
     fn prove_with(
         &mut self,
@@ -456,7 +410,10 @@ impl Search<'_> {
     fn drop_needless(&mut self, object: &mut Object, changes: &mut Vec<Change>) {
         let mut index = 0;
         while index < changes.len() && changes.len() > 1 {
-            let is_kept = |change: &Change| change.ends_with.is_some() || change.inserted.is_empty();
+            let is_kept = |change: &Change| {
+                let replaces = std::ptr::eq(change.means, &means::COPY);
+                replaces || change.ends_with.is_some() || change.inserted.is_empty()
+            };
             if changes.iter().any(is_kept) {
                 return;
             }

@@ -44,7 +44,35 @@ pub struct Accesses {
     before: i32,
 }
 
+/// A value of the number, and by what the pointer is moved then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Case {
+    /// The value.
+    pub value: i32,
+    /// The distance.
+    pub distance: i32,
+}
+
+/// What follows if the number has none of the values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Otherwise {
+    /// The accesses as they are.
+    Same,
+    /// The end of the run, with this value.
+    Ends(i32),
+}
+
 impl Accesses {
+    /// The case of a distance.
+    pub fn case(&self, distance: i32) -> Option<Case> {
+        Some(Case { value: distance.checked_sub(self.before)?, distance })
+    }
+
+    /// Whether these are the first accesses with their registers: others only differ in the constant.
+    pub fn is_first(&self) -> bool {
+        self.before == 0
+    }
+
     /// Whether one of the accesses is this instruction.
     pub fn contain(&self, object: &Object, insn: InsnId) -> bool {
         object.function(self.function).nodes[self.range.clone()].iter().any(|node| node.id == insn)
@@ -137,27 +165,40 @@ fn last_access(function: &Function, start: usize, pointer: Reg) -> usize {
     last
 }
 
-/// Returns the object with a copy of the accesses for each of these distances of the pointer, and the ids of what was
-/// inserted.
-pub fn apply(object: &Object, accesses: &Accesses, distances: &[i32]) -> Option<(Object, Vec<InsnId>)> {
+/// Returns the object with a copy of the accesses for each case, and the ids of what was inserted.
+pub fn apply(
+    object: &Object,
+    accesses: &Accesses,
+    cases: &[Case],
+    otherwise: Otherwise,
+) -> Option<(Object, Vec<InsnId>)> {
     let mut changed = object.clone();
     let function = object.function(accesses.function);
     let first = function.nodes.get(accesses.range.start)?;
     let join = function.nodes.get(accesses.range.end)?.id;
     let is_read_later = is_live_after(function, accesses);
     let (mut choice, mut copies) = (Vec::new(), Vec::new());
-    for distance in distances {
-        let copy = copy(&mut changed, function, accesses, *distance, is_read_later, join)?;
-        let (dst, src) = (accesses.number, Source::Imm(distance.checked_sub(accesses.before)?));
+    for case in cases {
+        let copy = copy(&mut changed, function, accesses, case.distance, is_read_later, join)?;
+        let (dst, src) = (accesses.number, Source::Imm(case.value));
         let branch = Insn::Branch { op: JumpOp::Eq, width: Width::W64, dst, src, offset: 0 };
         choice.push(node(&mut changed, branch, Reference::Branch(copy[0].id), first.line));
         copies.extend(copy);
     }
+    let replaced = match otherwise {
+        Otherwise::Same => accesses.range.start..accesses.range.start,
+        Otherwise::Ends(value) => {
+            for insn in [Insn::mov_imm(Reg::R0, value), Insn::Exit] {
+                choice.push(node(&mut changed, insn, Reference::None, first.line));
+            }
+            accesses.range.clone()
+        }
+    };
     let inserted: Vec<InsnId> = choice.iter().chain(&copies).map(|node| node.id).collect();
     let own = changed.functions.get_mut(accesses.function.index())?;
     crate::means::retarget(own, first.id, *inserted.first()?);
     own.nodes.extend(copies);
-    own.nodes.splice(accesses.range.start..accesses.range.start, choice);
+    own.nodes.splice(replaced, choice);
     Some((changed, inserted))
 }
 
@@ -188,7 +229,9 @@ fn copy(
     let line = nodes.first()?.line;
     let add = |by: i32| Insn::Alu { op: AluOp::Add, width: Width::W64, dst: pointer, src: Source::Imm(by) };
     let mut copy = vec![node(changed, nodes[0].insn, nodes[0].reference, line)];
-    copy.push(node(changed, add(-distance), Reference::None, line));
+    if distance != 0 {
+        copy.push(node(changed, add(-distance), Reference::None, line));
+    }
     for own in &nodes[1..] {
         let insn = match base(own.insn) == Some(pointer) {
             true => with_offset(own.insn, moved)?,
@@ -196,7 +239,7 @@ fn copy(
         };
         copy.push(node(changed, insn, own.reference, own.line));
     }
-    if is_read_later && nodes.last()?.insn.written() != Some(pointer) {
+    if is_read_later && distance != 0 && nodes.last()?.insn.written() != Some(pointer) {
         copy.push(node(changed, add(distance), Reference::None, line));
     }
     copy.push(node(changed, Insn::Jump { offset: 0, long: false }, Reference::Branch(join), line));
