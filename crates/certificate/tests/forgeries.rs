@@ -640,6 +640,28 @@ fn a_slice_is_not_in_the_frame_below_its_buffer() {
     says(slice, "0x28", &stores).expect_err("a load of the bytes after a store through the slice");
 }
 
+/// A copy of an access through a context that a number moves, with a distance in the offset instead of in the pointer.
+#[test]
+fn a_copy_of_an_access_is_at_the_same_address() {
+    let Some(program) = program() else { return };
+    let begin = ["r4 = *(u32 *)(r1 + 0x10)", "r3 = r1"];
+    let access = ["r3 += r4", "r0 = *(u32 *)(r3 + 0x0)", "exit"];
+    let copies = |branch: &str, copy: [&str; 3]| {
+        let lines = begin.into_iter().chain([branch]).chain(access).chain(["L1:"]).chain(copy).chain(["exit"]);
+        numbered(&lines.collect::<Vec<_>>())
+    };
+    let before = numbered(&begin.into_iter().chain(access).collect::<Vec<_>>());
+    let says = |branch: &str, copy: [&str; 3]| certificate(&program, &before, &copies(branch, copy));
+    let (branch, add, less, load) = ("if r4 == 0x4 goto L1", "r3 += r4", "r3 += -4", "r0 = *(u32 *)(r3 + 0x4)");
+    says(branch, [add, less, load]).expect("the same address");
+    says("if r4 == 0x8 goto L1", [add, less, load]).expect("the same address, whatever the number is");
+    says(branch, [add, less, "r0 = *(u32 *)(r3 + 0x8)"]).expect_err("another offset");
+    says(branch, [add, "r3 += -8", load]).expect_err("another distance");
+    says(branch, ["r3 -= r4", less, load]).expect_err("the number subtracted");
+    says(branch, [add, less, "r0 = *(u16 *)(r3 + 0x4)"]).expect_err("another size");
+    says(branch, [add, less, "r0 = *(u32 *)(r1 + 0x4)"]).expect_err("another pointer");
+}
+
 /// A store through a context that a number moves may be to any of its fields.
 #[test]
 fn a_field_is_not_what_it_was_before_a_store_through_a_moved_context() {
