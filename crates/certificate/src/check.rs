@@ -30,7 +30,7 @@ pub const ASSUMPTIONS: [(&str, &str); 9] = [
     ),
     (
         "prototypes",
-        "the tables of kiln-platform name all that a helper, and prototypes all that a kernel function, reads and writes, and which helpers fill their buffer or only answer",
+        "the tables of kiln-platform name all that a helper, and prototypes all that a kernel function, reads and writes, which helpers fill their buffer or only answer, and which kernel functions return a slice of a dynptr or of their third argument",
     ),
     (
         "layouts",
@@ -286,7 +286,7 @@ impl Chain {
         };
         let outcome = match proof.pairs.keys().find(|pair| !sound(pair)) {
             Some(pair) => Err(format!("there is no pair ({}, {})", pair.0, pair.1)),
-            None => prove(&step, solver, stop),
+            None => prove(&step, solver, stop).map_err(|(_, why)| why),
         };
         Verdict {
             stage: stage + 1,

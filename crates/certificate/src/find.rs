@@ -69,7 +69,11 @@ pub fn certify(
             let step = Step { versions: functions.map(version), pairs: &pairs, left_out: &left_out, callees: objects };
             let tried = guess::relations(&step, solver, stop).and_then(|relations| {
                 let step = Step { pairs: &relations, ..step };
-                let count = prove::prove(&step, solver, stop).map_err(|why| (why, BTreeSet::new()))?;
+                let count = prove::prove(&step, solver, stop).map_err(|(pair, why)| {
+                    // Bytes of the frame that differ there may be the same on each path that goes on.
+                    let differs = relations.get(&pair).is_some_and(|relation| !relation.differ.is_empty());
+                    (why, differs.then_some(pair.0).into_iter().collect())
+                })?;
                 Ok((relations.clone(), count))
             });
             match tried {

@@ -31,26 +31,27 @@ impl Count {
 /// Proves a step: the relations of its pairs are inductive, and with them both functions do the same.
 ///
 /// # Errors
-/// Returns what is not proved.
-pub fn prove(step: &Step<'_>, solver: &mut dyn Solver, stop: &dyn Fn() -> bool) -> Result<Count, String> {
+/// Returns what is not proved, and from which pair.
+pub fn prove(step: &Step<'_>, solver: &mut dyn Solver, stop: &dyn Fn() -> bool) -> Result<Count, (Pair, String)> {
     let mut count = Count::default();
     let entry = Relation::entry();
     let object = step.callees[0];
     let types: Vec<_> = object.programs.iter().map(|program| program.program_type).collect();
     for (pair, relation) in std::iter::once((&(0, 0), &entry)).chain(step.pairs) {
         if stop() {
-            return Err("it was interrupted".to_owned());
+            return Err((*pair, "it was interrupted".to_owned()));
         }
         // The paths of one pair share no terms with those of another.
         let arena = Arena::default();
         let world = World { arena: &arena, object, types: types.clone() };
         let mut walk = Walk::new(&world, step);
         let mut prover = Prover { world: &world, pairs: step.pairs, solver, count: &mut count, stop };
-        walk.from(*pair, relation, &mut prover).map_err(|why| format!("from pair ({}, {}): {why}", pair.0, pair.1))?;
+        let blame = |why: String| (*pair, format!("from pair ({}, {}): {why}", pair.0, pair.1));
+        walk.from(*pair, relation, &mut prover).map_err(blame)?;
         if std::ptr::eq(relation, &raw const entry) && step.pairs.contains_key(pair) {
             // Paths may return to the entry, too.
-            let ([old, new], known) = entry.begin(&world)?;
-            prover.meet(&known, *pair, [&old, &new])?;
+            let ([old, new], known) = entry.begin(&world).map_err(blame)?;
+            prover.meet(&known, *pair, [&old, &new]).map_err(blame)?;
         }
     }
     Ok(count)

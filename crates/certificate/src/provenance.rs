@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, RegSet, Size, Source, Width};
-use kiln_platform::{FieldValue, Helper, Lookup, ProgramType, ReturnKind};
+use kiln_platform::{FieldValue, Helper, Kfunc, KfuncMeaning, Lookup, ProgramType, ReturnKind};
 use kiln_program::{Cfg, Function, FunctionId, Linkage, MapContents, MapId, Node, Object, Reference};
 
 /// What a register may hold.
@@ -24,6 +24,9 @@ pub enum Class {
     Number,
     /// An address in this frame, at this distance from R10 where it is known.
     Frame(Option<i64>),
+    /// An address in this frame, at this distance from R10 or above it, or of something that is neither in a frame nor a
+    /// context.
+    Above(i64),
     /// An address in the context, at this distance from its start where it is known.
     Context(Option<i64>),
     /// An address in a packet, or its end.
@@ -46,7 +49,8 @@ pub enum Class {
 
 impl Class {
     fn join(self, other: Class) -> Class {
-        let local = |class: Class| matches!(class, Class::Frame(_) | Class::Context(_) | Class::Unknown);
+        let local =
+            |class: Class| matches!(class, Class::Frame(_) | Class::Above(_) | Class::Context(_) | Class::Unknown);
         match (self, other) {
             _ if self == other => self,
             (Class::Frame(_), Class::Frame(_)) => Class::Frame(None),
@@ -79,7 +83,7 @@ impl Class {
 
     /// Whether an address of this class may be in this frame.
     pub fn may_be_frame(self) -> bool {
-        matches!(self, Class::Frame(_) | Class::Unknown)
+        matches!(self, Class::Frame(_) | Class::Above(_) | Class::Unknown)
     }
 
     /// Whether it is surely an address in a frame of the program, unless it is a scalar.
@@ -184,7 +188,7 @@ impl Arguments {
                     let given = match known.class(at, Reg::new(number as u8 + 1).expect("there are five")) {
                         // The caller's frame is not the callee's.
                         Class::Frame(_) => Class::Caller,
-                        Class::Unknown => Class::Elsewhere,
+                        Class::Unknown | Class::Above(_) => Class::Elsewhere,
                         class => class,
                     };
                     let joined = own.join(given);
@@ -318,10 +322,12 @@ impl Known {
                     (AluOp::Sub, Source::Reg(src)) if wide => match (own, class(&self, src)) {
                         (pointer, Class::Number) => pointer.moved(None),
                         // The subtracted value may be a scalar.
-                        (pointer, Class::Unknown | Class::Elsewhere) => match pointer.may_be_frame() {
-                            true => Class::Unknown,
-                            false => Class::Elsewhere,
-                        },
+                        (pointer, Class::Unknown | Class::Above(_) | Class::Elsewhere) => {
+                            match pointer.may_be_frame() {
+                                true => Class::Unknown,
+                                false => Class::Elsewhere,
+                            }
+                        }
                         _ => Class::Number,
                     },
                     _ => Class::Number,
@@ -359,7 +365,10 @@ impl Known {
             }
             Insn::AddressSpaceCast { dst, .. } => Some((dst, Class::Outside)),
             Insn::Call(target) => {
-                let value = called(object, target, class(&self, Reg::R1), types);
+                let value = match target {
+                    CallTarget::Kfunc { .. } => called_kfunc(object, node, class(&self, Reg::R3)),
+                    target => called(object, target, class(&self, Reg::R1), types),
+                };
                 self.call(target);
                 Some((Reg::R0, value))
             }
@@ -406,7 +415,7 @@ impl Known {
                     self.slots.insert(offset, if size == Size::B8 { value } else { Class::Unknown });
                 }
             }
-            Class::Frame(None) | Class::Unknown => self.spoil(value),
+            Class::Frame(None) | Class::Above(_) | Class::Unknown => self.spoil(value),
             _ => {}
         }
     }
@@ -471,6 +480,16 @@ pub fn field(types: &[Option<ProgramType>], offset: i64) -> Option<FieldValue> {
     let mut values = types.iter().map(|program| (*program)?.context().field_at(offset).map(|field| field.value));
     let first = values.next()??;
     values.all(|other| other == Some(first)).then_some(first)
+}
+
+/// What a kernel function returns. A slice of a dynptr is memory outside of any frame, or a copy of it in the third argument.
+fn called_kfunc(object: &Object, node: &Node, third: Class) -> Class {
+    let Reference::Extern(id) = node.reference else { return Class::Unknown };
+    let row = object.externs.get(id.index()).and_then(|symbol| Kfunc::by_name(&symbol.name));
+    match (row.map(|row| row.meaning), third) {
+        (Some(KfuncMeaning::Slice { .. }), Class::Frame(Some(distance))) => Class::Above(distance),
+        _ => Class::Unknown,
+    }
 }
 
 /// What a call returns.

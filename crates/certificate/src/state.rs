@@ -203,11 +203,13 @@ impl<'a> State<'a> {
         if !class.may_be_frame() {
             return self.outside();
         }
-        let places: Vec<String> = self.frame.keys().map(|at| at.unsigned_abs().to_string()).collect();
+        let lowest = if let Class::Above(distance) = class { distance } else { i64::MIN };
+        let reached = || self.frame.range(lowest..);
+        let places: Vec<String> = reached().map(|(at, _)| at.unsigned_abs().to_string()).collect();
         let mut name = format!("{}_{}", self.frame_contents.name, places.join("_"));
         let mut of = self.frame_contents.of.clone();
-        of.extend(self.frame.values());
-        if class == Class::Unknown {
+        of.extend(reached().map(|(_, byte)| *byte));
+        if matches!(class, Class::Unknown | Class::Above(_)) {
             let (memory, contents) = self.outside();
             name = format!("{name}_{memory}");
             of.extend(contents);
@@ -245,6 +247,8 @@ impl<'a> State<'a> {
     }
 
     fn store_anywhere(&mut self, address: Term<'a>, value: Term<'a>, class: Class) {
+        // What a part of the frame may hold now is a function of all of it.
+        let class = if let Class::Above(_) = class { Class::Unknown } else { class };
         let (name, mut of) = self.everything_at(address, class);
         of.push(value);
         // One term stands for all that the new contents are a function of: operands of operands would double.
@@ -380,7 +384,9 @@ impl<'a> Running<'_, 'a> {
         let bytes = i64::from(size.bytes());
         match class {
             Class::Frame(Some(offset)) => self.state.frame_bytes(self.world, offset, bytes),
-            Class::Frame(None) | Class::Unknown | Class::Elsewhere => self.state.anywhere(at, class, bytes as u64),
+            Class::Frame(None) | Class::Above(_) | Class::Unknown | Class::Elsewhere => {
+                self.state.anywhere(at, class, bytes as u64)
+            }
             _ => joined((0..bytes).map(|byte| self.state.byte(self.world, at.add(&at.like(byte as u64)), class))),
         }
     }
@@ -400,11 +406,19 @@ impl<'a> Running<'_, 'a> {
     fn store_to(&mut self, (at, class): (Term<'a>, Class), value: Term<'a>) {
         match class {
             Class::Frame(Some(offset)) => self.state.set_frame_bytes(offset, value),
-            Class::Frame(None) | Class::Unknown | Class::Elsewhere => self.state.store_anywhere(at, value, class),
+            Class::Frame(None) | Class::Above(_) | Class::Unknown | Class::Elsewhere => {
+                self.state.store_anywhere(at, value, class);
+            }
             Class::Context(Some(offset)) if !self.world.has_plain_context() => {
                 self.state.fields.push(FieldStore { offset, value });
             }
-            _ => self.state.log.push(Stored { address: at, value, class }),
+            _ => {
+                if class == Class::Context(None) && !self.world.has_plain_context() {
+                    // It may be any field.
+                    self.state.fields.push(FieldStore { offset: i64::MIN, value });
+                }
+                self.state.log.push(Stored { address: at, value, class });
+            }
         }
     }
 

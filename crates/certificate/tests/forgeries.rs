@@ -612,6 +612,71 @@ fn loads_anywhere_are_loads_of_their_bytes() {
     certificate(&program, &there(&halves), &there(&["r0 = *(u32 *)(r2 + 0x0)"])).expect_err("a field of a context");
 }
 
+/// A slice of a dynptr is outside of the frame or in the buffer that it may be copied to: what is below the buffer is not
+/// read through it.
+#[test]
+fn a_slice_is_not_in_the_frame_below_its_buffer() {
+    let Some(program) = program() else { return };
+    let listing = |kfunc: &str, stored: &str, accesses: &[&str]| {
+        let begin = ["r7 = *(u32 *)(r1 + 0x8)", "r1 = r10", "r1 += -0x40", "w2 = 0", "r3 = r10", "r3 += -0x20"];
+        let call = ["w4 = 0x10", kfunc, "if r0 == 0x0 goto L1", stored];
+        let lines = begin.into_iter().chain(call).chain(accesses.iter().copied());
+        let text = numbered(&lines.chain(["r0 = r2", "L1:", "exit"]).collect::<Vec<_>>());
+        format!("; extern bpf_dynptr_slice kfunc\n; extern bpf_rdonly_cast kfunc\n{text}")
+    };
+    let slice = "call kfunc[bpf_dynptr_slice]";
+    let says = |kfunc: &str, place: &str, accesses: &[&str]| {
+        let [before, after] =
+            ["r7", "0"].map(|value| listing(kfunc, &format!("*(u64 *)(r10 - {place}) = {value}"), accesses));
+        certificate(&program, &before, &after).and_then(|own| check(&program, &before, &own, &after))
+    };
+    let load = ["r2 = *(u8 *)(r0 + 0x4)"];
+    says(slice, "0x28", &load).expect("below the buffer");
+    says(slice, "0x28", &["r0 += r7", load[0]]).expect("another place of the slice");
+    says(slice, "0x20", &load).expect_err("the buffer's first byte");
+    says(slice, "0x10", &load).expect_err("above the buffer");
+    says("call kfunc[bpf_rdonly_cast]", "0x28", &load).expect_err("what another function returns");
+    let stores = ["*(u8 *)(r0 + 0x4) = 1", "r2 = *(u64 *)(r10 - 0x28)"];
+    says(slice, "0x28", &stores).expect_err("a load of the bytes after a store through the slice");
+}
+
+/// A copy of an access through a context that a number moves, with a distance in the offset instead of in the pointer.
+#[test]
+fn a_copy_of_an_access_is_at_the_same_address() {
+    let Some(program) = program() else { return };
+    let begin = ["r4 = *(u32 *)(r1 + 0x10)", "r3 = r1"];
+    let access = ["r3 += r4", "r0 = *(u32 *)(r3 + 0x0)", "exit"];
+    let copies = |branch: &str, copy: [&str; 3]| {
+        let lines = begin.into_iter().chain([branch]).chain(access).chain(["L1:"]).chain(copy).chain(["exit"]);
+        numbered(&lines.collect::<Vec<_>>())
+    };
+    let before = numbered(&begin.into_iter().chain(access).collect::<Vec<_>>());
+    let says = |branch: &str, copy: [&str; 3]| certificate(&program, &before, &copies(branch, copy));
+    let (branch, add, less, load) = ("if r4 == 0x4 goto L1", "r3 += r4", "r3 += -4", "r0 = *(u32 *)(r3 + 0x4)");
+    says(branch, [add, less, load]).expect("the same address");
+    says("if r4 == 0x8 goto L1", [add, less, load]).expect("the same address, whatever the number is");
+    says(branch, [add, less, "r0 = *(u32 *)(r3 + 0x8)"]).expect_err("another offset");
+    says(branch, [add, "r3 += -8", load]).expect_err("another distance");
+    says(branch, ["r3 -= r4", less, load]).expect_err("the number subtracted");
+    says(branch, [add, less, "r0 = *(u16 *)(r3 + 0x4)"]).expect_err("another size");
+    says(branch, [add, less, "r0 = *(u32 *)(r1 + 0x4)"]).expect_err("another pointer");
+}
+
+/// A store through a context that a number moves may be to any of its fields.
+#[test]
+fn a_field_is_not_what_it_was_before_a_store_through_a_moved_context() {
+    let Some(program) = program() else { return };
+    let listing = |accesses: &[&str]| {
+        let begin = ["r4 = *(u32 *)(r1 + 0x10)", "r3 = r1", "r3 += r4", "w5 = 7"];
+        numbered(&begin.into_iter().chain(accesses.iter().copied()).chain(["exit"]).collect::<Vec<_>>())
+    };
+    let (store, load) = ("*(u32 *)(r3 + 0x0) = r5", "r0 = *(u32 *)(r1 + 0xc)");
+    let before = listing(&[store, load]);
+    certificate(&program, &before, &listing(&["*(u32 *)(r3 + 0x0) = 7", load])).expect("the same store");
+    certificate(&program, &before, &listing(&[load, store])).expect_err("a load before a store into it");
+    certificate(&program, &before, &listing(&["*(u32 *)(r3 + 0x4) = r5", load])).expect_err("another address");
+}
+
 /// A block that only jumps on, to which no branch leads any more.
 #[test]
 fn blocks_that_only_jump_are_no_meeting_places() {

@@ -42,6 +42,11 @@ impl Rejection {
     pub fn is_of_two_kinds(&self) -> bool {
         self.cause.case == Case::TwoKinds
     }
+
+    /// By how many bytes the pointer was moved, if the instruction is refused only because it was moved at all.
+    pub fn moved_by(&self) -> Option<i64> {
+        if let Case::Moved { by } = self.cause.case { Some(by) } else { None }
+    }
 }
 
 /// What would make a rejected instruction acceptable, as far as it is known. Nothing relies on it: an edit that is made
@@ -83,6 +88,8 @@ pub(crate) enum Case {
     Access { bytes: u64 },
     /// An instruction that is about different kinds of memory on different paths.
     TwoKinds,
+    /// An access through a pointer that may not be moved, and was moved by a constant.
+    Moved { by: i64 },
     /// Part of a spilled pointer is loaded.
     PartOfSpilledPointer,
     /// Part of a pointer is stored.

@@ -17,8 +17,10 @@
 //! same. So nothing here is trusted: a wrong proposal costs time only.
 #![forbid(unsafe_code)]
 
+mod copies;
 mod end_value;
 pub mod means;
+mod moved;
 mod places;
 mod range;
 mod split;
@@ -179,9 +181,14 @@ impl Search<'_> {
         if let Some(removed) = self.split(object, rejection) {
             return Ok(removed);
         }
+        match self.copy(object, rejection) {
+            Some(Ok(removed)) => return Ok(removed),
+            Some(Err(why)) => reason = Some(why),
+            None => {}
+        }
         let (register, null) = (Reason::UninitializedRegister, Reason::PossiblyNull);
         for (own, means, places) in [
-            (register, &means::INITIALIZE, places::begin(object, self.program, rejection.insn)),
+            (register, &means::INITIALIZE, places::read(object, self.program, rejection.insn)),
             (null, &means::NULL_CHECK, places::near(object, self.program, rejection.insn)),
         ] {
             for place in places.iter().filter(|_| rejection.reason == own) {
@@ -403,7 +410,10 @@ impl Search<'_> {
     fn drop_needless(&mut self, object: &mut Object, changes: &mut Vec<Change>) {
         let mut index = 0;
         while index < changes.len() && changes.len() > 1 {
-            let is_kept = |change: &Change| change.ends_with.is_some() || change.inserted.is_empty();
+            let is_kept = |change: &Change| {
+                let replaces = std::ptr::eq(change.means, &means::COPY);
+                replaces || change.ends_with.is_some() || change.inserted.is_empty()
+            };
             if changes.iter().any(is_kept) {
                 return;
             }

@@ -59,7 +59,16 @@ pub(crate) static STATIC: Means = Means { name: "static function", source: "stat
 /// Sends a branch past instructions that it only passes through. No line of C says that.
 pub(crate) static SPLIT: Means = Means { name: "path split", source: "", steps: &[], is_for: |_| true };
 
-/// Gives a register a value where the function begins: the verifier finds a path on which it is read and holds nothing.
+/// Copies accesses through a moved pointer for each distance by which it is moved.
+pub(crate) static COPY: Means = Means {
+    name: "copy for each offset",
+    source: "#pragma clang loop unroll(full) // in front of the loop",
+    steps: &[],
+    is_for: |_| true,
+};
+
+/// Gives a register a value, in front of an instruction that reads it or where the function begins: the verifier finds a
+/// path on which it holds nothing there.
 pub(crate) static INITIALIZE: Means =
     Means { name: "initialisation", source: "n = 0;", steps: &[Step::Zero], is_for: |_| true };
 
@@ -136,7 +145,7 @@ impl Means {
 
     /// Whether it is about a register.
     pub fn has_register(&self) -> bool {
-        !self.steps.is_empty()
+        !self.steps.is_empty() || std::ptr::eq(self, &COPY)
     }
 
     /// Inserts the instructions in front of a place. Branches to that place lead to them. A guard ends the run with
@@ -180,7 +189,7 @@ impl Means {
         let inserted: Vec<InsnId> = nodes.iter().map(|node| node.id).collect();
         let first = *inserted.first()?;
         let function = changed.functions.get_mut(place.function.index())?;
-        // Where the function begins, a loop may begin, too.
+        // Where the function begins, a loop may begin, too, and on other paths the register may hold something.
         if !std::ptr::eq(self, &INITIALIZE) {
             retarget(function, old.id, first);
         }
@@ -200,7 +209,7 @@ pub(crate) fn take_out(object: &mut Object, change: &Change) {
     }
 }
 
-fn retarget(function: &mut kiln_program::Function, from: InsnId, to: InsnId) {
+pub(crate) fn retarget(function: &mut kiln_program::Function, from: InsnId, to: InsnId) {
     for node in &mut function.nodes {
         if node.reference == Reference::Branch(from) {
             node.reference = Reference::Branch(to);

@@ -49,9 +49,11 @@ pub fn near(object: &Object, program: &Program, at: InsnId) -> Vec<Place> {
     places
 }
 
-/// Returns what an instruction reads, where its function begins.
-pub fn begin(object: &Object, program: &Program, at: InsnId) -> Vec<Place> {
+/// Returns what an instruction reads: in front of it, then where its function begins.
+pub fn read(object: &Object, program: &Program, at: InsnId) -> Vec<Place> {
     let near = near(object, program, at);
     let Some(last) = near.first().map(|place| place.position) else { return Vec::new() };
-    near.into_iter().filter(|place| place.position == last).map(|place| Place { position: 0, ..place }).collect()
+    let own: Vec<Place> = near.into_iter().filter(|place| place.position == last).collect();
+    let begin = own.iter().map(|place| Place { position: 0, ..*place });
+    own.iter().copied().chain(begin).collect()
 }

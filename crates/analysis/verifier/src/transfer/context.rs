@@ -6,9 +6,10 @@ use kiln_platform::{Feature, FieldValue, ProgramType};
 
 use crate::code::Code;
 use crate::domain::Scalar;
-use crate::error::{Step, reject};
+use crate::error::{Step, refuse, reject};
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Holds, Register, Trust};
 
 impl Path<'_> {
@@ -78,8 +79,9 @@ impl<'a> Code<'a> {
         match base.fixed_offset() {
             Some(0) => Ok(offset),
             Some(fixed) if self.program_type == ProgramType::Syscall => Ok(fixed + offset),
-            Some(fixed) => reject(
+            Some(fixed) => refuse(
                 Reason::ContextAccess,
+                Case::Moved { by: fixed },
                 format!("r{}: the context is accessed through a pointer moved by {fixed}", reg.number()),
             ),
             None => reject(

@@ -28,7 +28,7 @@ pub use witness::{ShownStep, Witness};
 /// The time for an object unless another one is set.
 pub const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
 /// The time for one proof at most.
-const MAX_PROOF: Duration = Duration::from_secs(10);
+const MAX_PROOF: Duration = Duration::from_secs(20);
 
 /// How to repair.
 #[non_exhaustive]
