@@ -10,10 +10,12 @@ mod about;
 mod call;
 mod client;
 mod glob;
+mod hashes;
 mod keys;
 mod number;
 mod reply;
 mod request;
+mod sorted;
 mod strings;
 mod table;
 
@@ -56,7 +58,7 @@ impl<'s, 'h> Session<'s, 'h> {
                 Ok(Some(words)) => {
                     if !words.is_empty() {
                         self.service.statistics.commands.fetch_add(1, Ordering::Relaxed);
-                        serve(self.service, &mut self.client, &words, output);
+                        serve(self.service, &mut self.client, words.as_slice(), output);
                     }
                 }
                 Err(why) => {

@@ -45,7 +45,12 @@ pub fn run(server: &Server, service: &Service<'_>, stop: &AtomicBool) -> io::Res
             match event.token() {
                 LISTENER => accepts = true,
                 DATAGRAMS => receives = true,
-                Token(number) => ready.push(number),
+                Token(number) => {
+                    if event.is_read_closed() || event.is_error() {
+                        worker.connections.get_mut(&number).into_iter().for_each(Connection::ends);
+                    }
+                    ready.push(number);
+                }
             }
         }
         accepts = accepts && worker.accept(tcp, &poll, &mut ready);

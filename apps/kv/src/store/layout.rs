@@ -57,8 +57,12 @@ pub mod item {
     pub const EXPIRES: usize = 24;
     /// The key's bytes, and in the upper half those of the text.
     pub const SIZES: usize = 32;
-    /// The value's bytes, and in the upper half whether it was used.
+    /// The value's bytes, or [`OBJECT`] with its kind and number, and in the upper half whether it was used.
     pub const VALUE: usize = 40;
+    /// `KV_OBJECT`: the value is not in the heap, and programs leave requests for it to user space.
+    pub const OBJECT: u64 = 1 << 31;
+    /// With [`OBJECT`]: it is a sorted set, and not a hash.
+    pub const SORTED: u64 = 1 << 30;
     /// The text.
     pub const TEXT: usize = 48;
 }
