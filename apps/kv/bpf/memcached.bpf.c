@@ -63,7 +63,12 @@ KILN_FUNCTION int kv_get(struct xdp_md *ctx, __u64 end)
 	result = 0;
 	if (item) {
 		item->used = 1;
-		result = kv_is_object(item) ? -1 : kv_reply(ctx, item);
+		if (kv_is_object(item)) {
+			result = -1;
+		} else {
+			item->value_bytes |= KV_FETCHED;
+			result = kv_reply(ctx, item);
+		}
 	}
 	kiln_spin_unlock(&bucket->lock);
 	if (!link || result)

@@ -21,6 +21,8 @@
 #define KV_CPUS 64
 /* In `value_bytes`: the value is a hash or a sorted set, in user space's memory. */
 #define KV_OBJECT (1u << 31)
+/* In `value_bytes`: a client has asked for the item since it was stored. */
+#define KV_FETCHED (1u << 27)
 
 struct kv_bucket {
 	kiln_spinlock_t lock;
@@ -37,7 +39,7 @@ struct kv_item {
 	__u64 expires; /* in milliseconds since 1970; 0: never */
 	__u32 key_bytes;
 	__u32 text_bytes;
-	__u32 value_bytes; /* or KV_OBJECT and which one it is */
+	__u32 value_bytes; /* and marks; or KV_OBJECT and which one it is */
 	__u32 used; /* since eviction's hand was here */
 	__u8 text[];
 };

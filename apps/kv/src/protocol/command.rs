@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use super::service::{Service, VERSION};
-use super::storing::{self, Step, changed};
+use super::step::Step;
+use super::storing::{self, changed};
 use super::{meta, number, stats};
 use crate::store::{self, Found, KEY_MOST, Outcome};
 
@@ -30,6 +31,8 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
             return retrieve(service, &words[1..], None, first.ends_with(b"s"), answered, output);
         }
         b"gat" | b"gats" => match words.get(1).map(|text| number::expires(text)) {
+            // As memcached does: of no keys, none is there.
+            Some(Some(_)) if words.len() == 2 => output.extend(b"END\r\n"),
             Some(Some(expires)) => {
                 return retrieve(service, &words[2..], Some(expires), first.ends_with(b"s"), answered, output);
             }
@@ -39,14 +42,16 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
         b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {
             return storing::line(service, &words, output);
         }
-        b"mn" | b"mg" | b"ms" | b"md" | b"ma" => return meta::line(service, &words, output),
+        b"mn" | b"mg" | b"ms" | b"md" | b"ma" | b"me" => return meta::line(service, &words, output),
         b"stats" => stats::line(service, &words, output),
         b"version" => output.extend(format!("VERSION {VERSION}\r\n").bytes()),
         b"quit" => return Step::Close,
         b"shutdown" => output.extend(b"ERROR: shutdown not enabled\r\n"),
         b"delete" | b"incr" | b"decr" | b"touch" | b"flush_all" | b"verbosity" => {
             // The last word of these may ask for silence. It is an argument nevertheless, unless it is after all others.
-            let is_quiet = words.len() > 1 && words.last() == Some(&&b"noreply"[..]);
+            // Of `delete`, the first one is the key, whatever it is.
+            let first = if *first == b"delete" { 2 } else { 1 };
+            let is_quiet = words.len() > first && words.last() == Some(&&b"noreply"[..]);
             match others(service, &words, is_quiet) {
                 Ok(_) if is_quiet => {}
                 Ok(answer) => output.extend(&*answer),

@@ -33,7 +33,7 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
 }
 
 /// A number that may be negative.
-fn signed(text: &[u8]) -> Option<i64> {
+pub fn signed(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = integer(text)?;
     if is_negative { 0i64.checked_sub_unsigned(digits) } else { i64::try_from(digits).ok() }
 }

@@ -17,7 +17,7 @@ const FLAGS: u32 = 0;
 const NUMBER_MOST: usize = 20;
 
 fn put(value: Vec<u8>, expires: u64) -> Change {
-    Change::Put { flags: FLAGS, expires, value }
+    Change::Put { flags: FLAGS, expires, marks: 0, value }
 }
 
 fn fits(value: &[u8]) -> Served {

@@ -1,6 +1,6 @@
 //! Changes of a key that depend on what it is.
 
-use super::layout::item;
+use super::layout::{bucket, item, mark};
 use super::table::{Locked, New, Place};
 use super::{Condition, Found, Outcome, Store, text};
 
@@ -18,8 +18,19 @@ pub enum Change {
         flags: u32,
         /// When it ends, in milliseconds since 1970; 0: never.
         expires: u64,
+        /// Bits of [`mark`].
+        marks: u32,
         /// The value.
         value: Vec<u8>,
+    },
+    /// Its value stays.
+    Mark {
+        /// When it ends, in milliseconds since 1970; 0: never.
+        expires: u64,
+        /// Bits of [`mark`].
+        marks: u32,
+        /// Whether that makes another version.
+        is_new_version: bool,
     },
     /// It goes.
     Remove,
@@ -37,28 +48,47 @@ impl Store<'_> {
     /// # Errors
     /// [`Full`] if there is no memory for the new value; then the key stays as it is.
     pub fn update<T>(&self, key: &[u8], mut change: impl FnMut(Option<&Found>) -> (Change, T)) -> Result<T, Full> {
+        self.update_versioned(key, |found, _| change(found))
+    }
+
+    /// As [`Store::update`]; `change` also gets the version that the item is going to have if it is put or marked as a new one.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no memory for the new value; then the key stays as it is.
+    pub fn update_versioned<T>(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(Option<&Found>, u64) -> (Change, T),
+    ) -> Result<T, Full> {
         let hash = self.hash_of(key);
         for _ in 0..TRIES {
             let locked = self.lock_of(hash);
             let place = self.find(&locked, hash, key);
             let found = place.at.filter(|at| !self.is_expired(*at)).map(|at| self.copy(at));
-            let (change, result) = change(found.as_ref());
-            let (flags, expires, value) = match change {
+            let before = self.load(locked.at + bucket::VERSION);
+            let (change, result) = change(found.as_ref(), before + 1);
+            let (flags, expires, marks, value) = match change {
                 Change::Keep => return Ok(result),
                 Change::Remove => {
                     self.remove_at(locked, place);
                     return Ok(result);
                 }
-                Change::Put { flags, expires, value } => (flags, expires, value),
+                Change::Mark { expires, marks, is_new_version } => {
+                    if let Some(at) = place.at.filter(|_| found.is_some()) {
+                        self.mark(&locked, at, expires, marks, is_new_version);
+                    }
+                    return Ok(result);
+                }
+                Change::Put { flags, expires, marks, value } => (flags, expires, marks, value),
             };
             let condition = found.as_ref().map_or(Condition::Absent, |found| Condition::Version(found.version));
             let outcome = text::with(key, flags, &value, |text| {
-                let new = New { key, hash, expires, value: value.len() as u64, text };
+                let new = New { key, hash, expires, value: value.len() as u64 | u64::from(marks), text };
                 if place.at.is_some_and(|at| self.overwrite(&locked, at, &new)) {
                     return Outcome::Stored;
                 }
                 drop(locked);
-                self.put_new(&new, condition)
+                self.put_new(&new, condition, Some(before))
             });
             match outcome {
                 Outcome::Stored => return Ok(result),
@@ -67,6 +97,19 @@ impl Store<'_> {
             }
         }
         Err(Full)
+    }
+
+    /// Changes what there is beside a value, unless it is an object.
+    fn mark(&self, locked: &Locked<'_>, at: usize, expires: u64, marks: u32, is_new_version: bool) {
+        let value = self.load(at + item::VALUE);
+        if value & item::OBJECT != 0 {
+            return;
+        }
+        if is_new_version {
+            self.heap.store(at + item::CAS, self.next_version(locked));
+        }
+        self.heap.store(at + item::EXPIRES, expires);
+        self.heap.store(at + item::VALUE, value & !u64::from(mark::ALL) | u64::from(marks & mark::ALL));
     }
 
     /// Removes the item at a place, if there is one, and frees the lock.

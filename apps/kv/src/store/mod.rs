@@ -23,6 +23,7 @@ mod table;
 mod text;
 
 pub use change::{Change, Full};
+pub use layout::mark;
 pub use objects::Refused;
 pub use read::{Found, Item};
 

@@ -205,7 +205,7 @@ impl Store<'_> {
         self.add(state::BYTES, bytes);
         let outcome = text::with(key, 0, b"", |text| {
             let value = value_of(kind, number);
-            self.put_new(&New { key, hash: self.hash_of(key), expires: 0, value, text }, Condition::Absent)
+            self.put_new(&New { key, hash: self.hash_of(key), expires: 0, value, text }, Condition::Absent, None)
         });
         if outcome != Outcome::Stored {
             self.forget_object(number);

@@ -1,6 +1,6 @@
 //! Items that are read: under the lock of their bucket, or copied.
 
-use super::layout::item;
+use super::layout::{item, mark};
 use super::objects::kind_of;
 use super::{Store, text};
 use crate::object::Kind;
@@ -20,6 +20,8 @@ pub struct Found {
     pub expires: u64,
     /// What the value is; of an object, there are no bytes.
     pub kind: Kind,
+    /// Bits of [`mark`].
+    pub marks: u32,
 }
 
 impl Found {
@@ -100,7 +102,7 @@ impl Store<'_> {
             store: self,
             at,
             key_bytes: sizes as u32 as usize,
-            value_bytes: if value & item::OBJECT == 0 { value as u32 as usize } else { 0 },
+            value_bytes: if value & item::OBJECT == 0 { (value & item::VALUE_BYTES) as usize } else { 0 },
             value: value & 0xffff_ffff,
             text_bytes: (sizes >> 32) as usize,
         }
@@ -118,6 +120,7 @@ impl Store<'_> {
             version: item.version(),
             expires: item.expires(),
             kind: item.kind(),
+            marks: if item.kind() == Kind::String { item.value as u32 & mark::ALL } else { 0 },
         }
     }
 
@@ -136,6 +139,10 @@ impl Store<'_> {
         }
         if let Some(expires) = expires {
             self.heap.store(at + item::EXPIRES, expires);
+        }
+        let value = self.load(at + item::VALUE);
+        if value & (item::OBJECT | u64::from(mark::FETCHED)) == 0 {
+            self.heap.store(at + item::VALUE, value | u64::from(mark::FETCHED));
         }
         Some(read(&self.item(at)))
     }

@@ -46,7 +46,7 @@ pub(super) struct New<'n> {
     pub hash: u64,
     /// In milliseconds since 1970; 0: never.
     pub expires: u64,
-    /// The value's bytes, or which object it is, in 32 bits.
+    /// The value's bytes and marks, or which object it is, in 32 bits.
     pub value: u64,
     pub text: &'n [u8],
 }
@@ -216,7 +216,7 @@ impl Store<'_> {
             let new = New { key, hash, expires, value: value.len() as u64, text };
             // What never fits is refused first, whatever is there.
             if (item::TEXT + text.len()) as u64 > self.most_bytes {
-                return self.put_new(&new, condition);
+                return self.put_new(&new, condition, None);
             }
             let locked = self.lock_of(hash);
             let place = self.find(&locked, hash, key);
@@ -227,12 +227,12 @@ impl Store<'_> {
                 return Outcome::Stored;
             }
             drop(locked);
-            self.put_new(&new, condition)
+            self.put_new(&new, condition, None)
         })
     }
 
-    /// Stores an item in memory of its own.
-    pub(super) fn put_new(&self, new: &New<'_>, condition: Condition) -> Outcome {
+    /// Stores an item in memory of its own. With the version of the bucket that is given, only if nothing in the bucket was stored since.
+    pub(super) fn put_new(&self, new: &New<'_>, condition: Condition, version: Option<u64>) -> Outcome {
         let Some(at) = self.allocate(item::TEXT + new.text.len()) else {
             // What was there is not what the client believes to have stored, unless it had a condition for it.
             if condition == Condition::Any {
@@ -241,13 +241,15 @@ impl Store<'_> {
             return Outcome::NoMemory;
         };
         self.write(at, new);
-        self.link(at, new, condition)
+        self.link(at, new, condition, version)
     }
 
-    fn link(&self, at: usize, new: &New<'_>, condition: Condition) -> Outcome {
+    fn link(&self, at: usize, new: &New<'_>, condition: Condition, version: Option<u64>) -> Outcome {
         let locked = self.lock_of(new.hash);
         let Place { link, at: found } = self.find(&locked, new.hash, new.key);
-        if let Some(refused) = self.refused(condition, found.filter(|at| !self.is_expired(*at))) {
+        let is_late = version.is_some_and(|version| version != self.load(locked.at + bucket::VERSION));
+        let refused = self.refused(condition, found.filter(|at| !self.is_expired(*at)));
+        if let Some(refused) = refused.or(is_late.then_some(Outcome::Exists)) {
             drop(locked);
             self.free(at);
             return refused;
