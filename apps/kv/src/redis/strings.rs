@@ -7,6 +7,7 @@ use super::number::{decimal, float, integer, time};
 use super::reply::Refusal;
 use crate::digits;
 use crate::object::Kind;
+use crate::protocol::OUTPUT_MOST;
 use crate::store::{self, Change, Condition, Found, Outcome, VALUE_MOST};
 
 const TOO_LONG: Refusal = Refusal::Borrowed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
@@ -91,8 +92,15 @@ pub fn get(call: &mut Call<'_, '_>) -> Served {
 /// `MGET`.
 pub fn mget(call: &mut Call<'_, '_>) -> Served {
     let words = call.words;
-    call.reply.array(words.len() - 1);
-    for key in &words[1..] {
+    let answered = std::mem::take(&mut call.client.answered);
+    if answered == 0 {
+        call.reply.array(words.len() - 1);
+    }
+    for (at, key) in words.iter().enumerate().skip(answered.max(1)) {
+        if call.reply.output.len() >= OUTPUT_MOST {
+            call.client.answered = at;
+            return Ok(());
+        }
         if !tell(call, key) {
             call.reply.null();
         }
