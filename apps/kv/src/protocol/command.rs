@@ -7,7 +7,7 @@ use super::service::{Service, VERSION};
 use super::step::Step;
 use super::storing::{self, changed};
 use super::{meta, number, stats};
-use crate::store::{self, Found, KEY_MOST, Outcome};
+use crate::store::{self, KEY_MOST, Outcome};
 
 /// Bytes of output from which on nothing more is served.
 pub const OUTPUT_MOST: usize = 1 << 20;
@@ -147,21 +147,11 @@ fn flush(service: &Service<'_>, delay: &[u8]) -> &'static [u8] {
     b"OK\r\n"
 }
 
-/// What a value and a difference make; `None` if the value is no number.
-pub fn added(found: &Found, delta: u64, up: bool) -> Option<Vec<u8>> {
-    let old = number::unsigned(found.value())?;
-    let new = if up { old.wrapping_add(delta) } else { old.saturating_sub(delta) };
-    let mut new = new.to_string().into_bytes();
-    // A shorter number keeps the value's length, as in memcached.
-    new.resize(new.len().max(found.value_bytes), b' ');
-    Some(new)
-}
-
 fn arithmetic(service: &Service<'_>, key: &[u8], delta: &[u8], up: bool) -> Answer {
     let Some(delta) = number::unsigned(delta) else {
         return b"CLIENT_ERROR invalid numeric delta argument\r\n"[..].into();
     };
-    match changed(&service.store, key, |found| added(found, delta, up).ok_or(())) {
+    match changed(&service.store, key, |found| number::added(found, delta, up).ok_or(())) {
         Ok((Outcome::Stored, value)) => [value.trim_ascii_end(), b"\r\n"].concat().into(),
         Ok((Outcome::NotFound, _)) => NOT_FOUND.into(),
         Ok(_) => b"SERVER_ERROR out of memory in incr\r\n"[..].into(),

@@ -1,7 +1,8 @@
 //! Changes of a key that depend on what it is.
 
 use super::layout::{bucket, item, mark};
-use super::table::{Locked, New, Place};
+use super::put::New;
+use super::table::Locked;
 use super::{Condition, Found, Outcome, Store, text};
 
 /// How often a change is made again because others have made one in between. One of them has, each time.
@@ -110,25 +111,6 @@ impl Store<'_> {
         }
         self.heap.store(at + item::EXPIRES, expires);
         self.heap.store(at + item::VALUE, value & !u64::from(mark::ALL) | u64::from(marks & mark::ALL));
-    }
-
-    /// Removes the item at a place, if there is one, and frees the lock.
-    pub(super) fn remove_at(&self, locked: Locked<'_>, place: Place) {
-        if let Some(at) = place.at {
-            self.unlink(place.link, at);
-            drop(locked);
-            self.gone(at);
-        }
-    }
-
-    /// Removes a key; whether it was there.
-    pub fn delete(&self, key: &[u8]) -> bool {
-        let hash = self.hash_of(key);
-        let locked = self.lock_of(hash);
-        let place = self.find(&locked, hash, key);
-        let was_there = place.at.is_some_and(|at| !self.is_expired(at));
-        self.remove_at(locked, place);
-        was_there
     }
 
     /// Sets when a key ends to what `change` makes of when it does; what that gave beside it. `None` if there is no such key.

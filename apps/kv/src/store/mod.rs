@@ -17,10 +17,12 @@ mod evict;
 mod hash;
 pub mod layout;
 mod objects;
+mod put;
 mod read;
 mod scan;
 mod table;
 mod text;
+mod values;
 
 pub use change::{Change, Full};
 pub use layout::mark;
@@ -36,7 +38,7 @@ use kiln_heap::allocator::Allocator;
 use kiln_heap::own::{OwnHeap, STATE_BYTES};
 use kiln_heap::supply::{self, NoMemory};
 use layout::{bucket, state};
-use objects::Objects;
+use values::Objects;
 
 /// A heap that threads share.
 pub type Heap<'h> = dyn Memory + Sync + 'h;

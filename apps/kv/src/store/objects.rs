@@ -8,17 +8,16 @@
 //! the same object. Whoever holds it may find that the object is gone, because its key was removed in between: then there is a new
 //! item by now, or none. Who takes the last element out marks it as gone first, and then removes the item.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 use super::layout::{item, state};
-use super::table::New;
+use super::put::New;
+use super::values::{Held, NUMBERS, Shared, held, value_of};
 use super::{Condition, Outcome, Store, text};
-use crate::object::{Kind, Object, Typed};
+use crate::object::{Kind, Typed};
 
 /// How often a key is looked for again, because its object was gone. Each time, somebody has removed one.
 const TRIES: usize = 100_000;
-/// The most objects: their numbers have as many bits.
-const NUMBERS: u64 = item::SORTED - 1;
 
 /// Why an object is neither read nor changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,74 +26,6 @@ pub enum Refused {
     OtherType,
     /// There is no memory for what is to be added, even without all others.
     NoMemory,
-}
-
-/// An object and what is counted for it; without an object when its key is gone.
-#[derive(Default)]
-struct Held {
-    object: Option<Object>,
-    bytes: u64,
-}
-
-type Shared = Arc<Mutex<Held>>;
-
-/// All objects of a store, by number.
-#[derive(Default)]
-pub(super) struct Objects {
-    places: RwLock<Places>,
-}
-
-#[derive(Default)]
-struct Places {
-    objects: Vec<Option<Shared>>,
-    free: Vec<u32>,
-}
-
-fn held(shared: &Shared) -> MutexGuard<'_, Held> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Objects {
-    fn get(&self, number: u64) -> Option<Shared> {
-        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        places.objects.get(number as usize)?.clone()
-    }
-
-    /// Adds an object; `None` if there are as many as there are numbers.
-    fn add(&self, object: Shared) -> Option<u64> {
-        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(number) = places.free.pop() {
-            places.objects[number as usize] = Some(object);
-            return Some(u64::from(number));
-        }
-        let number = places.objects.len() as u64;
-        if number > NUMBERS {
-            return None;
-        }
-        places.objects.push(Some(object));
-        Some(number)
-    }
-
-    fn take(&self, number: u64) -> Option<Shared> {
-        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
-        let object = places.objects.get_mut(number as usize)?.take()?;
-        places.free.push(number as u32);
-        Some(object)
-    }
-}
-
-/// What an item's word `VALUE` says that the value is.
-pub(super) fn kind_of(value: u64) -> Kind {
-    match (value & item::OBJECT != 0, value & item::SORTED != 0) {
-        (false, _) => Kind::String,
-        (true, false) => Kind::Hash,
-        (true, true) => Kind::Sorted,
-    }
-}
-
-/// The word `VALUE` of an object's item, as far as it is the value.
-fn value_of(kind: Kind, number: u64) -> u64 {
-    item::OBJECT | if kind == Kind::Sorted { item::SORTED } else { 0 } | number
 }
 
 impl Store<'_> {
@@ -143,19 +74,19 @@ impl Store<'_> {
         for _ in 0..TRIES {
             let Some((number, object)) = self.object(key, T::KIND)? else { return Ok(None) };
             let mut held = held(&object);
-            let Some(object) = held.object.as_mut().and_then(T::of) else {
+            let Some(typed) = held.object.as_mut().and_then(T::of) else {
                 drop(held);
                 std::thread::yield_now();
                 continue;
             };
-            let result = change(object);
-            let (is_empty, bytes) = (object.is_empty(), object.bytes());
+            let result = change(typed);
+            let (is_empty, bytes) = (typed.is_empty(), typed.bytes());
             self.add(state::BYTES, bytes.wrapping_sub(held.bytes));
             held.bytes = bytes;
             if is_empty {
                 held.object = None;
                 drop(held);
-                self.remove_object(key, number);
+                self.remove_object(key, number, &object);
             }
             return Ok(Some(result));
         }
@@ -213,29 +144,15 @@ impl Store<'_> {
         outcome
     }
 
-    /// Takes an object out of the table, and counts it out.
-    fn forget_object(&self, number: u64) {
-        let Some(object) = self.objects.take(number) else { return };
-        let gone = std::mem::take(&mut *held(&object));
-        self.add(state::BYTES, gone.bytes.wrapping_neg());
-    }
-
-    /// Frees what an item that was unlinked has outside of the heap.
-    pub(super) fn forget_value(&self, at: usize) {
-        let value = self.load(at + item::VALUE);
-        if value & item::OBJECT != 0 {
-            self.forget_object(value & NUMBERS);
-        }
-    }
-
-    /// Removes a key whose object has this number.
-    fn remove_object(&self, key: &[u8], number: u64) {
+    /// Removes a key whose object this is. Its number may be another one's by now.
+    fn remove_object(&self, key: &[u8], number: u64, object: &Shared) {
         let hash = self.hash_of(key);
         let locked = self.lock_of(hash);
         let place = self.find(&locked, hash, key);
         let is_own = |at: usize| {
             let value = self.load(at + item::VALUE);
-            value & item::OBJECT != 0 && value & NUMBERS == number
+            let is_numbered = value & item::OBJECT != 0 && value & NUMBERS == number;
+            is_numbered && self.objects.get(number).is_some_and(|found| Arc::ptr_eq(&found, object))
         };
         if place.at.is_some_and(is_own) {
             self.remove_at(locked, place);

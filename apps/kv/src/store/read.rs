@@ -1,7 +1,7 @@
 //! Items that are read: under the lock of their bucket, or copied.
 
 use super::layout::{item, mark};
-use super::objects::kind_of;
+use super::values::kind_of;
 use super::{Store, text};
 use crate::object::Kind;
 

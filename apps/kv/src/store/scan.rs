@@ -2,8 +2,8 @@
 
 use super::Store;
 use super::layout::{bucket, item};
-use super::objects::kind_of;
 use super::table::Locked;
+use super::values::kind_of;
 use crate::object::Kind;
 
 /// Buckets that one part may look at: a store of 64 MiB has as many.

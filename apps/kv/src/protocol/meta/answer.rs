@@ -3,7 +3,8 @@
 use super::base64;
 use super::flags::Flags;
 use crate::digits;
-use crate::store::{self, mark};
+use crate::object::Kind;
+use crate::store::{self, Found, mark};
 
 /// An item as answers tell it.
 #[derive(Clone, Copy)]
@@ -18,6 +19,11 @@ pub struct Told {
     pub version: u64,
     /// Bits of [`mark`].
     pub marks: u32,
+}
+
+/// An item that is bytes: other values are none of memcached's.
+pub fn bytes_of(found: Option<&Found>) -> Option<&Found> {
+    found.filter(|found| found.kind == Kind::String)
 }
 
 /// Seconds that are left until a time, or `None` for never. A part of one counts as one.

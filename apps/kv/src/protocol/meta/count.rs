@@ -1,9 +1,8 @@
 //! `ma`: counters.
 
-use super::answer::{self, Told};
-use super::bytes_of;
+use super::answer::{self, Told, bytes_of};
 use super::flags::Flags;
-use crate::protocol::command::added;
+use crate::protocol::number::added;
 use crate::protocol::service::Service;
 use crate::store::{Change, Found, mark};
 

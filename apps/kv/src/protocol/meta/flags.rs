@@ -4,7 +4,14 @@ use std::borrow::Cow;
 
 use super::base64;
 use crate::protocol::number;
+use crate::protocol::step::Step;
 
+/// Words of a command, from which on it has too many.
+pub const WORDS_MOST: usize = 20;
+/// memcached's words for what is no command.
+pub const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+/// What went wrong, in memcached's words, and how the session goes on.
+pub type Refused = (&'static str, Step);
 /// The longest opaque token, with its letter.
 const OPAQUE_MOST: usize = 32;
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";

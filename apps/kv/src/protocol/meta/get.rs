@@ -2,8 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::answer::{self, Told, seconds_left};
-use super::bytes_of;
+use super::answer::{self, Told, bytes_of, seconds_left};
 use super::flags::Flags;
 use crate::protocol::service::Service;
 use crate::store::{Change, Found, mark};

@@ -18,13 +18,9 @@ use std::sync::atomic::Ordering;
 
 use super::service::Service;
 use super::step::Step;
-use crate::object::Kind;
 use crate::store::{Change, Found, KEY_MOST, mark};
-use flags::Flags;
-
-/// Words of a command, from which on it has too many.
-const WORDS_MOST: usize = 20;
-const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+use answer::bytes_of;
+use flags::{BAD_FORMAT, Flags, Refused, WORDS_MOST};
 
 /// Serves a meta command.
 pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) -> Step {
@@ -46,9 +42,6 @@ pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) -> Ste
         step
     })
 }
-
-/// What went wrong, in memcached's words, and how the session goes on.
-type Refused = (&'static str, Step);
 
 fn other(service: &Service<'_>, command: &[u8], words: &[&[u8]], output: &mut Vec<u8>) -> Result<Step, Refused> {
     let is_get = command == b"mg";
@@ -72,11 +65,6 @@ fn other(service: &Service<'_>, command: &[u8], words: &[&[u8]], output: &mut Ve
         _ => count::count(service, &flags, output),
     };
     served.map(|()| Step::Done).map_err(|error| (error, Step::Done))
-}
-
-/// An item that is bytes: other values are none of memcached's.
-fn bytes_of(found: Option<&Found>) -> Option<&Found> {
-    found.filter(|found| found.kind == Kind::String)
 }
 
 /// `md`.

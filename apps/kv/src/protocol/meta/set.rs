@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::flags::{self, Flags};
-use super::{BAD_FORMAT, Refused, WORDS_MOST, answer, bytes_of};
+use super::answer::{self, bytes_of};
+use super::flags::{self, BAD_FORMAT, Flags, Refused, WORDS_MOST};
 use crate::protocol::number;
 use crate::protocol::service::Service;
 use crate::protocol::step::{Step, Waiting};
