@@ -190,7 +190,18 @@ fn report(rows: &[Value]) {
 }
 
 /// What `redis-benchmark` counts, by the name that it is asked for.
-const COMMANDS: [&str; 4] = ["get", "set", "incr", "mset"];
+const COMMANDS: [&str; 6] = ["get", "set", "incr", "mset", "hset", "zadd"];
+
+/// How much is asked of both servers.
+#[derive(Clone, Copy)]
+pub struct PeerEffort {
+    /// Measured rounds, after one that warms up.
+    pub rounds: usize,
+    /// How many requests are sent at once, and how many requests there are of each command.
+    pub depths: [(u32, u32); 2],
+}
+
+const DEPTHS: [(u32, u32); 2] = [(1, 100_000), (16, 400_000)];
 
 /// A process that ends with this.
 struct Ended(Child);
@@ -203,11 +214,11 @@ impl Drop for Ended {
 }
 
 /// Requests in a second, for each of [`COMMANDS`].
-fn asked(port: u16, depth: &str, requests: &str) -> Result<Vec<f64>, Failure> {
-    let port = port.to_string();
-    let fixed = ["-r", "100000", "-d", "128", "--csv", "-t", "get,set,incr,mset"];
+fn asked(port: u16, depth: u32, requests: u32) -> Result<Vec<f64>, Failure> {
+    let [port, depth, requests] = [u32::from(port), depth, requests].map(|number| number.to_string());
+    let fixed = ["-r", "100000", "-d", "128", "--csv", "-t", &COMMANDS.join(",")];
     let output =
-        Command::new("redis-benchmark").args(["-p", &port, "-P", depth, "-n", requests]).args(fixed).output()?;
+        Command::new("redis-benchmark").args(["-p", &port, "-P", &depth, "-n", &requests]).args(fixed).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let rate = |command: &str| {
         let line = text.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("\"{command}")));
@@ -220,7 +231,10 @@ fn asked(port: u16, depth: &str, requests: &str) -> Result<Vec<f64>, Failure> {
 }
 
 /// Measures Redis' protocol beside `redis-server`.
-fn peers(rounds: usize) -> Result<Vec<Value>, Failure> {
+///
+/// # Errors
+/// Returns a failure if a server does not begin, or `redis-benchmark` does not tell how fast it is.
+pub fn peers(effort: PeerEffort) -> Result<Vec<Value>, Failure> {
     let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let folder = tempfile::tempdir()?;
     let mut command = Command::new("redis-server");
@@ -244,18 +258,18 @@ fn peers(rounds: usize) -> Result<Vec<Value>, Failure> {
         let rows = address
             .recv_timeout(Duration::from_secs(10))
             .map_err(Failure::from)
-            .and_then(|own| compare([own, free], rounds));
+            .and_then(|own| compare([own, free], effort));
         stop.store(true, Ordering::SeqCst);
         serving.join().map_err(|_| "the server panicked")?.map_err(|error| error.to_string())?;
         rows
     })
 }
 
-fn compare(ports: [u16; 2], rounds: usize) -> Result<Vec<Value>, Failure> {
+fn compare(ports: [u16; 2], effort: PeerEffort) -> Result<Vec<Value>, Failure> {
     let mut rows = Vec::new();
-    for (depth, requests) in [("1", "100000"), ("16", "400000")] {
+    for (depth, requests) in effort.depths {
         let mut rates = [Vec::new(), Vec::new()];
-        for round in 0..=rounds {
+        for round in 0..=effort.rounds {
             for turn in 0..ports.len() {
                 let at = (turn + round) % ports.len();
                 let rate = asked(ports[at], depth, requests)?;
@@ -269,7 +283,7 @@ fn compare(ports: [u16; 2], rounds: usize) -> Result<Vec<Value>, Failure> {
             let of = |server: usize| rates[server].iter().map(move |rate| rate[at]);
             let ratios = spread(of(0).zip(of(1)).map(|(own, peer)| own / peer));
             rows.push(json!({
-                "operation": command, "at_once": depth, "kiln": spread(of(0))[1], "redis": spread(of(1))[1],
+                "operation": command, "at_once": depth.to_string(), "kiln": spread(of(0))[1], "redis": spread(of(1))[1],
                 "kiln_to_redis": ratios[1], "kiln_to_redis_range": [ratios[0], ratios[2]],
             }));
         }
@@ -300,7 +314,7 @@ fn run() -> Result<(), Failure> {
     let rounds = option("--rounds").map_or(Ok(WHOLE.rounds), |text| text.parse::<usize>())?.max(1);
     let prints_json = option("--format").is_some_and(|format| format == "json");
     if arguments.iter().any(|word| word == "--peers") {
-        let rows = peers(rounds)?;
+        let rows = peers(PeerEffort { rounds, depths: DEPTHS })?;
         if prints_json {
             println!("{}", json!({"peers": rows}));
         } else {

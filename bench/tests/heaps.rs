@@ -60,3 +60,18 @@ fn requests_are_measured() {
     assert_eq!(rows.len(), 4, "two commands, hot and cold");
     assert!(rows.iter().all(|row| row["heap_to_slots"].is_f64()), "{rows:?}");
 }
+
+#[test]
+fn peers_are_measured() {
+    if ["redis-server", "redis-benchmark"]
+        .iter()
+        .any(|name| std::process::Command::new(name).arg("--version").output().is_err())
+    {
+        println!("skipped: redis-server and redis-benchmark are not installed");
+        return;
+    }
+    let effort = kv_bench::PeerEffort { rounds: 1, depths: [(1, 500), (16, 2000)] };
+    let rows = kv_bench::peers(effort).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(rows.len(), 12, "six commands, alone and 16 at once");
+    assert!(rows.iter().all(|row| row["kiln_to_redis"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{rows:?}");
+}

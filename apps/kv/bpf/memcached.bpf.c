@@ -63,7 +63,12 @@ KILN_FUNCTION int kv_get(struct xdp_md *ctx, __u64 end)
 	result = 0;
 	if (item) {
 		item->used = 1;
-		result = kv_reply(ctx, item);
+		if (kv_is_object(item)) {
+			result = -1;
+		} else {
+			item->value_bytes |= KV_FETCHED;
+			result = kv_reply(ctx, item);
+		}
 	}
 	kiln_spin_unlock(&bucket->lock);
 	if (!link || result)
@@ -101,7 +106,7 @@ KILN_FUNCTION int kv_overwrite(struct xdp_md *ctx, const struct kv_set_request *
 		return 0;
 	link = kv_find(ctx, bucket, hash, KV_KEY, request->key_bytes);
 	item = link ? kv_item(*link) : 0;
-	if (item && item->text_bytes == request->prefix_bytes + request->rest_bytes) {
+	if (item && !kv_is_object(item) && item->text_bytes == request->prefix_bytes + request->rest_bytes) {
 		item->cas = ++bucket->version;
 		kv_write(ctx, request, item);
 		done = 1;
@@ -135,6 +140,9 @@ KILN_FUNCTION int kv_link(struct xdp_md *ctx, struct kv_item *item, __u64 *spare
 	if (!kv_try_lock(bucket))
 		return 0;
 	link = kv_find(ctx, bucket, item->hash, KV_KEY, item->key_bytes);
+	/* User space has more to free than an object's item. */
+	if (link && *link && kv_is_object(kv_item(*link)))
+		link = 0;
 	if (link) {
 		old = kv_item(*link);
 		item->cas = ++bucket->version;

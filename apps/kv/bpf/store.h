@@ -19,6 +19,10 @@
 #define KV_TRIES 32
 #define KV_STEPS 16
 #define KV_CPUS 64
+/* In `value_bytes`: the value is a hash or a sorted set, in user space's memory. */
+#define KV_OBJECT (1u << 31)
+/* In `value_bytes`: a client has asked for the item since it was stored. */
+#define KV_FETCHED (1u << 27)
 
 struct kv_bucket {
 	kiln_spinlock_t lock;
@@ -35,7 +39,7 @@ struct kv_item {
 	__u64 expires; /* in milliseconds since 1970; 0: never */
 	__u32 key_bytes;
 	__u32 text_bytes;
-	__u32 value_bytes;
+	__u32 value_bytes; /* and marks; or KV_OBJECT and which one it is */
 	__u32 used; /* since eviction's hand was here */
 	__u8 text[];
 };
@@ -112,6 +116,12 @@ KILN_FUNCTION __u64 *kv_find(struct xdp_md *ctx, struct kv_bucket *bucket, __u64
 		link = &item->next;
 	}
 	return 0;
+}
+
+/* Whether only user space can read or replace an item. */
+static __always_inline int kv_is_object(struct kv_item *item)
+{
+	return !!(item->value_bytes & KV_OBJECT);
 }
 
 /* Whether an item counts as gone. */

@@ -11,6 +11,8 @@
 //! the same items under the same locks. Without an extension the store is in memory of this process ([`store::own_heap`]).
 #![forbid(unsafe_code)]
 
+mod digits;
+pub mod object;
 pub mod protocol;
 pub mod redis;
 pub mod server;

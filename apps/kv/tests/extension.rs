@@ -207,6 +207,33 @@ fn both_sides_find_what_the_other_stores() {
     assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "{accounts:?}");
 }
 
+#[test]
+fn what_is_no_string_is_left_to_user_space() {
+    use kiln_kv::object::SortedSet;
+    let Some((loaded, variables)) = loaded() else { return };
+    let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
+    let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
+    assert_eq!(store.extend(b"z", 100, |set: &mut SortedSet| set.set(b"m", 1.5)), Ok(None));
+    let before = (store.items(), store.bytes());
+    let passed = |text: &[u8]| {
+        let packet = request(text);
+        assert_eq!(run(&loaded, &packet), (XDP_PASS, packet.clone()), "{}", String::from_utf8_lossy(text));
+    };
+    passed(b"get z\r\n");
+    // One has the size of the item's own text, the other one needs an item of its own.
+    passed(b"set z 0 0 0\r\n\r\n");
+    passed(&set("z", &[b'x'; 100]));
+    assert_eq!(store.inspect(b"z", |set: &SortedSet| set.score(b"m")), Ok(Some(Some(1.5))));
+    assert_eq!((store.items(), store.bytes()), before);
+    // User space replaces it; from then on it is a string for both.
+    assert_eq!(store.put(b"z", 7, 0, b"text", Condition::Any), Outcome::Stored);
+    assert_eq!(answer(&loaded, b"get z\r\n"), value_of("z", b"text"));
+    store.clear();
+    assert_eq!((store.items(), store.bytes()), (0, 0));
+    let accounts = supply::accounts(&heap).expect("an allocator");
+    assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "{accounts:?}");
+}
+
 /// The text of a packet, if its headers are those of a request to the server: what the program looks at, plainly.
 fn text_of_request(packet: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);

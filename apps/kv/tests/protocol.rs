@@ -64,6 +64,10 @@ const CONVERSATIONS: &[(&str, &str)] = &[
     ),
     ("wrong lines without a reply", ">set k x 0 1 noreply|>cas k 0 0 1 x noreply|>mn|<MN"),
     ("bad numbers in lines", ">set k x 0 1|<CLIENT_ERROR bad command line format|>get k|<END"),
+    (
+        "no keys",
+        ">delete  noreply|<NOT_FOUND|>delete noreply |<NOT_FOUND|>delete k  noreply|>gat 100  |<END|>gats 100|<END|>gat x |<CLIENT_ERROR invalid exptime argument|>get  |<ERROR|>incr  noreply|<ERROR|>mn|<MN",
+    ),
     ("spaces", ">  set  s  1  0  1  |>x|<STORED|>  get  s |<VALUE s 1 1|<x|<END"),
     ("verbosity", ">verbosity 1|<OK|>verbosity|<ERROR"),
     ("a value with line ends", ">set l 0 0 6|>a\r\nb\r\n|<STORED|>get l|<VALUE l 0 6|<a\r\nb\r\n|<END"),

@@ -11,7 +11,7 @@ use kiln_kv::protocol::{Next, Service};
 use kiln_kv::redis::{REQUEST_MOST, Session};
 use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, own_heap};
 
-use support::{Ended, peer};
+use support::redis::{ask, framed, redis_server, request, told};
 
 const SETTINGS: Settings = Settings { buckets: 1 << 10, most_bytes: 16 << 20, served: None };
 
@@ -34,63 +34,10 @@ const CONVERSATIONS: &[&str] = &[
     "CLIENT REPLY FOO|CLIENT REPLY ON|COMMAND INFO nothing|CONFIG GET save|CONFIG GET",
 ];
 
-/// The words of a line of a conversation, as a request.
-fn request(line: &str) -> Vec<u8> {
-    let (mut words, mut quoted) = (vec![String::new()], None);
-    for byte in line.chars() {
-        match (byte, quoted) {
-            ('"' | '\'', None) => quoted = Some(byte),
-            (mark, Some(begun)) if mark == begun => quoted = None,
-            (' ', None) => words.push(String::new()),
-            (other, _) => words.last_mut().expect("a word").push(other),
-        }
-    }
-    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    framed(&words)
-}
-
-fn framed(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend(format!("${}\r\n", word.len()).bytes());
-        bytes.extend(*word);
-        bytes.extend(b"\r\n");
-    }
-    bytes
-}
-
 /// Has a store of this process.
 fn with_service(test: impl FnOnce(&Service<'_>)) {
     let heap = own_heap(&SETTINGS);
     test(&Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store")));
-}
-
-fn ask(session: &mut Session<'_, '_>, bytes: &[u8]) -> String {
-    let mut output = Vec::new();
-    session.serve(bytes, &mut output);
-    String::from_utf8_lossy(&output).into_owned()
-}
-
-/// Starts redis-server, if it is installed.
-fn redis_server() -> Option<(Ended, u16)> {
-    let folder = std::env::temp_dir();
-    let folder = folder.to_str().expect("a path that is text");
-    let fixed = ["--port", "PORT", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
-    peer("redis-server", &fixed)
-}
-
-/// What a server answers to a request: up to the answer to a word that nobody says else.
-fn told(stream: &mut TcpStream, bytes: &[u8]) -> String {
-    const MARK: &str = "$7\r\nthe-end\r\n";
-    stream.write_all(&[bytes, &framed(&[b"ECHO", b"the-end"])].concat()).expect("it reads");
-    let (mut all, mut part) = (Vec::new(), [0; 4096]);
-    while !all.ends_with(MARK.as_bytes()) {
-        let count = stream.read(&mut part).expect("it answers");
-        assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(bytes));
-        all.extend(&part[..count]);
-    }
-    all.truncate(all.len() - MARK.len());
-    String::from_utf8_lossy(&all).into_owned()
 }
 
 /// Without what is another's own: the number of a client.

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use super::service::{Service, VERSION};
-use super::storing::{self, Step, changed};
+use super::step::Step;
+use super::storing::{self, changed};
 use super::{meta, number, stats};
-use crate::store::{self, Found, KEY_MOST, Outcome};
+use crate::store::{self, KEY_MOST, Outcome};
 
 /// Bytes of output from which on nothing more is served.
 pub const OUTPUT_MOST: usize = 1 << 20;
@@ -30,6 +31,8 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
             return retrieve(service, &words[1..], None, first.ends_with(b"s"), answered, output);
         }
         b"gat" | b"gats" => match words.get(1).map(|text| number::expires(text)) {
+            // As memcached does: of no keys, none is there.
+            Some(Some(_)) if words.len() == 2 => output.extend(b"END\r\n"),
             Some(Some(expires)) => {
                 return retrieve(service, &words[2..], Some(expires), first.ends_with(b"s"), answered, output);
             }
@@ -39,14 +42,16 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
         b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {
             return storing::line(service, &words, output);
         }
-        b"mn" | b"mg" | b"ms" | b"md" | b"ma" => return meta::line(service, &words, output),
+        b"mn" | b"mg" | b"ms" | b"md" | b"ma" | b"me" => return meta::line(service, &words, output),
         b"stats" => stats::line(service, &words, output),
         b"version" => output.extend(format!("VERSION {VERSION}\r\n").bytes()),
         b"quit" => return Step::Close,
         b"shutdown" => output.extend(b"ERROR: shutdown not enabled\r\n"),
         b"delete" | b"incr" | b"decr" | b"touch" | b"flush_all" | b"verbosity" => {
             // The last word of these may ask for silence. It is an argument nevertheless, unless it is after all others.
-            let is_quiet = words.len() > 1 && words.last() == Some(&&b"noreply"[..]);
+            // Of `delete`, the first one is the key, whatever it is.
+            let first = if *first == b"delete" { 2 } else { 1 };
+            let is_quiet = words.len() > first && words.last() == Some(&&b"noreply"[..]);
             match others(service, &words, is_quiet) {
                 Ok(_) if is_quiet => {}
                 Ok(answer) => output.extend(&*answer),
@@ -142,21 +147,11 @@ fn flush(service: &Service<'_>, delay: &[u8]) -> &'static [u8] {
     b"OK\r\n"
 }
 
-/// What a value and a difference make; `None` if the value is no number.
-pub fn added(found: &Found, delta: u64, up: bool) -> Option<Vec<u8>> {
-    let old = number::unsigned(found.value())?;
-    let new = if up { old.wrapping_add(delta) } else { old.saturating_sub(delta) };
-    let mut new = new.to_string().into_bytes();
-    // A shorter number keeps the value's length, as in memcached.
-    new.resize(new.len().max(found.value_bytes), b' ');
-    Some(new)
-}
-
 fn arithmetic(service: &Service<'_>, key: &[u8], delta: &[u8], up: bool) -> Answer {
     let Some(delta) = number::unsigned(delta) else {
         return b"CLIENT_ERROR invalid numeric delta argument\r\n"[..].into();
     };
-    match changed(&service.store, key, |found| added(found, delta, up).ok_or(())) {
+    match changed(&service.store, key, |found| number::added(found, delta, up).ok_or(())) {
         Ok((Outcome::Stored, value)) => [value.trim_ascii_end(), b"\r\n"].concat().into(),
         Ok((Outcome::NotFound, _)) => NOT_FOUND.into(),
         Ok(_) => b"SERVER_ERROR out of memory in incr\r\n"[..].into(),

@@ -13,11 +13,12 @@ mod meta;
 mod number;
 mod service;
 mod stats;
+mod step;
 mod storing;
 
 pub use command::OUTPUT_MOST;
 pub use service::{Service, Statistics, VERSION};
-use storing::{Step, Storing};
+use step::{Step, Waiting};
 
 /// The longest line, unless it is a `get` of many keys.
 const LINE_MOST: usize = 2048;
@@ -37,7 +38,7 @@ pub enum Next {
 pub struct Session<'s, 'h> {
     service: &'s Service<'h>,
     input: Vec<u8>,
-    waiting: Option<Storing>,
+    waiting: Option<Box<dyn Waiting>>,
     skip: usize,
     /// Keys of the first line of `input` that are answered already.
     answered: usize,
@@ -96,8 +97,9 @@ impl<'s, 'h> Session<'s, 'h> {
             return (skipped > 0).then_some((skipped, Next::Go));
         }
         if let Some(storing) = &self.waiting {
-            let needed = storing.bytes + 2;
-            let (value, end) = (input.get(..storing.bytes)?, input.get(storing.bytes..needed)?);
+            let bytes = storing.bytes();
+            let needed = bytes + 2;
+            let (value, end) = (input.get(..bytes)?, input.get(bytes..needed)?);
             let storing = self.waiting.take()?;
             if end == b"\r\n" {
                 storing.store(self.service, value, output);

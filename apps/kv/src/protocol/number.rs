@@ -1,6 +1,6 @@
 //! Numbers of requests.
 
-use crate::store;
+use crate::store::{self, Found};
 
 /// Seconds that are not a date.
 const RELATIVE_MOST: i64 = 60 * 60 * 24 * 30;
@@ -33,7 +33,7 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
 }
 
 /// A number that may be negative.
-fn signed(text: &[u8]) -> Option<i64> {
+pub fn signed(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = integer(text)?;
     if is_negative { 0i64.checked_sub_unsigned(digits) } else { i64::try_from(digits).ok() }
 }
@@ -46,4 +46,14 @@ pub fn expires(text: &[u8]) -> Option<u64> {
         seconds if seconds <= RELATIVE_MOST => store::now() + 1000 * seconds as u64,
         date => (date as u64).saturating_mul(1000),
     })
+}
+
+/// What a value and a difference make; `None` if the value is no number.
+pub fn added(found: &Found, delta: u64, up: bool) -> Option<Vec<u8>> {
+    let old = unsigned(found.value())?;
+    let new = if up { old.wrapping_add(delta) } else { old.saturating_sub(delta) };
+    let mut new = new.to_string().into_bytes();
+    // A shorter number keeps the value's length, as in memcached.
+    new.resize(new.len().max(found.value_bytes), b' ');
+    Some(new)
 }

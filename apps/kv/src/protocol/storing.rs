@@ -4,10 +4,9 @@ use std::sync::atomic::Ordering;
 
 use super::number;
 use super::service::Service;
-use crate::store::{Condition, Found, KEY_MOST, Outcome, Store, VALUE_MOST};
+use super::step::{Step, Waiting};
+use crate::store::{Change, Condition, Found, KEY_MOST, Outcome, Store, VALUE_MOST};
 
-/// How often a value that depends on the old one is made again, because others have stored one meanwhile.
-const TRIES: usize = 1000;
 /// The largest size of a value that is a size at all.
 const BYTES_MOST: u64 = i32::MAX as u64 - 2;
 
@@ -23,28 +22,13 @@ pub enum Mode {
 }
 
 /// A request that waits for its value.
-pub struct Storing {
+struct Storing {
     key: Vec<u8>,
     flags: u32,
     expires: u64,
-    /// Bytes of the value.
-    pub bytes: usize,
+    bytes: usize,
     mode: Mode,
     quiet: bool,
-}
-
-/// What a line asks for.
-pub enum Step {
-    /// It is answered.
-    Done,
-    /// So many of its keys are, and there is no room for more.
-    Keys(usize),
-    /// It waits for its value.
-    Value(Storing),
-    /// So many bytes are to be left out.
-    Skip(usize),
-    /// The connection ends.
-    Close,
 }
 
 /// Words of `<command> key flags seconds bytes [version] [noreply]`.
@@ -71,7 +55,7 @@ pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) -> Ste
         }
         return Step::Skip(storing.bytes.saturating_add(2));
     }
-    Step::Value(storing)
+    Step::Value(Box::new(storing))
 }
 
 fn read(words: &[&[u8]], is_cas: bool) -> Option<Storing> {
@@ -94,16 +78,18 @@ fn read(words: &[&[u8]], is_cas: bool) -> Option<Storing> {
     })
 }
 
-impl Storing {
-    /// Answers that what came is no value of this size.
-    pub fn refuse(self, output: &mut Vec<u8>) {
+impl Waiting for Storing {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn refuse(self: Box<Self>, output: &mut Vec<u8>) {
         if !self.quiet {
             output.extend(b"CLIENT_ERROR bad data chunk\r\n");
         }
     }
 
-    /// Stores the value, and answers.
-    pub fn store(self, service: &Service<'_>, value: &[u8], output: &mut Vec<u8>) {
+    fn store(self: Box<Self>, service: &Service<'_>, value: &[u8], output: &mut Vec<u8>) {
         service.statistics.sets.fetch_add(1, Ordering::Relaxed);
         let outcome = match self.mode {
             Mode::Whole(condition) => service.store.put(&self.key, self.flags, self.expires, value, condition),
@@ -125,22 +111,30 @@ fn answer(mode: Mode, outcome: Outcome) -> &'static [u8] {
     }
 }
 
-/// Replaces a key's value by what `change` makes of the old one, on the condition that nobody stores another meanwhile. Flags and
-/// time stay. `Err` is what `change` refuses with.
+/// Replaces a key's value by what `change` makes of the old one. Flags and time stay, and the item's marks unless the value gets longer.
+/// `Err` is what `change` refuses with.
 pub fn changed<E>(
     store: &Store<'_>,
     key: &[u8],
     change: impl Fn(&Found) -> Result<Vec<u8>, E>,
 ) -> Result<(Outcome, Vec<u8>), E> {
-    for _ in 0..TRIES {
-        let Some(found) = store.get(key, None) else { return Ok((Outcome::NotFound, Vec::new())) };
-        let value = change(&found)?;
-        match store.put(key, found.flags(), found.expires, &value, Condition::Version(found.version)) {
-            Outcome::Exists => {}
-            outcome => return Ok((outcome, value)),
+    let result = store.update(key, |found| {
+        let Some(found) = found else { return (Change::Keep, Ok((Outcome::NotFound, Vec::new()))) };
+        match change(found) {
+            Err(error) => (Change::Keep, Err(error)),
+            Ok(value) => {
+                let (flags, expires) = (found.flags(), found.expires);
+                let put = Change::Put {
+                    flags,
+                    expires,
+                    marks: if value.len() > found.value_bytes { 0 } else { found.marks },
+                    value: value.clone(),
+                };
+                (put, Ok((Outcome::Stored, value)))
+            }
         }
-    }
-    Ok((Outcome::NoMemory, Vec::new()))
+    });
+    result.unwrap_or_else(|_| Ok((Outcome::NoMemory, Vec::new())))
 }
 
 fn joined(store: &Store<'_>, key: &[u8], value: &[u8], after: bool) -> Outcome {

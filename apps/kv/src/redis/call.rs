@@ -2,8 +2,9 @@
 
 use super::client::Client;
 use super::reply::{Refusal, Reply};
+use crate::object::Kind;
 use crate::protocol::Service;
-use crate::store::{Found, Full};
+use crate::store::{Found, Full, Refused};
 
 /// The version of Redis that this server behaves like.
 pub const VERSION: &str = "7.0.15";
@@ -13,12 +14,6 @@ pub const WRONG_TYPE: Refusal = Refusal::Borrowed("WRONGTYPE Operation against a
 pub const SYNTAX: Refusal = Refusal::Borrowed("ERR syntax error");
 /// There is no memory.
 pub const FULL: Refusal = Refusal::Borrowed("OOM command not allowed when used memory > 'maxmemory'.");
-
-/// What a value is: the flags of its item.
-pub mod kind {
-    /// Bytes. Also what memcached's clients have stored.
-    pub const STRING: u32 = 0;
-}
 
 /// How a command went.
 pub type Served = Result<(), Refusal>;
@@ -41,6 +36,11 @@ impl Call<'_, '_> {
         self.words.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default()
     }
 
+    /// Whether the command has this name, which is in lower case.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.words[0].eq_ignore_ascii_case(name.as_bytes())
+    }
+
     /// The command's name, in lower case.
     pub fn name(&self) -> String {
         String::from_utf8_lossy(&self.lower(0)).into_owned()
@@ -53,12 +53,21 @@ impl From<Full> for Refusal {
     }
 }
 
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Refusal {
+        match refused {
+            Refused::OtherType => WRONG_TYPE,
+            Refused::NoMemory => FULL,
+        }
+    }
+}
+
 /// The bytes of a string.
 ///
 /// # Errors
 /// Returns Redis' words for another type.
 pub fn string(found: &Found) -> Result<&[u8], Refusal> {
-    if found.flags() == kind::STRING { Ok(found.value()) } else { Err(WRONG_TYPE) }
+    if found.kind == Kind::String { Ok(found.value()) } else { Err(WRONG_TYPE) }
 }
 
 /// The refusal of a subcommand that is not known.

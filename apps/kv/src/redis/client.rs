@@ -25,6 +25,8 @@ pub struct Client {
     knows_password: bool,
     /// Whether it has said that it goes.
     pub leaves: bool,
+    /// Words of the command that are answered, if the rest waits until the output is sent; else 0.
+    pub answered: usize,
     wanted: Wanted,
 }
 
@@ -37,6 +39,7 @@ impl Client {
             resp3: false,
             knows_password: service.password.is_none(),
             leaves: false,
+            answered: 0,
             wanted: Wanted::All,
         }
     }
@@ -47,14 +50,17 @@ impl Client {
     }
 
     /// Whether the reply to this command is not wanted.
-    pub fn is_silent(&mut self) -> bool {
-        let is_silent = self.wanted != Wanted::All;
+    pub fn is_silent(&self) -> bool {
+        self.wanted != Wanted::All
+    }
+
+    /// Notes that a command is served.
+    pub fn served(&mut self) {
         self.wanted = match self.wanted {
             Wanted::NotNext => Wanted::NotThis,
             Wanted::NotThis => Wanted::All,
             other => other,
         };
-        is_silent
     }
 
     fn check(&mut self, service: &Service<'_>, user: &[u8], password: &[u8]) -> Served {

@@ -3,6 +3,7 @@
 use super::call::{Call, SYNTAX, Served};
 use super::glob;
 use super::number::{integer, time};
+use crate::object::Kind;
 use crate::store;
 
 fn count(call: &mut Call<'_, '_>, is_counted: impl Fn(&Call<'_, '_>, &[u8]) -> bool) {
@@ -23,13 +24,10 @@ pub fn exists(call: &mut Call<'_, '_>) -> Served {
     Ok(())
 }
 
-/// The type that all values have.
-const STRING: &str = "string";
-
 /// `TYPE`.
 pub fn type_of(call: &mut Call<'_, '_>) -> Served {
-    let found = call.service.store.get(call.words[1], None);
-    call.reply.simple(if found.is_some() { STRING } else { "none" });
+    let kind = call.service.store.kind(call.words[1]);
+    call.reply.simple(kind.map_or("none", Kind::name));
     Ok(())
 }
 
@@ -118,7 +116,7 @@ pub fn keys(call: &mut Call<'_, '_>) -> Served {
     let (mut place, mut all) = (0, Vec::new());
     loop {
         let (next, met) = call.service.store.scan(place, usize::MAX);
-        all.extend(met.into_iter().filter(|key| glob::fits(call.words[1], key)));
+        all.extend(met.into_iter().map(|(key, _)| key).filter(|key| glob::fits(call.words[1], key)));
         place = next;
         if place == 0 {
             break;
@@ -133,22 +131,24 @@ pub fn keys(call: &mut Call<'_, '_>) -> Served {
 pub fn scan(call: &mut Call<'_, '_>) -> Served {
     let place = std::str::from_utf8(call.words[1]).ok().and_then(|text| text.parse::<u64>().ok());
     let place = place.ok_or("ERR invalid cursor")?;
-    let (mut pattern, mut count, mut is_wanted) = (&b"*"[..], 10, true);
+    let (mut pattern, mut count, mut wanted) = (&b"*"[..], 10, None);
     for option in call.words[2..].chunks(2) {
         match (&*option[0].to_ascii_lowercase(), option.get(1)) {
             (b"match", Some(text)) => pattern = text,
             (b"count", Some(text)) => {
                 count = usize::try_from(integer(text)?).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
             }
-            (b"type", Some(text)) => is_wanted = text.eq_ignore_ascii_case(STRING.as_bytes()),
+            (b"type", Some(text)) => wanted = Some(*text),
             _ => return Err(SYNTAX),
         }
     }
     let (next, met) = call.service.store.scan(place, count);
-    let met: Vec<&Vec<u8>> = met.iter().filter(|key| is_wanted && glob::fits(pattern, key)).collect();
+    let is_wanted = |kind: Kind| wanted.is_none_or(|text| text.eq_ignore_ascii_case(kind.name().as_bytes()));
+    let is_met = |(key, kind): &&(Vec<u8>, Kind)| is_wanted(*kind) && glob::fits(pattern, key);
+    let met: Vec<&(Vec<u8>, Kind)> = met.iter().filter(is_met).collect();
     call.reply.array(2);
     call.reply.bulk(next.to_string().as_bytes());
     call.reply.array(met.len());
-    met.iter().for_each(|key| call.reply.bulk(key));
+    met.iter().for_each(|(key, _)| call.reply.bulk(key));
     Ok(())
 }

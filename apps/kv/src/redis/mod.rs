@@ -10,10 +10,12 @@ mod about;
 mod call;
 mod client;
 mod glob;
+mod hashes;
 mod keys;
 mod number;
 mod reply;
 mod request;
+mod sorted;
 mod strings;
 mod table;
 
@@ -55,8 +57,13 @@ impl<'s, 'h> Session<'s, 'h> {
                 Ok(None) => return Next::Go,
                 Ok(Some(words)) => {
                     if !words.is_empty() {
+                        serve(self.service, &mut self.client, words.as_slice(), output);
+                        // The same words are met again when the output is sent.
+                        if self.client.answered > 0 {
+                            self.full = true;
+                            return Next::Go;
+                        }
                         self.service.statistics.commands.fetch_add(1, Ordering::Relaxed);
-                        serve(self.service, &mut self.client, &words, output);
                     }
                 }
                 Err(why) => {
@@ -91,6 +98,9 @@ fn serve(service: &Service<'_>, client: &mut Client, words: &[&[u8]], output: &m
     }
     if client.is_silent() {
         output.truncate(before);
+    }
+    if client.answered == 0 {
+        client.served();
     }
 }
 

@@ -1,7 +1,11 @@
 //! Numbers with fractions, as C's `%.17g` prints them, and times.
 
-use super::reply::Refusal;
+use std::borrow::Cow;
+
 use super::request;
+
+/// Why a command is refused: Redis' words, with the code before them.
+pub type Refusal = Cow<'static, str>;
 
 /// Redis' words for what is no number.
 const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -22,6 +26,24 @@ pub fn float(text: &[u8]) -> Result<f64, Refusal> {
     let text = std::str::from_utf8(text).ok().filter(|text| !text.is_empty());
     let number = text.and_then(|text| text.parse::<f64>().ok()).filter(|number| !number.is_nan());
     number.ok_or("ERR value is not a valid float".into())
+}
+
+/// A member's score.
+///
+/// # Errors
+/// Returns Redis' words for what is none. A number that is too large or too small for 64 bits is none.
+pub fn score(text: &[u8]) -> Result<f64, Refusal> {
+    let score = float(text)?;
+    let has = |chosen: fn(&u8) -> bool| text.iter().take_while(|byte| !matches!(byte, b'e' | b'E')).any(chosen);
+    let is_lost =
+        (score == 0.0 && has(|byte| matches!(byte, b'1'..=b'9'))) || (score.is_infinite() && has(u8::is_ascii_digit));
+    if is_lost { Err("ERR value is not a valid float".into()) } else { Ok(score) }
+}
+
+/// The text of a sum of numbers that may have fractions; `None` if it is no finite number.
+pub fn decimal(number: f64) -> Option<String> {
+    let text = if number == number.trunc() { double(number) } else { number.to_string() };
+    number.is_finite().then_some(text)
 }
 
 /// 17 digits that count, and no zeros at the end.

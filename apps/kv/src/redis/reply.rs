@@ -1,9 +1,10 @@
 //! Replies, in either version of the protocol.
 
-use std::borrow::Cow;
+use super::number::double;
+use crate::digits;
+use crate::store::Item;
 
-/// Why a command is refused: Redis' words, with the code before them.
-pub type Refusal = Cow<'static, str>;
+pub use super::number::Refusal;
 
 /// Where replies are written.
 pub struct Reply<'o> {
@@ -21,7 +22,9 @@ impl Reply<'_> {
     }
 
     fn count(&mut self, kind: u8, count: usize) {
-        self.line(kind, count.to_string().as_bytes());
+        self.output.push(kind);
+        digits::push(self.output, count as u64);
+        self.output.extend_from_slice(b"\r\n");
     }
 
     /// A word that says how it went.
@@ -42,7 +45,15 @@ impl Reply<'_> {
 
     /// A number.
     pub fn integer(&mut self, number: i64) {
-        self.line(b':', number.to_string().as_bytes());
+        self.output.push(b':');
+        digits::push_signed(self.output, number);
+        self.output.extend_from_slice(b"\r\n");
+    }
+
+    /// A number that may have a fraction.
+    pub fn double(&mut self, number: f64) {
+        let text = double(number);
+        if self.resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
     }
 
     /// A string.
@@ -50,6 +61,12 @@ impl Reply<'_> {
         self.count(b'$', text.len());
         self.output.extend_from_slice(text);
         self.output.extend_from_slice(b"\r\n");
+    }
+
+    /// A string that is an item's value.
+    pub fn value(&mut self, item: &Item<'_>) {
+        self.count(b'$', item.value_bytes);
+        item.append_value_line(self.output);
     }
 
     /// A string, or nothing.

@@ -21,6 +21,43 @@ pub const REQUEST_MOST: usize = 16 << 20;
 /// What clients may send before they have said the password.
 const STRANGER: (i64, usize) = (10, 16 << 10);
 
+/// Words of most requests: as many are kept without an allocation.
+const FEW: usize = 8;
+
+/// The words of a request.
+pub enum Words<'r> {
+    /// The first so many of these.
+    Few([&'r [u8]; FEW], usize),
+    /// More of them.
+    Many(Vec<&'r [u8]>),
+}
+
+impl<'r> Words<'r> {
+    /// Collects words whose count is known.
+    fn collect(words: impl ExactSizeIterator<Item = &'r [u8]>) -> Words<'r> {
+        let count = words.len();
+        if count > FEW {
+            return Words::Many(words.collect());
+        }
+        let mut few = [&[][..]; FEW];
+        few.iter_mut().zip(words).for_each(|(place, word)| *place = word);
+        Words::Few(few, count)
+    }
+
+    /// All of them.
+    pub fn as_slice(&self) -> &[&'r [u8]] {
+        match self {
+            Words::Few(words, count) => &words[..*count],
+            Words::Many(words) => words,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
+    }
+}
+
 /// Why a connection ends.
 pub type Broken = String;
 
@@ -58,7 +95,7 @@ impl Requests {
     ///
     /// # Errors
     /// Returns what Redis tells a client whose connection it closes.
-    pub fn next(&mut self, is_stranger: bool) -> Result<Option<Vec<&[u8]>>, Broken> {
+    pub fn next(&mut self, is_stranger: bool) -> Result<Option<Words<'_>>, Broken> {
         match self.input.get(self.begin) {
             None => return Ok(None),
             Some(b'*') => {}
@@ -110,10 +147,10 @@ impl Requests {
             missing -= 1;
         }
         self.missing = Some(missing);
-        Ok((missing == 0).then(|| self.words.iter().map(|word| &all[word.clone()]).collect()))
+        Ok((missing == 0).then(|| Words::collect(self.words.iter().map(|word| &all[word.clone()]))))
     }
 
-    fn line(&mut self) -> Result<Option<Vec<&[u8]>>, Broken> {
+    fn line(&mut self) -> Result<Option<Words<'_>>, Broken> {
         let all = &self.input[self.begin..];
         let Some(end) = all.iter().skip(self.read).position(|byte| *byte == b'\n').map(|at| at + self.read) else {
             self.read = all.len();
@@ -122,17 +159,16 @@ impl Requests {
         self.read = end + 1;
         let line = all[..end].strip_suffix(b"\r").unwrap_or(&all[..end]);
         self.unquoted = split(line).ok_or("unbalanced quotes in request")?;
-        Ok(Some(self.unquoted.iter().map(|word| &word[..]).collect()))
+        Ok(Some(Words::collect(self.unquoted.iter().map(|word| &word[..]))))
     }
 
     /// Removes the request that [`Requests::next`] has returned.
     pub fn done(&mut self) {
-        let input = std::mem::take(&mut self.input);
-        let begin = self.begin + self.read;
-        let mut words = std::mem::take(&mut self.words);
-        words.clear();
-        words.shrink_to(1024);
-        *self = Requests { input, begin, words, ..Requests::default() };
+        self.begin += self.read;
+        (self.read, self.missing, self.size) = (0, None, None);
+        self.words.clear();
+        self.words.shrink_to(1024);
+        self.unquoted.clear();
         if self.begin == self.input.len() {
             self.input.clear();
             self.input.shrink_to(LINE_MOST);
@@ -153,9 +189,21 @@ fn line_at(all: &[u8], from: usize, what: &str) -> Result<Option<Range<usize>>, 
 
 /// A number as Redis prints it: no sign but `-`, no zeros before it.
 pub fn number(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let is_plain = text == b"0" || matches!(digits, [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit));
-    std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !is_negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    // Of negative numbers, there is one more.
+    digits.iter().try_fold(0i64, |number, byte| {
+        let digit = i64::from(byte.wrapping_sub(b'0'));
+        let more = number.checked_mul(10).filter(|_| digit <= 9)?;
+        if is_negative { more.checked_sub(digit) } else { more.checked_add(digit) }
+    })
 }
 
 fn is_space(byte: &u8) -> bool {

@@ -2,15 +2,23 @@
 
 use std::sync::atomic::Ordering;
 
-use super::call::{Call, FULL, SYNTAX, Served, kind, string};
-use super::number::{double, float, integer, time};
+use super::call::{Call, FULL, SYNTAX, Served, WRONG_TYPE, string};
+use super::number::{decimal, float, integer, time};
 use super::reply::Refusal;
+use crate::digits;
+use crate::object::Kind;
+use crate::protocol::OUTPUT_MOST;
 use crate::store::{self, Change, Condition, Found, Outcome, VALUE_MOST};
 
 const TOO_LONG: Refusal = Refusal::Borrowed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 
+/// What memcached's clients see that a string is.
+const FLAGS: u32 = 0;
+/// Bytes of the longest number of 64 bits.
+const NUMBER_MOST: usize = 20;
+
 fn put(value: Vec<u8>, expires: u64) -> Change {
-    Change::Put { flags: kind::STRING, expires, value }
+    Change::Put { flags: FLAGS, expires, marks: 0, value }
 }
 
 fn fits(value: &[u8]) -> Served {
@@ -44,7 +52,7 @@ fn store_whole(
 ) -> Result<bool, Refusal> {
     fits(value)?;
     call.service.statistics.sets.fetch_add(1, Ordering::Relaxed);
-    match call.service.store.put(key, kind::STRING, expires, value, condition) {
+    match call.service.store.put(key, FLAGS, expires, value, condition) {
         Outcome::Stored => Ok(true),
         Outcome::NoMemory => Err(FULL),
         Outcome::Exists | Outcome::NotFound => Ok(false),
@@ -58,20 +66,44 @@ fn found(call: &Call<'_, '_>, key: &[u8]) -> Option<Found> {
     found
 }
 
+/// Answers with a key's string, or with nothing if there is none, and says whether it was a string or nothing.
+fn tell(call: &mut Call<'_, '_>, key: &[u8]) -> bool {
+    let reply = &mut call.reply;
+    let told = call.service.store.read(key, None, |item| {
+        let is_string = item.kind() == Kind::String;
+        if is_string {
+            reply.value(item);
+        }
+        is_string
+    });
+    call.service.statistics.gets.fetch_add(1, Ordering::Relaxed);
+    call.service.statistics.hits.fetch_add(u64::from(told.is_some()), Ordering::Relaxed);
+    if told.is_none() {
+        call.reply.null();
+    }
+    told != Some(false)
+}
+
 /// `GET`.
 pub fn get(call: &mut Call<'_, '_>) -> Served {
-    let found = found(call, call.words[1]);
-    call.reply.bulk_or_null(found.as_ref().map(string).transpose()?);
-    Ok(())
+    if tell(call, call.words[1]) { Ok(()) } else { Err(WRONG_TYPE) }
 }
 
 /// `MGET`.
 pub fn mget(call: &mut Call<'_, '_>) -> Served {
     let words = call.words;
-    call.reply.array(words.len() - 1);
-    for key in &words[1..] {
-        let found = found(call, key);
-        call.reply.bulk_or_null(found.as_ref().and_then(|found| string(found).ok()));
+    let answered = std::mem::take(&mut call.client.answered);
+    if answered == 0 {
+        call.reply.array(words.len() - 1);
+    }
+    for (at, key) in words.iter().enumerate().skip(answered.max(1)) {
+        if call.reply.output.len() >= OUTPUT_MOST {
+            call.client.answered = at;
+            return Ok(());
+        }
+        if !tell(call, key) {
+            call.reply.null();
+        }
     }
     Ok(())
 }
@@ -277,7 +309,9 @@ pub fn getrange(call: &mut Call<'_, '_>) -> Served {
 fn add(call: &mut Call<'_, '_>, delta: i64) -> Served {
     let sum = changed(call, |old| {
         let new = old.map_or(Ok(0), integer)?.checked_add(delta).ok_or("ERR increment or decrement would overflow")?;
-        Ok((Some(new.to_string().into_bytes()), new))
+        let mut text = Vec::with_capacity(NUMBER_MOST);
+        digits::push_signed(&mut text, new);
+        Ok((Some(text), new))
     })?;
     call.reply.integer(sum);
     Ok(())
@@ -285,14 +319,13 @@ fn add(call: &mut Call<'_, '_>, delta: i64) -> Served {
 
 /// `INCR`, `DECR`.
 pub fn incr(call: &mut Call<'_, '_>) -> Served {
-    let up = call.name() == "incr";
-    add(call, if up { 1 } else { -1 })
+    add(call, if call.is_named("incr") { 1 } else { -1 })
 }
 
 /// `INCRBY`, `DECRBY`.
 pub fn incrby(call: &mut Call<'_, '_>) -> Served {
     let delta = integer(call.words[2])?;
-    if call.name() == "incrby" {
+    if call.is_named("incrby") {
         return add(call, delta);
     }
     add(call, delta.checked_neg().ok_or("ERR decrement would overflow")?)
@@ -303,10 +336,7 @@ pub fn incrbyfloat(call: &mut Call<'_, '_>) -> Served {
     let delta = float(call.words[2]);
     let text = changed(call, |old| {
         let sum = old.map_or(Ok(0.0), float)? + delta.clone()?;
-        if !sum.is_finite() {
-            return Err("ERR increment would produce NaN or Infinity".into());
-        }
-        let text = if sum == sum.trunc() { double(sum) } else { sum.to_string() }.into_bytes();
+        let text = decimal(sum).ok_or("ERR increment would produce NaN or Infinity")?.into_bytes();
         Ok((Some(text.clone()), text))
     })?;
     call.reply.bulk(&text);

@@ -1,7 +1,7 @@
 //! The commands.
 
 use super::call::{Call, Served};
-use super::{about, client, keys, strings};
+use super::{about, client, hashes, keys, sorted, strings};
 
 /// A command.
 pub struct Row {
@@ -60,7 +60,22 @@ pub const ROWS: &[Row] = rows! {
     "getex" -2 CHANGE ONE, strings::getex;
     "getrange" 4 SLOW ONE, strings::getrange;
     "getset" 3 WRITE ONE, strings::getset;
+    "hdel" -3 CHANGE ONE, hashes::hdel;
     "hello" -1 TALK NONE, client::hello;
+    "hexists" 3 READ ONE, hashes::hexists;
+    "hget" 3 READ ONE, hashes::hget;
+    "hgetall" 2 SLOW ONE, hashes::hgetall;
+    "hincrby" 4 WRITE ONE, hashes::hincrby;
+    "hincrbyfloat" 4 WRITE ONE, hashes::hincrbyfloat;
+    "hkeys" 2 SLOW ONE, hashes::hkeys;
+    "hlen" 2 READ ONE, hashes::hlen;
+    "hmget" -3 READ ONE, hashes::hmget;
+    "hmset" -4 WRITE ONE, hashes::hset;
+    "hscan" -3 SLOW ONE, hashes::hscan;
+    "hset" -4 WRITE ONE, hashes::hset;
+    "hsetnx" 4 WRITE ONE, hashes::hsetnx;
+    "hstrlen" 3 READ ONE, hashes::hstrlen;
+    "hvals" 2 SLOW ONE, hashes::hvals;
     "incr" 2 WRITE ONE, strings::incr;
     "incrby" 3 WRITE ONE, strings::incrby;
     "incrbyfloat" 3 WRITE ONE, strings::incrbyfloat;
@@ -90,10 +105,31 @@ pub const ROWS: &[Row] = rows! {
     "ttl" 2 READ ONE, keys::ttl;
     "type" 2 READ ONE, keys::type_of;
     "unlink" -2 CHANGE ALL, keys::del;
+    "zadd" -4 WRITE ONE, sorted::zadd;
+    "zcard" 2 READ ONE, sorted::zcard;
+    "zcount" 4 READ ONE, sorted::zcount;
+    "zincrby" 4 WRITE ONE, sorted::zincrby;
+    "zlexcount" 4 READ ONE, sorted::zlexcount;
+    "zmscore" -3 READ ONE, sorted::zmscore;
+    "zpopmax" -2 CHANGE ONE, sorted::zpop;
+    "zpopmin" -2 CHANGE ONE, sorted::zpop;
+    "zrange" -4 SLOW ONE, sorted::zrange;
+    "zrangebylex" -4 SLOW ONE, sorted::zrange;
+    "zrangebyscore" -4 SLOW ONE, sorted::zrange;
+    "zrank" 3 READ ONE, sorted::zrank;
+    "zrem" -3 CHANGE ONE, sorted::zrem;
+    "zremrangebylex" 4 REMOVE ONE, sorted::zremrange;
+    "zremrangebyrank" 4 REMOVE ONE, sorted::zremrange;
+    "zremrangebyscore" 4 REMOVE ONE, sorted::zremrange;
+    "zrevrange" -4 SLOW ONE, sorted::zrange;
+    "zrevrangebylex" -4 SLOW ONE, sorted::zrange;
+    "zrevrangebyscore" -4 SLOW ONE, sorted::zrange;
+    "zrevrank" 3 READ ONE, sorted::zrank;
+    "zscore" 3 READ ONE, sorted::zscore;
 };
 
 /// The longest name.
-const NAME_MOST: usize = 11;
+const NAME_MOST: usize = 16;
 
 /// The command of a name in any case.
 pub fn row(name: &[u8]) -> Option<&'static Row> {

@@ -52,6 +52,8 @@ pub struct Connection<'s, 'h> {
     output: Vec<u8>,
     sent: usize,
     closing: bool,
+    /// Whether the client has said that it sends nothing more. Then reads go on until there is nothing.
+    ended: bool,
 }
 
 impl<'s, 'h> Connection<'s, 'h> {
@@ -61,7 +63,12 @@ impl<'s, 'h> Connection<'s, 'h> {
             Protocol::Memcached => Spoken::Memcached(Session::new(service)),
             Protocol::Redis => Spoken::Redis(redis::Session::new(service)),
         };
-        Connection { stream, session, output: Vec::new(), sent: 0, closing: false }
+        Connection { stream, session, output: Vec::new(), sent: 0, closing: false, ended: false }
+    }
+
+    /// Notes that the socket says that nothing comes after what is there.
+    pub fn ends(&mut self) {
+        self.ended = true;
     }
 
     /// Reads, serves and writes what is possible now.
@@ -83,7 +90,13 @@ impl<'s, 'h> Connection<'s, 'h> {
             match self.stream.read(buffer) {
                 // A client that sends nothing more may still wait for replies.
                 Ok(0) => self.closing = true,
-                Ok(bytes) => self.closing = self.session.serve(&buffer[..bytes], &mut self.output) == Next::Close,
+                Ok(bytes) => {
+                    self.closing = self.session.serve(&buffer[..bytes], &mut self.output) == Next::Close;
+                    // What a read does not fill has left nothing behind: the socket tells what comes later.
+                    if bytes < buffer.len() && !self.ended && !self.closing && !self.session.is_full() {
+                        return if self.send() { After::Wait } else { After::Over };
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return After::Wait,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return After::Over,

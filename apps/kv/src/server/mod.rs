@@ -9,6 +9,7 @@
 
 mod connection;
 mod datagram;
+pub mod metrics;
 mod worker;
 
 use std::io;
@@ -20,7 +21,7 @@ use crate::protocol::Service;
 
 /// How often [`Service::maintain`] is called.
 const MAINTAINED: Duration = Duration::from_millis(50);
-/// Connections of a worker. What is beyond is closed when it is accepted.
+/// Connections of a worker, unless [`Server::limited`] says otherwise.
 const CONNECTIONS: usize = 16 << 10;
 
 /// What is spoken over connections.
@@ -37,6 +38,9 @@ pub struct Server {
     protocol: Protocol,
     tcp: TcpListener,
     udp: Option<UdpSocket>,
+    metrics: Option<TcpListener>,
+    /// Connections of a worker. What is beyond is closed when it is accepted.
+    connections: usize,
 }
 
 impl Server {
@@ -49,7 +53,29 @@ impl Server {
         let udp = udp.then(|| UdpSocket::bind(tcp.local_addr()?)).transpose()?;
         tcp.set_nonblocking(true)?;
         udp.as_ref().map_or(Ok(()), |udp| udp.set_nonblocking(true))?;
-        Ok(Server { protocol, tcp, udp })
+        Ok(Server { protocol, tcp, udp, metrics: None, connections: CONNECTIONS })
+    }
+
+    /// The same server, whose workers have so many connections each at most.
+    #[must_use]
+    pub fn limited(self, connections: usize) -> Server {
+        Server { connections, ..self }
+    }
+
+    /// The same server, which also answers Prometheus at an address, under `/metrics`. A port of 0 lets the system choose one.
+    ///
+    /// # Errors
+    /// Returns an error if the address is in use or not this machine's.
+    pub fn with_metrics(self, address: SocketAddr) -> io::Result<Server> {
+        Ok(Server { metrics: Some(metrics::bind(address)?), ..self })
+    }
+
+    /// Where Prometheus is answered; `None` if it is not.
+    ///
+    /// # Errors
+    /// Returns an error if the system does not say.
+    pub fn metrics_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.metrics.as_ref().map(TcpListener::local_addr).transpose()
     }
 
     /// Where it listens.
@@ -66,8 +92,11 @@ impl Server {
     /// Returns an error if a worker cannot wait for its sockets.
     pub fn run(&self, service: &Service<'_>, threads: usize, stop: &AtomicBool) -> io::Result<()> {
         std::thread::scope(|scope| {
-            let workers: Vec<_> =
+            let mut workers: Vec<_> =
                 (0..threads.max(1)).map(|_| scope.spawn(|| worker::run(self, service, stop))).collect();
+            if let Some(listener) = &self.metrics {
+                workers.push(scope.spawn(|| metrics::run(listener, service, stop)));
+            }
             while !stop.load(Ordering::SeqCst) && !workers.iter().any(|worker| worker.is_finished()) {
                 service.maintain();
                 std::thread::sleep(MAINTAINED);

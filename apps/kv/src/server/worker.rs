@@ -10,7 +10,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use super::connection::{After, Connection};
-use super::{CONNECTIONS, Protocol, Server, datagram};
+use super::{Protocol, Server, datagram};
 use crate::protocol::Service;
 
 const LISTENER: Token = Token(0);
@@ -23,14 +23,14 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Serves until `stop` is set.
 pub fn run(server: &Server, service: &Service<'_>, stop: &AtomicBool) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
-    let Server { protocol, tcp, udp } = server;
+    let Server { protocol, tcp, udp, connections: most, .. } = server;
     let mut poll = Poll::new()?;
     poll.registry().register(&mut SourceFd(&tcp.as_raw_fd()), LISTENER, Interest::READABLE)?;
     if let Some(udp) = udp {
         poll.registry().register(&mut SourceFd(&udp.as_raw_fd()), DATAGRAMS, Interest::READABLE)?;
     }
     let (connections, buffer) = (HashMap::new(), vec![0; BUFFER_BYTES]);
-    let mut worker = Worker { service, protocol: *protocol, connections, next: FIRST, buffer };
+    let mut worker = Worker { service, protocol: *protocol, most: *most, connections, next: FIRST, buffer };
     let (mut events, mut datagrams, mut again) = (Events::with_capacity(1024), Vec::new(), Vec::new());
     // What is told once, and may be there still.
     let (mut accepts, mut receives) = (false, false);
@@ -45,7 +45,12 @@ pub fn run(server: &Server, service: &Service<'_>, stop: &AtomicBool) -> io::Res
             match event.token() {
                 LISTENER => accepts = true,
                 DATAGRAMS => receives = true,
-                Token(number) => ready.push(number),
+                Token(number) => {
+                    if event.is_read_closed() || event.is_error() {
+                        worker.connections.get_mut(&number).into_iter().for_each(Connection::ends);
+                    }
+                    ready.push(number);
+                }
             }
         }
         accepts = accepts && worker.accept(tcp, &poll, &mut ready);
@@ -62,6 +67,8 @@ pub fn run(server: &Server, service: &Service<'_>, stop: &AtomicBool) -> io::Res
 struct Worker<'s, 'h> {
     service: &'s Service<'h>,
     protocol: Protocol,
+    /// Connections at most.
+    most: usize,
     connections: HashMap<usize, Connection<'s, 'h>>,
     next: usize,
     buffer: Vec<u8>,
@@ -75,7 +82,7 @@ impl Worker<'_, '_> {
                 Ok((stream, _)) => stream,
                 Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
             };
-            if self.connections.len() >= CONNECTIONS || stream.set_nonblocking(true).is_err() {
+            if self.connections.len() >= self.most || stream.set_nonblocking(true).is_err() {
                 continue;
             }
             let _ = stream.set_nodelay(true);

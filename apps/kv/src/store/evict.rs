@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 
 use kiln_heap::allocator::Allocator;
 
+use super::Store;
 use super::layout::{bucket, item, state};
-use super::{Locked, Store};
+use super::table::Locked;
 
 /// After how many buckets without success a piece of memory is emptied.
 const BUCKETS_BETWEEN: u64 = 8;
@@ -35,6 +36,20 @@ impl Store<'_> {
             self.sweep();
         }
         None
+    }
+
+    /// Evicts items until there is room for so many bytes more, of objects; whether there is.
+    pub(super) fn make_room(&self, bytes: u64) -> bool {
+        if bytes > self.most_bytes {
+            return false;
+        }
+        for _ in 0..3 * (self.mask + 1) {
+            if self.bytes() + bytes <= self.most_bytes {
+                return true;
+            }
+            self.sweep();
+        }
+        self.bytes() + bytes <= self.most_bytes
     }
 
     /// Removes the items in a piece of memory that an item of `bytes` bytes fits into: of the next pieces, the one where they are fewest.

@@ -57,8 +57,28 @@ pub mod item {
     pub const EXPIRES: usize = 24;
     /// The key's bytes, and in the upper half those of the text.
     pub const SIZES: usize = 32;
-    /// The value's bytes, and in the upper half whether it was used.
+    /// The value's bytes and [`super::mark`], or [`OBJECT`] with its kind and number; in the upper half whether it was used.
     pub const VALUE: usize = 40;
+    /// `KV_OBJECT`: the value is not in the heap, and programs leave requests for it to user space.
+    pub const OBJECT: u64 = 1 << 31;
+    /// With [`OBJECT`]: it is a sorted set, and not a hash.
+    pub const SORTED: u64 = 1 << 30;
+    /// The bits of the value's bytes.
+    pub const VALUE_BYTES: u64 = (1 << 26) - 1;
     /// The text.
     pub const TEXT: usize = 48;
+}
+
+/// What memcached's meta commands know of an item: bits beside the value's bytes.
+pub mod mark {
+    /// The key is no text: it came in base64.
+    pub const BINARY: u32 = 1 << 26;
+    /// A client has asked for it since it was stored. `KV_FETCHED`.
+    pub const FETCHED: u32 = 1 << 27;
+    /// A client was told to make the value anew.
+    pub const SENT: u32 = 1 << 28;
+    /// The value is out of date.
+    pub const STALE: u32 = 1 << 29;
+    /// All of them.
+    pub const ALL: u32 = BINARY | FETCHED | SENT | STALE;
 }

@@ -5,37 +5,44 @@
 //!                                    text: "key flags bytes\r\n<value>\r\n"
 //! ```
 //!
-//! An item is filled before it is linked into its bucket and freed after it was unlinked, so that nothing under a lock allocates.
-//! [`Store::put`] takes a [`Condition`], checked under the lock; whatever depends on an old value reads it, makes the new one and
-//! puts it on the condition that the version is the one it has read. Each function leaves the table whole wherever its process is
-//! killed: it links with one store. A lock that a dead process left is freed by whoever meets it.
+//! An item is filled before it is linked into its bucket and freed after it was unlinked, so that nothing under a lock allocates in
+//! the heap. A text that needs as large a block as the old one is written over it under the lock ([`Store::put`]): most writes
+//! then neither allocate nor free. Any other new text is linked if the version is still the one that was read.
+//!
+//! Each function leaves the table whole wherever its process is killed: it links with one store, and an item that is being written
+//! over has a hash that nobody looks for. A lock that a dead process left is freed by whoever meets it.
 
 mod change;
 mod evict;
 mod hash;
 pub mod layout;
+mod objects;
+mod put;
+mod read;
 mod scan;
+mod table;
+mod text;
+mod values;
 
 pub use change::{Change, Full};
+pub use layout::mark;
+pub use objects::Refused;
+pub use read::{Found, Item};
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use kiln_heap::Memory;
 use kiln_heap::allocator::Allocator;
-use kiln_heap::lock::{self, Holder};
 use kiln_heap::own::{OwnHeap, STATE_BYTES};
 use kiln_heap::supply::{self, NoMemory};
-use kiln_heap::{Memory, lock::release};
-use layout::{bucket, item, state};
+use layout::{bucket, state};
+use values::Objects;
 
 /// A heap that threads share.
 pub type Heap<'h> = dyn Memory + Sync + 'h;
 
-/// How long a lock is waited for before its holder is looked at.
-const PATIENCE: Duration = Duration::from_millis(2);
-/// How often, before a lock that a program seems to hold is freed: no program holds one for so long.
-const LOOKS: usize = 100;
 /// The longest key of memcached's protocol.
 pub const KEY_MOST: usize = 250;
 /// The longest value: an item is one block of the allocator.
@@ -78,36 +85,6 @@ pub enum Outcome {
     NoMemory,
 }
 
-/// A key's item, copied.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
-    /// `key flags bytes\r\n<value>\r\n`.
-    pub text: Vec<u8>,
-    /// The key's bytes.
-    pub key_bytes: usize,
-    /// The value's bytes.
-    pub value_bytes: usize,
-    /// The version.
-    pub version: u64,
-    /// When it ends, in milliseconds since 1970; 0: never.
-    pub expires: u64,
-}
-
-impl Found {
-    /// The value.
-    pub fn value(&self) -> &[u8] {
-        let end = self.text.len().saturating_sub(2);
-        self.text.get(end.saturating_sub(self.value_bytes)..end).unwrap_or_default()
-    }
-
-    /// What the client said that the value is.
-    pub fn flags(&self) -> u32 {
-        let rest = self.text.get(self.key_bytes + 1..).unwrap_or_default();
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
-        digits.fold(0u32, |number, digit| number.wrapping_mul(10).wrapping_add(u32::from(digit - b'0')))
-    }
-}
-
 /// What programs have done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
@@ -124,6 +101,9 @@ pub struct Counters {
 /// A store in a heap.
 pub struct Store<'h> {
     heap: &'h Heap<'h>,
+    /// Where the heap begins and how large it is, as pointers in it say it.
+    base: u64,
+    heap_bytes: usize,
     state: usize,
     buckets: usize,
     mask: u64,
@@ -134,18 +114,8 @@ pub struct Store<'h> {
     /// The piece of memory that eviction empties next.
     emptied: AtomicUsize,
     evicted: AtomicU64,
-}
-
-/// A bucket whose lock is held until this is dropped.
-struct Locked<'s> {
-    heap: &'s Heap<'s>,
-    at: usize,
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let _ = release(self.heap, self.at + bucket::LOCK);
-    }
+    /// Values that are not in the heap.
+    objects: Objects,
 }
 
 thread_local! {
@@ -192,6 +162,8 @@ impl<'h> Store<'h> {
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), now());
         let store = Store {
             heap,
+            base: heap.address(),
+            heap_bytes: heap.bytes(),
             state,
             buckets,
             mask,
@@ -200,6 +172,7 @@ impl<'h> Store<'h> {
             hand: AtomicUsize::new(0),
             emptied: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
+            objects: Objects::default(),
         };
         store.tick();
         // The buckets' address is last: programs begin when it is there.
@@ -268,158 +241,5 @@ impl<'h> Store<'h> {
 
     fn allocator(&self) -> Option<Allocator<'h>> {
         Allocator::of(self.heap, THREAD.with(|thread| *thread) as usize)
-    }
-
-    fn bucket_of(&self, hash: u64) -> usize {
-        self.buckets + (hash & self.mask) as usize * bucket::ALL
-    }
-
-    /// Takes a bucket's lock. A lock whose holder has died is freed.
-    fn lock(&self, at: usize) -> Locked<'_> {
-        let thread = THREAD.with(|thread| *thread);
-        let mut looks = 0;
-        while let Err(holder) = lock::take(self.heap, at + bucket::LOCK, thread, PATIENCE) {
-            looks += 1;
-            match holder {
-                Holder::Thread(_) => drop(lock::free_of_the_dead(self.heap, at + bucket::LOCK)),
-                Holder::Program if looks >= LOOKS => drop(release(self.heap, at + bucket::LOCK)),
-                _ => {}
-            }
-        }
-        Locked { heap: self.heap, at }
-    }
-
-    /// The offset of the word that leads to a key's item, and the item's own, under the bucket's lock.
-    fn find(&self, locked: &Locked<'_>, hash: u64, key: &[u8]) -> (usize, Option<usize>) {
-        let mut link = locked.at + bucket::FIRST;
-        let mut own = Vec::new();
-        loop {
-            let address = self.heap.load(link).unwrap_or(0);
-            let Some(at) = self.heap.offset(address).filter(|at| at % 8 == 0) else { return (link, None) };
-            let load = |field: usize| self.heap.load(at + field).unwrap_or(0);
-            if load(item::HASH) == hash && load(item::SIZES) as u32 as usize == key.len() {
-                own.clear();
-                let _ = self.heap.read(at + item::TEXT, key.len(), &mut own);
-                if own == key {
-                    return (link, Some(at));
-                }
-            }
-            link = at + item::NEXT;
-        }
-    }
-
-    fn is_expired(&self, at: usize) -> bool {
-        let expires = self.heap.load(at + item::EXPIRES).unwrap_or(0);
-        expires != 0 && expires <= now()
-    }
-
-    /// Takes an item out of its bucket; it is freed when the lock is not held any more.
-    fn unlink(&self, link: usize, at: usize) {
-        let next = self.heap.load(at + item::NEXT).unwrap_or(0);
-        self.heap.store(link, next);
-    }
-
-    fn item_bytes(&self, at: usize) -> u64 {
-        item::TEXT as u64 + (self.heap.load(at + item::SIZES).unwrap_or(0) >> 32)
-    }
-
-    fn free(&self, at: usize) {
-        if let Some(allocator) = self.allocator() {
-            allocator.free(at);
-        }
-    }
-
-    /// Frees an item that was unlinked, and counts it out.
-    fn gone(&self, at: usize) {
-        self.add(state::ITEMS, u64::MAX);
-        self.add(state::BYTES, self.item_bytes(at).wrapping_neg());
-        self.free(at);
-    }
-
-    /// A key's item, copied. `expires` sets when it ends.
-    pub fn get(&self, key: &[u8], expires: Option<u64>) -> Option<Found> {
-        let hash = hash::hash(key, self.seed);
-        let locked = self.lock(self.bucket_of(hash));
-        let (link, found) = self.find(&locked, hash, key);
-        let at = found?;
-        if self.is_expired(at) {
-            self.unlink(link, at);
-            drop(locked);
-            self.gone(at);
-            return None;
-        }
-        if let Some(expires) = expires {
-            self.heap.store(at + item::EXPIRES, expires);
-        }
-        let load = |field: usize| self.heap.load(at + field).unwrap_or(0);
-        let (sizes, value) = (load(item::SIZES), load(item::VALUE));
-        self.heap.store(at + item::VALUE, value & 0xffff_ffff | 1 << 32);
-        let mut text = Vec::new();
-        self.heap.read(at + item::TEXT, (sizes >> 32) as usize, &mut text)?;
-        Some(Found {
-            text,
-            key_bytes: sizes as u32 as usize,
-            value_bytes: value as u32 as usize,
-            version: load(item::CAS),
-            expires: load(item::EXPIRES),
-        })
-    }
-
-    /// Stores a value.
-    pub fn put(&self, key: &[u8], flags: u32, expires: u64, value: &[u8], condition: Condition) -> Outcome {
-        let hash = hash::hash(key, self.seed);
-        let mut text = key.to_vec();
-        text.extend(format!(" {flags} {}\r\n", value.len()).bytes());
-        text.extend(value);
-        text.extend(b"\r\n");
-        let Some(new) = self.allocate(item::TEXT + text.len()) else {
-            // What was there is not what the client believes to have stored, unless it had a condition for it.
-            if condition == Condition::Any {
-                self.delete(key);
-            }
-            return Outcome::NoMemory;
-        };
-        let fields = [
-            (item::HASH, hash),
-            (item::EXPIRES, expires),
-            (item::SIZES, key.len() as u64 | (text.len() as u64) << 32),
-            (item::VALUE, value.len() as u64 | 1 << 32),
-        ];
-        for (at, value) in fields {
-            self.heap.store(new + at, value);
-        }
-        self.heap.write(new + item::TEXT, &text);
-        self.link(new, hash, key, condition)
-    }
-
-    fn link(&self, new: usize, hash: u64, key: &[u8], condition: Condition) -> Outcome {
-        let locked = self.lock(self.bucket_of(hash));
-        let (link, found) = self.find(&locked, hash, key);
-        let load = |at: usize| self.heap.load(at).unwrap_or(0);
-        let valid = found.filter(|at| !self.is_expired(*at));
-        let refused = match (condition, valid) {
-            (Condition::Present | Condition::Version(_), None) => Some(Outcome::NotFound),
-            (Condition::Absent, Some(_)) => Some(Outcome::Exists),
-            (Condition::Version(version), Some(at)) if load(at + item::CAS) != version => Some(Outcome::Exists),
-            _ => None,
-        };
-        if let Some(refused) = refused {
-            drop(locked);
-            self.free(new);
-            return refused;
-        }
-        let version = load(locked.at + bucket::VERSION) + 1;
-        self.heap.store(locked.at + bucket::VERSION, version);
-        self.heap.store(new + item::CAS, version);
-        self.heap.store(new + item::NEXT, found.map_or(0, |at| load(at + item::NEXT)));
-        self.heap.store(link, self.heap.address() + new as u64);
-        let bytes = self.item_bytes(new);
-        drop(locked);
-        self.add(state::BYTES, bytes);
-        self.add(state::ITEMS, 1);
-        if let Some(old) = found {
-            self.gone(old);
-        }
-        Outcome::Stored
     }
 }

@@ -1,6 +1,8 @@
 //! What the tests of several protocols share.
 #![allow(dead_code)] // Each test file uses a part of it.
 
+pub mod redis;
+
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
