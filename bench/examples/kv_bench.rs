@@ -249,6 +249,7 @@ pub fn peers(effort: PeerEffort) -> Result<Vec<Value>, Failure> {
         mode: kv::XdpMode::Default,
         most_bytes: 256 << 20,
         threads: 1,
+        metrics: None,
         clang: String::new(),
     };
     let (stop, (begun, address)) = (AtomicBool::new(false), mpsc::channel());

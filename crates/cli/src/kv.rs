@@ -28,6 +28,7 @@ fn options(protocol: kv::Protocol, listen: std::net::SocketAddr, memory: &KvMemo
         mode: kv::XdpMode::Default,
         most_bytes: memory.memory << 20,
         threads: usize::from(memory.threads),
+        metrics: memory.metrics,
         clang: kiln_driver::clang::name(),
     }
 }
@@ -64,11 +65,13 @@ fn serve(options: &kv::Options, whose: &str, format: Format) -> Result<u8, Error
     let interrupted = interrupt()?;
     let begun = |begun: kv::Begun| match format {
         Format::Json => {
-            let document = serde_json::json!({"address": begun.address, "processed": begun.processed});
+            let document =
+                serde_json::json!({"address": begun.address, "metrics": begun.metrics, "processed": begun.processed});
             anstream::println!("{document}");
         }
         _ => {
             anstream::eprintln!("{whose} protocol at {}", begun.address);
+            begun.metrics.iter().for_each(|metrics| anstream::eprintln!("metrics at http://{metrics}/metrics"));
             if let (Some(interface), Some(processed)) = (&options.interface, begun.processed) {
                 let interface = kiln_driver::Shown::from(interface.as_str());
                 anstream::eprintln!("get and set over UDP in XDP at {interface}: {processed} instructions verified");

@@ -108,11 +108,17 @@ fn found(key: &str, value: &str) -> String {
 
 #[test]
 fn sockets_serve_without_privilege() {
-    let (server, begun) = Server::start(&["--listen", "127.0.0.1:0", "--udp", "--memory", "16"]).expect("it starts");
+    let free = "127.0.0.1:0";
+    let arguments = ["--listen", free, "--udp", "--memory", "16", "--metrics", free];
+    let (server, begun) = Server::start(&arguments).expect("it starts");
     let address = begun["address"].as_str().expect("an address").to_owned();
     let mut client = Client::connect(&address);
     assert_eq!(client.ask(set("k", "hello").as_bytes(), "\r\n"), "STORED\r\n");
     assert_eq!(client.ask(b"get k\r\n", "END\r\n"), found("k", "hello"));
+    let metrics = format!("http://{}/metrics", begun["metrics"].as_str().expect("an address"));
+    let text = ureq::get(&metrics).call().expect("it answers").body_mut().read_to_string().expect("it is text");
+    let counts = |line: &str| line.starts_with("kiln_kv_") && line.ends_with(" 1");
+    assert!(text.lines().any(counts), "{text}");
     // Many requests at once, of several clients.
     std::thread::scope(|scope| {
         for number in 0..8 {

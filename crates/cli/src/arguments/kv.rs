@@ -30,10 +30,10 @@ pub struct KvArguments {
 /// The protocols.
 #[derive(Subcommand, Debug)]
 pub enum KvCommand {
-    /// Serve memcached's text protocol over TCP, and over UDP if asked for.
+    /// Serve memcached's text and meta protocol over TCP, and over UDP if asked for.
     #[command(after_help = EXAMPLES)]
     Memcached(MemcachedArguments),
-    /// Serve Redis' protocol (RESP2 and RESP3): strings.
+    /// Serve Redis' protocol (RESP2 and RESP3): strings, hashes and sorted sets.
     #[command(after_help = EXAMPLES)]
     Redis(RedisArguments),
 }
@@ -80,4 +80,7 @@ pub struct KvMemory {
     /// Threads that serve sockets.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
+    /// Answer Prometheus at this address, too, under /metrics.
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
 }

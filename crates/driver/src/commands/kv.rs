@@ -56,6 +56,8 @@ pub struct Options {
     pub most_bytes: u64,
     /// Threads that serve sockets.
     pub threads: usize,
+    /// Where Prometheus is answered, under `/metrics`.
+    pub metrics: Option<SocketAddr>,
     /// The C compiler.
     pub clang: String,
 }
@@ -64,8 +66,16 @@ pub struct Options {
 pub struct Begun {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where Prometheus is answered, if it is.
+    pub metrics: Option<SocketAddr>,
     /// Instructions that the kernel's verifier processed, if there is a program.
     pub processed: Option<u32>,
+}
+
+impl Begun {
+    fn new(server: &Server, processed: Option<u32>) -> Result<Begun, Error> {
+        Ok(Begun { address: address(server)?, metrics: asked(server.metrics_address())?, processed })
+    }
 }
 
 /// Serves until `stop` is set.
@@ -86,7 +96,7 @@ pub fn serve(options: &Options, stop: &AtomicBool, begun: &dyn Fn(Begun)) -> Res
             let server = bind(options)?;
             let heap = store::own_heap(&settings);
             let store = create(&heap, store::OWN_VARIABLE_BYTES, &settings)?;
-            begun(Begun { address: address(&server)?, processed: None });
+            begun(Begun::new(&server, None)?);
             run(&server, store, options, stop)
         }
     }
@@ -117,7 +127,7 @@ fn with_program(
     let store = create(&heap, variables, &settings)?;
     let program = loaded.program(PROGRAM)?;
     let link = kiln_linux::Link::xdp(&program, index, options.mode)?;
-    begun(Begun { address, processed: Some(program.info()?.verified_insns) });
+    begun(Begun::new(&server, Some(program.info()?.verified_insns))?);
     let served = run(&server, store, options, stop);
     drop(link);
     served
@@ -125,12 +135,20 @@ fn with_program(
 
 fn bind(options: &Options) -> Result<Server, Error> {
     let udp = options.udp || options.interface.is_some();
-    let call = format!("listening at {}", options.listen);
-    Server::bind(options.listen, options.protocol, udp).map_err(|error| Error::machine(&call, &error, ""))
+    let listening = |at: SocketAddr| move |error| Error::machine(&format!("listening at {at}"), &error, "");
+    let server = Server::bind(options.listen, options.protocol, udp).map_err(listening(options.listen))?;
+    match options.metrics {
+        Some(metrics) => server.with_metrics(metrics).map_err(listening(metrics)),
+        None => Ok(server),
+    }
 }
 
 fn address(server: &Server) -> Result<SocketAddr, Error> {
-    server.address().map_err(|error| Error::machine("asking for the socket's address", &error, ""))
+    asked(server.address())
+}
+
+fn asked<T>(address: std::io::Result<T>) -> Result<T, Error> {
+    address.map_err(|error| Error::machine("asking for the socket's address", &error, ""))
 }
 
 fn create<'h>(heap: &'h Heap<'h>, variables: usize, settings: &Settings) -> Result<Store<'h>, Error> {

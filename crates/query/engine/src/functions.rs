@@ -211,7 +211,7 @@ fn rounded(value: &Value, by: fn(f64) -> f64) -> Value {
     }
 }
 
-/// `round(x, digits)`: halves are rounded away from zero, as SQLite and PostgreSQL do.
+/// `round(x, digits)`: halves are rounded away from zero. Few decimal halves are floating-point numbers: 0.285 is below its half.
 fn round_to(of: &[Value]) -> Value {
     let (Some(value), Some(digits)) = (of[0].as_float(), of[1].as_integer()) else { return Value::Null };
     let digits = digits.clamp(-30, 30) as i32;

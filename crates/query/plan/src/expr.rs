@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::lookup::Joined;
-use crate::value::{DataType, Value};
+use crate::value::{DataType, Value, compare_exactly};
 use function::call;
 pub use function::{Floating, Function};
 pub(crate) use function::{HASH_BEGIN, HASH_FACTOR, HASH_SHIFT, hash_of};
@@ -342,13 +342,14 @@ fn binary(op: BinaryOp, one: &Value, other: &Value) -> Value {
         return Value::Null;
     }
     if op.is_comparison() {
-        return match (one, other) {
-            (Value::Float(_), _) | (_, Value::Float(_)) => match (one.as_float(), other.as_float()) {
-                (Some(one), Some(other)) => one.partial_cmp(&other).map_or(Value::Null, |it| Value::Bool(op.holds(it))),
-                _ => Value::Null,
-            },
-            _ => Value::Bool(op.holds(one.cmp(other))),
+        let of_float = |integer: &Value, float: f64| compare_exactly(integer.as_integer()?, float);
+        let ordering = match (one, other) {
+            (Value::Float(one), Value::Float(other)) => one.partial_cmp(other),
+            (Value::Float(one), other) => of_float(other, *one).map(Ordering::reverse),
+            (one, Value::Float(other)) => of_float(one, *other),
+            _ => Some(one.cmp(other)),
         };
+        return ordering.map_or(Value::Null, |ordering| Value::Bool(op.holds(ordering)));
     }
     if matches!(one, Value::Float(_)) || matches!(other, Value::Float(_)) {
         return match (one.as_float(), other.as_float()) {
@@ -444,6 +445,9 @@ mod tests {
     fn comparisons_are_exact_whatever_the_signs() {
         assert_eq!(evaluate(BinaryOp::Less, Value::Int(-1), Value::Uint(u64::MAX)), Value::Bool(true));
         assert_eq!(evaluate(BinaryOp::Subtract, Value::Uint(1), Value::Uint(3)), Value::Int(-2));
+        let equal =
+            evaluate(BinaryOp::Equal, Value::Uint(9_007_199_254_740_993), Value::Float(9_007_199_254_740_992.0));
+        assert_eq!(equal, Value::Bool(false));
     }
 
     #[test]

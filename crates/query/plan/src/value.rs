@@ -148,6 +148,14 @@ impl Value {
     }
 }
 
+/// Compares an integer of at most 65 bits with a floating-point number, without rounding either; `None` for what is no number.
+pub(crate) fn compare_exactly(integer: i128, float: f64) -> Option<Ordering> {
+    let whole = float.floor();
+    let by_fraction = if whole < float { Ordering::Less } else { Ordering::Equal };
+    // The conversion stops at the least and the greatest integer of 128 bits.
+    (!float.is_nan()).then(|| integer.cmp(&(whole as i128)).then(by_fraction))
+}
+
 impl std::fmt::Display for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -182,10 +190,14 @@ impl Ord for Value {
             (Value::Text(one), Value::Text(other)) => one.cmp(other),
             (Value::Histogram(one), Value::Histogram(other)) => one.cmp(other),
             (Value::Float(one), Value::Float(other)) => one.total_cmp(other),
-            (Value::Float(one), _) if other.rank() == 2 => {
-                one.total_cmp(&other.as_float().unwrap_or_default()).then(Ordering::Greater)
+            // A floating-point number that counts as much comes behind the integer.
+            (Value::Float(_), _) if other.rank() == 2 => other.cmp(self).reverse(),
+            (_, Value::Float(float)) if self.rank() == 2 => {
+                let exactly = self.as_integer().and_then(|integer| compare_exactly(integer, *float));
+                exactly
+                    .unwrap_or(if float.is_sign_negative() { Ordering::Greater } else { Ordering::Less })
+                    .then(Ordering::Less)
             }
-            (_, Value::Float(_)) if self.rank() == 2 => other.cmp(self).reverse(),
             _ => self.rank().cmp(&other.rank()).then_with(|| self.as_integer().cmp(&other.as_integer())),
         }
     }
@@ -213,5 +225,10 @@ mod tests {
         assert!(Value::Int(-1) < Value::Uint(u64::MAX));
         assert!(Value::Null < Value::Int(i64::MIN));
         assert!(Value::Float(2.5) > Value::Int(2) && Value::Float(2.5) < Value::Uint(3));
+        let great = 9_007_199_254_740_992.0;
+        assert!(Value::Uint(9_007_199_254_740_993) > Value::Float(great));
+        assert!(Value::Int(i64::MIN) < Value::Float(great) && Value::Uint(u64::MAX) < Value::Float(f64::INFINITY));
+        assert_eq!(compare_exactly(9_007_199_254_740_992, great), Some(Ordering::Equal));
+        assert_eq!(compare_exactly(-3, -2.5), Some(Ordering::Less));
     }
 }

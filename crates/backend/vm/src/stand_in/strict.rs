@@ -368,14 +368,30 @@ impl Strict {
         self.set(dst, shadow);
     }
 
+    /// Keeps what a branch compares. Addresses differ from run to run: of two of them the distance is kept, and of one that is
+    /// compared with a number nothing.
     fn compare(&mut self, insn: InsnId, width: Width, sides: [Source; 2], registers: &[u64; Reg::COUNT]) {
         let value = |side: Source| match side {
             Source::Imm(value) => i64::from(value) as u64,
             Source::Reg(reg) => registers[reg.index()],
         };
+        let mut is_address = |side: Source| match side {
+            Source::Imm(_) => false,
+            Source::Reg(reg) => match self.get(reg) {
+                Shadow::Pointer(_) => true,
+                Shadow::Foreign => registers[reg.index()] > u32::MAX.into(),
+                Shadow::Number | Shadow::Unset => false,
+            },
+        };
+        let addresses = sides.map(&mut is_address);
         let narrow = |value: u64| if width == Width::W32 { u64::from(value as u32) } else { value };
+        let sides = match addresses {
+            [false, false] => sides.map(|side| narrow(value(side))),
+            [true, true] => [value(sides[0]).abs_diff(value(sides[1])), 0],
+            _ => return,
+        };
         if self.compared.len() < MOST_COMPARED {
-            self.compared.insert(Compared { insn, sides: sides.map(|side| narrow(value(side))) });
+            self.compared.insert(Compared { insn, sides });
         }
     }
 
