@@ -29,6 +29,7 @@ pub use end_value::{EndValue, end_value};
 use kiln_isa::Reg;
 use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Program, SourceLine};
 use kiln_verifier::{Error, Options, Reason, Rejection};
+pub use means::Change;
 
 use crate::means::Means;
 use crate::places::Place;
@@ -41,27 +42,6 @@ const MAX_CHANGES: usize = 16;
 const UNLIKELY: [i32; 2] = [0x2b1d_7e55, 0x51c6_03a9];
 /// Other numbers that are tried for whether they decide, too.
 const MOST_OTHERS: usize = 6;
-
-/// What was inserted.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// The function.
-    pub function: FunctionId,
-    /// The instruction in front of which it was inserted.
-    pub before: InsnId,
-    /// The number that it is about.
-    pub register: Reg,
-    /// The range that the verifier needs, ends included.
-    pub range: [i32; 2],
-    /// How it makes the range known.
-    pub means: &'static Means,
-    /// The source line, where known.
-    pub line: Option<SourceLine>,
-    /// The ids of the inserted instructions.
-    pub inserted: Vec<InsnId>,
-    /// The value with which it ends the run, if it is a guard.
-    pub ends_with: Option<i32>,
-}
 
 /// What became of a program.
 #[derive(Debug)]

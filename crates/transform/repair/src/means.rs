@@ -1,11 +1,31 @@
 //! How a range is made known to the verifier, as data: instructions that change nothing while the number is in it.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
-use kiln_program::{InsnId, Node, Object, Reference};
+use kiln_program::{FunctionId, InsnId, Node, Object, Reference, SourceLine};
 
-use crate::Change;
 use crate::places::Place;
 use crate::range::Range;
+
+/// What was inserted.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The function.
+    pub function: FunctionId,
+    /// The instruction in front of which it was inserted.
+    pub before: InsnId,
+    /// The number that it is about.
+    pub register: Reg,
+    /// The range that the verifier needs, ends included.
+    pub range: [i32; 2],
+    /// How it makes the range known.
+    pub means: &'static Means,
+    /// The source line, where known.
+    pub line: Option<SourceLine>,
+    /// The ids of the inserted instructions.
+    pub inserted: Vec<InsnId>,
+    /// The value with which it ends the run, if it is a guard.
+    pub ends_with: Option<i32>,
+}
 
 /// One instruction of a means. `low` and `high` are the ends of the range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
