@@ -120,7 +120,7 @@ fn without_versions(text: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// A server's answer to a request, up to that of `mn` behind it.
+/// A server's answer to a request.
 trait Server {
     fn ask(&mut self, request: &str) -> String;
 }
@@ -136,14 +136,20 @@ impl Server for Session<'_, '_> {
 
 impl Server for TcpStream {
     fn ask(&mut self, request: &str) -> String {
-        self.write_all(format!("{request}mn\r\n").as_bytes()).expect("it reads");
+        // What follows the request answers as nothing else does.
+        self.write_all(format!("{request}version\r\n").as_bytes()).expect("it reads");
         let (mut told, mut part) = (Vec::new(), [0; 4096]);
-        while !told.ends_with(b"MN\r\n") {
+        loop {
             let count = self.read(&mut part).unwrap_or_else(|error| panic!("{request}: {error}: {told:?}"));
             assert!(count > 0, "closed after {request}");
             told.extend(&part[..count]);
+            let text = String::from_utf8_lossy(&told);
+            let lines = text.strip_suffix("\r\n").unwrap_or_default();
+            let last = lines.rfind("\r\n").map_or(0, |at| at + 2);
+            if lines[last..].starts_with("VERSION ") {
+                return lines[..last].to_owned();
+            }
         }
-        String::from_utf8_lossy(&told[..told.len() - 4]).into_owned()
     }
 }
 

@@ -17,7 +17,6 @@ const DIFFER: &[(&str, &str)] = &[
     ("btf", "a folder has the types of several kernels, and `tables` says so as PATH"),
     ("native", "`build` has two ways to make native code, `dump` shows the one there is"),
     ("output", "`build` writes several files, all others one"),
-    ("type", "one program of several may be named"),
 ];
 
 /// What one flag is called and takes, and what it does: its first sentence.
