@@ -102,11 +102,20 @@ impl Tracer {
         false
     }
 
+    /// Lets it end by itself, so that it prints what it still has.
     fn end(mut self) -> String {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
         self.child.wait().expect("it ends");
         self.said()
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        // It has ended already, or the test has failed: nothing stays attached.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
