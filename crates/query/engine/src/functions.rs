@@ -15,7 +15,8 @@ use crate::value::{kiln, own};
 const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 /// Bytes of a compiled regular expression.
 const MOST_REGEX_BYTES: usize = 1 << 20;
-/// Bytes of a text that no function makes more of: SQLite refuses it ([`crate::MOST_TEXT`]).
+/// How long a text becomes at most before a function stops: longer than SQLite takes ([`crate::MOST_TEXT`]), so that the query
+/// fails.
 const TOO_MUCH: usize = crate::MOST_TEXT as usize + 1;
 
 /// A function of values; null for operands that it has no value for.
@@ -221,7 +222,7 @@ fn round_to(of: &[Value]) -> Value {
     }
     let scale = 10f64.powi(digits);
     let scaled = value * scale;
-    // From 2^52 on all are whole, and so is what is this large times the scale.
+    // A number of 2^52 and more is whole. One that the scale makes as large has no digit to round.
     finite(Some(if scaled.abs() < (1u64 << 52) as f64 { scaled.round() / scale } else { value }))
 }
 

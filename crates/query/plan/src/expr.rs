@@ -1,8 +1,8 @@
 //! Expressions over the columns of a row, and their value in user space.
 //!
-//! Integers have 64 bits. A difference of unsigned integers is signed, so that `a - b` may be negative; a result that has
-//! more bits is null. Comparisons are exact whatever the signs. Null spreads as in SQL; `AND` and `OR` have three truth values. Division
-//! by zero gives null.
+//! Integers have 64 bits, and a result that has more is null. A difference of unsigned integers is signed, so that `a - b`
+//! may be negative. Comparisons are exact whatever the signs. Null spreads as in SQL; `AND` and `OR` have three truth
+//! values. Division by zero gives null.
 
 mod function;
 

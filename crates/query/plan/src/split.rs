@@ -161,8 +161,8 @@ pub struct Number {
     pub expr: Expr,
     /// What its bits mean.
     pub sign: Sign,
-    /// The least and the greatest that it may be. The kernel does not notice results that have more than 64 bits, which are
-    /// null; so it computes what cannot have more only.
+    /// The least and the greatest that it may be. A result that has more than 64 bits is null, and the kernel does not notice
+    /// it. So the kernel computes only what cannot have more.
     range: [i128; 2],
 }
 

@@ -16,8 +16,9 @@
 //! ```
 //!
 //! The kernel reads a context only at an offset that stands in the instruction. A compiler that does not unroll a loop over
-//! an array in the context adds the loop's number to the pointer, and sometimes a constant before that. Every copy accesses the same addresses whatever the
-//! number is, so nothing has to be proved of the number. The comparison only tells the verifier what it is.
+//! an array in the context adds the loop's number to the pointer, and sometimes a constant before that. Every copy accesses
+//! the same addresses whatever the number is, so nothing has to be proved of the number. The comparison only tells the
+//! verifier what it is.
 
 use std::ops::Range;
 

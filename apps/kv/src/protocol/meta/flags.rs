@@ -87,6 +87,12 @@ pub fn read<'w>(key: &'w [u8], words: &'w [&'w [u8]]) -> Result<Flags<'w>, &'sta
     result.map(|()| flags)
 }
 
+/// Notes a flag that has no token.
+fn on(flag: &mut bool) -> Result<(), &'static str> {
+    *flag = true;
+    Ok(())
+}
+
 impl Flags<'_> {
     /// Reads one flag. An error in its token is the inner one.
     fn one(&mut self, letter: u8, token: &[u8]) -> Result<Result<(), &'static str>, &'static str> {
@@ -104,22 +110,10 @@ impl Flags<'_> {
             }
             b'O' if token.len() >= OPAQUE_MOST => Err("CLIENT_ERROR opaque token too long"),
             b'O' | b'k' | b's' | b't' | b'c' | b'f' | b'h' => Ok(()),
-            b'v' => {
-                self.wants_value = true;
-                Ok(())
-            }
-            b'q' => {
-                self.is_quiet = true;
-                Ok(())
-            }
-            b'u' => {
-                self.is_no_use = true;
-                Ok(())
-            }
-            b'I' => {
-                self.stale = true;
-                Ok(())
-            }
+            b'v' => on(&mut self.wants_value),
+            b'q' => on(&mut self.is_quiet),
+            b'u' => on(&mut self.is_no_use),
+            b'I' => on(&mut self.stale),
             b'F' => unsigned("CLIENT_ERROR bad command line format").map(|flags| self.client_flags = flags as u32),
             b'C' => unsigned(BAD_TOKEN).map(|version| self.version = Some(version)),
             b'M' => match token {

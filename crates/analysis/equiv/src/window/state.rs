@@ -237,7 +237,8 @@ impl<'a> Machine for State<'_, 'a> {
             self.record(class, EventKind::LoadAcquire(size.bytes() as u8), place, &[]);
         }
         // Memory that nothing writes stays at the first history.
-        let log = if is_frozen(self.world.object, class) { 0 } else { self.log(class) };
+        let is_frozen = is_frozen(self.world.object, class);
+        let log = if is_frozen { 0 } else { self.log(class) };
         let (root, offset) = place;
         // The loader may change the width of a CO-RE load, and the kernel that of a context access.
         let rewritten = class == Class::Context && !self.world.has_plain_context();
@@ -260,7 +261,7 @@ impl<'a> Machine for State<'_, 'a> {
             return Ok(self.world.arena.symbol(symbol, size.bits()));
         }
         let is_logged = self.world.modes.is_logged(class);
-        let is_shared = class.is_shared() && !is_frozen(self.world.object, class);
+        let is_shared = class.is_shared() && !is_frozen;
         let byte = |byte| {
             let place = (root, offset.wrapping_add(byte));
             match self.path.bytes.get(&place).filter(|_| !is_logged) {

@@ -368,14 +368,14 @@ impl Strict {
         self.set(dst, shadow);
     }
 
-    /// Keeps what a branch compares. Addresses differ from run to run: of two of them the distance is kept, and of one that is
-    /// compared with a number nothing.
+    /// Keeps what a branch compares. Addresses differ from run to run, so the distance of two addresses is kept. An address
+    /// beside a number is not kept.
     fn compare(&mut self, insn: InsnId, width: Width, sides: [Source; 2], registers: &[u64; Reg::COUNT]) {
         let value = |side: Source| match side {
             Source::Imm(value) => i64::from(value) as u64,
             Source::Reg(reg) => registers[reg.index()],
         };
-        let mut is_address = |side: Source| match side {
+        let is_address = |side: Source| match side {
             Source::Imm(_) => false,
             Source::Reg(reg) => match self.get(reg) {
                 Shadow::Pointer(_) => true,
@@ -383,9 +383,8 @@ impl Strict {
                 Shadow::Number | Shadow::Unset => false,
             },
         };
-        let addresses = sides.map(&mut is_address);
         let narrow = |value: u64| if width == Width::W32 { u64::from(value as u32) } else { value };
-        let sides = match addresses {
+        let sides = match sides.map(is_address) {
             [false, false] => sides.map(|side| narrow(value(side))),
             [true, true] => [value(sides[0]).abs_diff(value(sides[1])), 0],
             _ => return,

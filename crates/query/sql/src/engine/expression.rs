@@ -103,11 +103,14 @@ impl Translator<'_> {
                 Some(nanoseconds) => Ok(Typed::new(function::integer(nanoseconds), DataType::Uint)),
                 None => Err(unknown(expr)),
             },
-            ast::Expr::UnaryOp { .. } | ast::Expr::BinaryOp { .. } if has_too_many_bits(expr) => {
-                Err(Error::new(format!("`{expr}` has more than 64 bits")))
+            ast::Expr::UnaryOp { op, expr: inner } => {
+                refuse_wrong_constants(expr, &[inner])?;
+                self.unary(expr, op, inner)
             }
-            ast::Expr::UnaryOp { op, expr: inner } => self.unary(expr, op, inner),
-            ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
+            ast::Expr::BinaryOp { left, op, right } => {
+                refuse_wrong_constants(expr, &[left, right])?;
+                self.binary(left, op, right)
+            }
             ast::Expr::IsNull(inner) => boolean(format!("({} IS NULL)", self.expr(inner)?.text)),
             ast::Expr::IsNotNull(inner) => boolean(format!("({} IS NOT NULL)", self.expr(inner)?.text)),
             ast::Expr::IsTrue(inner) => boolean(format!("({} IS TRUE)", self.condition(inner)?)),
@@ -601,15 +604,20 @@ fn mismatch(sign: &str, one: &Typed, other: &Typed) -> Error {
     Error::new(format!("`{sign}` does not go between {one} and {other}"))
 }
 
-/// Whether an operation of constants is refused because its result has more than 64 bits.
-fn has_too_many_bits(expr: &ast::Expr) -> bool {
-    let is_constant = |one: &ast::Expr| matches!(one, ast::Expr::Value(_));
-    let of_constants = match expr {
-        ast::Expr::UnaryOp { expr, .. } => is_constant(expr),
-        ast::Expr::BinaryOp { left, right, .. } => is_constant(left) && is_constant(right),
+/// Refuses an operation of numbers that Kiln's own plans refuse, too: its result has more than 64 bits.
+fn refuse_wrong_constants(expr: &ast::Expr, operands: &[&ast::Expr]) -> Result<(), Error> {
+    use ast::Value::{DoubleQuotedString, SingleQuotedString};
+    let is_number = |operand: &&ast::Expr| match operand {
+        ast::Expr::Value(value) => !matches!(value.value, SingleQuotedString(_) | DoubleQuotedString(_)),
         _ => false,
     };
-    of_constants && walk(expr, &mut |_| None).is_err_and(|error| error.message.contains("more than 64 bits"))
+    if !operands.iter().all(is_number) {
+        return Ok(());
+    }
+    match walk(expr, &mut |_| None) {
+        Err(error) if !error.is_beyond => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn constant(value: &ast::Value) -> Result<Typed, Error> {
