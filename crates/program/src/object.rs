@@ -359,6 +359,10 @@ impl CoreRelocation {
         };
     }
 
+    /// The helper number of a poisoned call: what is left of an instruction whose relocation the kernel's types do not
+    /// answer. No helper has this number, and libbpf uses it too.
+    pub const POISON_HELPER: u32 = 195_896_080;
+
     /// `BPF_CORE_TYPE_ID_LOCAL`.
     pub const TYPE_ID_LOCAL: u32 = 6;
     /// `BPF_CORE_TYPE_ID_TARGET`.

@@ -15,6 +15,11 @@ use crate::error::{Result, invalid, unsupported};
 /// Maximum bytes of a symbol or section name. Longer ones are refused, to bound the memory for names.
 const MAX_NAME_BYTES: usize = 1024;
 
+/// Sections that loaders look up by name. libbpf takes the last of two, so a file with two means one thing to one reader
+/// and another to the next.
+const ONCE: [&str; 8] =
+    [".BTF", ".BTF.ext", "license", "version", "maps", ".maps", ".addr_space.1", crate::operations::SECTION];
+
 // Relocation types (Documentation/bpf/llvm_reloc.rst).
 pub(crate) const R_BPF_64_64: u32 = 1;
 pub(crate) const R_BPF_64_ABS64: u32 = 2;
@@ -151,6 +156,7 @@ impl ElfFile {
         };
         let sections = sections(&table, endian, bytes)?;
         check_overlaps(&sections)?;
+        check_once(&sections)?;
         let mut file = ElfFile { bytes: bytes.to_vec(), sections, symbols: Vec::new(), symbol_table: None, name_table };
         file.symbol_table = file.sections.iter().position(|section| section.kind == SHT_SYMTAB);
         file.check_tables()?;
@@ -323,6 +329,16 @@ fn symbols(
         });
     }
     Ok(named)
+}
+
+/// Refuses a second section of a name that means one section.
+fn check_once(sections: &[Section]) -> Result<()> {
+    for name in ONCE {
+        if sections.iter().filter(|section| section.name == name).nth(1).is_some() {
+            return invalid(name, 0, "the file has two sections of this name");
+        }
+    }
+    Ok(())
 }
 
 /// Refuses sections that share bytes: rewriting one would change the other.

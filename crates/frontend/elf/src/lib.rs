@@ -60,7 +60,7 @@ use std::collections::BTreeSet;
 
 use kiln_program::{FunctionId, Object};
 
-pub use crate::core::{CoreSummary, POISON_HELPER, resolve_core};
+pub use crate::core::{CoreSummary, resolve_core};
 pub use error::Error;
 pub use kconfig::{KernelConfig, resolve_kconfig};
 pub use unreadable::Unreadable;

@@ -138,3 +138,32 @@ fn truncated_objects_are_refused() {
         assert!(kiln_elf::read("truncated", &bytes[..length]).is_err(), "{length} of {} bytes", bytes.len());
     }
 }
+
+/// The section headers of a file: where they begin, and the name offset of each.
+fn section_names(bytes: &[u8]) -> (usize, Vec<u32>) {
+    let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+    let headers = bytes[table..].chunks_exact(64);
+    (table, headers.map(|header| u32::from_le_bytes(header[..4].try_into().unwrap())).collect())
+}
+
+#[test]
+fn a_second_section_of_a_name_that_means_one_is_refused() {
+    let paths = support::corpus();
+    let Some(path) = paths.iter().find(|path| support::label(path) == "xdpdump_xdp.o") else { return };
+    let bytes = std::fs::read(path).unwrap();
+    let (table, names) = section_names(&bytes);
+    let mut refused = Vec::new();
+    for name in &names {
+        // The last section gets the name of another one.
+        let mut doubled = bytes.clone();
+        let last = table + 64 * (names.len() - 1);
+        doubled[last..last + 4].copy_from_slice(&name.to_le_bytes());
+        if let Err(Error::InvalidInput { section, message, .. }) = kiln_elf::read("doubled", &doubled)
+            && message.contains("two sections of this name")
+        {
+            refused.push(section);
+        }
+    }
+    refused.sort();
+    assert_eq!(refused, [".BTF", ".BTF.ext", ".maps", "license"]);
+}

@@ -58,7 +58,7 @@ fn last_line(text: &str) -> &str {
 fn compare(label: &str, object: &Object, name: &str, expected: &[Slot]) {
     let image = lower_program(object, object.program(name).unwrap()).unwrap();
     // A poisoned `ld_imm64` takes two slots in libbpf's program and one in ours, so positions may differ.
-    let poison = Slot { opcode: 0x85, imm: kiln_elf::POISON_HELPER as i32, ..Slot::default() };
+    let poison = Slot { opcode: 0x85, imm: kiln_program::CoreRelocation::POISON_HELPER as i32, ..Slot::default() };
     let mut theirs = Vec::new();
     for slot in expected {
         let is_poison = Slot { imm: poison.imm, ..*slot } == poison && slot.imm / 10_000 == poison.imm / 10_000;

@@ -208,6 +208,51 @@ impl Btf {
         Some(at)
     }
 
+    /// What a CO-RE access string leads to, as C would write it: `struct sock.skc.port`. The string counts members: its
+    /// first number is an index as of an array, each further one a member of the struct or union (or an element of the
+    /// array) reached so far; for enums the only one is the value's index. `None` where there is no such place.
+    pub fn access_name(&self, root: TypeId, access: &str) -> Option<String> {
+        let mut indices = access.split(':').map(|number| number.parse::<usize>().ok());
+        let first = indices.next()??;
+        let mut at = self.resolve(root)?;
+        let keyword = match self.kind(at) {
+            _ if root != at => "",
+            Kind::Composite { union: true, .. } => "union ",
+            Kind::Composite { .. } => "struct ",
+            Kind::Enum { .. } => "enum ",
+            _ => "",
+        };
+        let mut text = format!("{keyword}{}", self.name(root));
+        if let Kind::Enum { .. } = self.kind(at) {
+            let value = self.values(at).get(first)?;
+            return Some(format!("{text}.{}", self.text(value.name)));
+        }
+        if first != 0 {
+            text.push_str(&format!("[{first}]"));
+        }
+        for index in indices {
+            let index = index?;
+            let next = match self.kind(at) {
+                Kind::Composite { .. } => {
+                    let member = self.members(at).get(index)?;
+                    let name = self.text(member.name);
+                    // Members of an anonymous member are named as if they were the outer type's, as in C.
+                    if !name.is_empty() {
+                        text.push_str(&format!(".{name}"));
+                    }
+                    member.type_id
+                }
+                Kind::Array { element, .. } => {
+                    text.push_str(&format!("[{index}]"));
+                    *element
+                }
+                _ => return None,
+            };
+            at = self.resolve(next)?;
+        }
+        Some(text)
+    }
+
     /// Bytes of a value of this type. `None` for `void`, functions, declarations without a definition, and types
     /// that contain themselves or are larger than 64 bits can count.
     pub fn size_of(&self, mut id: TypeId) -> Option<u64> {

@@ -19,6 +19,9 @@ use crate::types::hook::{HookReturn, MAX_ERRNO, lsm_range};
 impl Path<'_> {
     pub(crate) fn call_helper(&mut self, number: u32) -> Step<Next> {
         let Some(helper) = self.code.op(self.at).helper else {
+            if let Some(asked) = self.code.missing_in_kernel(self.at) {
+                return reject(Reason::KernelLacks, format!("this kernel has no {asked}, which CO-RE asks for"));
+            }
             return reject(Reason::HelperNotAllowed, format!("there is no helper number {number}"));
         };
         self.code.check_allowed(self.options, &self.types, helper)?;

@@ -20,8 +20,9 @@ mod sections;
 mod stack;
 mod trail;
 
-use kiln_isa::{Insn, Reg};
+use kiln_isa::{CallTarget, Insn, Reg};
 use kiln_platform::{Feature, MapType};
+use kiln_program::btf::{Btf, TypeId};
 use kiln_program::{CoreRelocation, Map, Reference};
 
 pub(crate) use accesses::{Accesses, Written};
@@ -211,6 +212,15 @@ impl<'a> Code<'a> {
         let nodes = object.functions.iter().flat_map(|function| &function.nodes);
         let mut records = nodes.filter_map(|node| object.core.get(node.core?.index()));
         records.any(CoreRelocation::is_kernel_type)
+    }
+
+    /// What a poisoned instruction asked of the kernel's types and they do not have.
+    pub(crate) fn missing_in_kernel(&self, at: Position) -> Option<String> {
+        let node = self.op(at).node;
+        let poisoned = node.insn == Insn::Call(CallTarget::Helper(CoreRelocation::POISON_HELPER));
+        let relocation = self.object.core.get(node.core.filter(|_| poisoned)?.index())?;
+        let types = Btf::parse(self.object.btf.as_deref()?).ok()?;
+        types.access_name(TypeId(relocation.type_id), &relocation.access)
     }
 
     /// The map a register points to or into.

@@ -34,8 +34,6 @@ use kiln_program::{CoreId, CoreRelocation, InsnId, Node, Object, Reference};
 use crate::error::{Error, Result, invalid};
 use spec::{Spec, Value};
 
-/// The helper number of a poisoned call. No helper has this number, and libbpf uses it too.
-pub const POISON_HELPER: u32 = 195_896_080;
 /// Steps that comparing types may take for one relocation; real types need hundreds.
 const STEP_LIMIT: u32 = 1 << 20;
 
@@ -59,11 +57,12 @@ const TYPE_MATCHES: u32 = 12;
 pub struct CoreSummary {
     /// Instructions that got the target's value (which may be the same).
     pub patched: usize,
-    /// Instructions that became a call of [`POISON_HELPER`], because the target lacks what they need.
+    /// Instructions that became a call of [`CoreRelocation::POISON_HELPER`], because the target lacks what they need.
     pub poisoned: Vec<InsnId>,
 }
 
-/// Applies every CO-RE relocation of an object for a kernel with these types. Afterwards no node has a relocation.
+/// Applies every CO-RE relocation of an object for a kernel with these types. Afterwards only
+/// poisoned nodes have a relocation: it says what the kernel lacks.
 ///
 /// # Errors
 /// Returns [`Error::InvalidInput`] if the object has no usable BTF, a record does not fit its instruction or types, or
@@ -97,11 +96,13 @@ fn resolve(object: &mut Object, target: &Btf) -> Result<CoreSummary> {
                 Err(message) => return fail(message),
             };
             let mut node = node.clone();
-            node.core = None;
             match apply(&mut node, &patch) {
-                Ok(true) => summary.patched += 1,
+                Ok(true) => {
+                    node.core = None;
+                    summary.patched += 1;
+                }
                 Ok(false) => {
-                    node.insn = Insn::Call(CallTarget::Helper(POISON_HELPER));
+                    node.insn = Insn::Call(CallTarget::Helper(CoreRelocation::POISON_HELPER));
                     node.reference = Reference::None;
                     summary.poisoned.push(node.id);
                 }

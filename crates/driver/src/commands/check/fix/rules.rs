@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use kiln_platform::{Helper, MapType};
+use kiln_program::CoreRelocation;
 use kiln_verifier::Reason;
 
 use super::checks::argument;
@@ -147,7 +148,10 @@ const RULES: [(Reason, Propose); 15] = [
     (Reason::ArgumentType, context_argument),
     (Reason::ContextAccess, context_access),
     (Reason::HelperNotAllowed, field_exists),
-    (Reason::KernelLacks, kernel_function),
+    (Reason::KernelLacks, |case| {
+        let found = field_exists(case);
+        if found.is_empty() { kernel_function(case) } else { found }
+    }),
     (Reason::GplOnly, license),
     (Reason::ReadOnlyMemory, not_constant),
     (Reason::TooComplex, bound_loop),
@@ -297,11 +301,9 @@ fn context_access(case: &Case<'_>) -> Vec<Proposal> {
     found
 }
 
-/// For a field that no kernel has: what libbpf leaves of an access to it is a call of this helper, and the type's number.
-const POISON: u32 = 0x0bad_2310;
-
+/// For a field that the kernel does not have, which is poisoned.
 fn field_exists(case: &Case<'_>) -> Vec<Proposal> {
-    if !case.diagnosis.place.listing.exact().contains(&format!("{POISON:x}")) {
+    if !case.diagnosis.place.listing.exact().contains(&format!("{:x}", CoreRelocation::POISON_HELPER)) {
         return Vec::new();
     }
     let source = case.source;
