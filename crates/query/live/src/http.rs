@@ -329,7 +329,12 @@ fn head(bytes: &[u8]) -> Result<Option<(Request, usize)>, String> {
     let httparse::Status::Complete(length) = status else { return Ok(None) };
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let header = |own: &httparse::Header<'_>| (own.name.to_owned(), String::from_utf8_lossy(own.value).into_owned());
-    let headers = parsed.headers.iter().map(header).collect();
+    let headers: Vec<(String, String)> = parsed.headers.iter().map(header).collect();
+    for once in ["Host", "Content-Length", "Transfer-Encoding", "Authorization", "Origin"] {
+        if headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(once)).nth(1).is_some() {
+            return Err(format!("the request has two headers {once}"));
+        }
+    }
     let request = Request { method: text(parsed.method), url: text(parsed.path), headers, body: Vec::new() };
     Ok(Some((request, length)))
 }
@@ -408,6 +413,7 @@ mod tests {
         answers(b"PUT /a HTTP/1.1\r\nContent-Length: 9\r\n\r\n", "413", "up to 8 bytes");
         answers(b"PUT /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "411", "(Content-Length)");
         answers(b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "411", "(Content-Length)");
+        answers(b"GET / HTTP/1.1\r\nHost: x\r\nhost: y\r\n\r\n", "400", "two headers Host");
         answers(b"\0\0\0\0", "400", "");
         answers(&[b"GET / HTTP/1.1\r\nA: ", &[b'a'; 2 * MAX_HEAD][..]].concat(), "431", "too long");
         answers(&[b"GET / HTTP/1.1\r\n", &b"A: a\r\n".repeat(MAX_HEADERS + 1)[..], b"\r\n"].concat(), "400", "headers");

@@ -1,4 +1,5 @@
-//! The last rows of a query, for readers that come later. Their number is bounded: the oldest windows go first.
+//! The last rows of a query, for readers that come later. Their number is bounded: the oldest windows go first. A row with
+//! long texts counts as several.
 
 use std::collections::VecDeque;
 
@@ -19,6 +20,8 @@ pub struct Kept {
     max_rows: usize,
     windows: VecDeque<Window>,
     rows: usize,
+    /// The sum of [`size`] over the rows; `max_rows` at most.
+    size: usize,
     last: u64,
     /// Rows of a window that alone were too many.
     cut: u64,
@@ -27,23 +30,28 @@ pub struct Kept {
 impl Kept {
     /// Keeps this many rows.
     pub fn new(max_rows: usize) -> Kept {
-        Kept { max_rows, windows: VecDeque::new(), rows: 0, last: 0, cut: 0 }
+        Kept { max_rows, windows: VecDeque::new(), rows: 0, size: 0, last: 0, cut: 0 }
     }
 
     /// Adds rows in the order in which they came. Those of one window make one window; rows without windows are put
     /// together with those before them.
     pub fn add(&mut self, rows: &[Row]) {
         for rows in rows.chunk_by(|one, other| one.window == other.window) {
-            let fits = rows.len().min(self.max_rows);
-            self.cut += (rows.len() - fits) as u64;
             // Of rows without windows the last are as good as any; of a window the first are, for they are ordered.
-            let rows = if rows[0].window.is_none() { &rows[rows.len() - fits..] } else { &rows[..fits] };
+            let kept = match rows[0].window {
+                None => &rows[rows.len() - fitting(rows.iter().rev(), self.max_rows)..],
+                Some(_) => &rows[..fitting(rows.iter(), self.max_rows)],
+            };
+            self.cut += (rows.len() - kept.len()) as u64;
+            let rows = kept;
             self.last += 1;
             self.rows += rows.len();
+            self.size += rows.iter().map(size).sum::<usize>();
             self.windows.push_back(Window { number: self.last, bounds: rows[0].window, rows: rows.to_vec() });
-            while self.rows > self.max_rows {
+            while self.size > self.max_rows {
                 let Some(oldest) = self.windows.pop_front() else { break };
                 self.rows -= oldest.rows.len();
+                self.size -= oldest.rows.iter().map(size).sum::<usize>();
             }
         }
     }
@@ -71,6 +79,24 @@ impl Kept {
         };
         self.windows.iter().filter(|window| window.number > number).map(window).collect()
     }
+}
+
+/// Bytes of text in an ordinary row. A row with more counts as so many.
+const TEXT_BYTES: usize = 256;
+
+/// As how many rows one counts.
+fn size(row: &Row) -> usize {
+    let text = |value: &Value| if let Value::Text(text) = value { text.len() } else { 0 };
+    1 + row.values.iter().map(text).sum::<usize>() / TEXT_BYTES
+}
+
+/// How many of the first rows fit.
+fn fitting<'a>(rows: impl Iterator<Item = &'a Row>, most: usize) -> usize {
+    let sums = rows.scan(0, |sum, row| {
+        *sum += size(row);
+        Some(*sum)
+    });
+    sums.take_while(|sum| *sum <= most).count()
 }
 
 /// Integers beyond these are text, because readers in JavaScript would round them.
@@ -107,6 +133,18 @@ mod tests {
         assert_eq!(windows.len(), 2, "the first went as a whole");
         assert_eq!(windows[1], json!({"number": 3, "window": [3, 4], "rows": [["18446744073709551615"]]}));
         assert_eq!(kept.after(2).len(), 1);
+    }
+
+    #[test]
+    fn long_texts_count_as_several_rows() {
+        let mut kept = Kept::new(3);
+        let long = |bytes: usize| Row { window: None, values: vec![Value::Text("x".repeat(bytes).into())] };
+        kept.add(&[long(10), long(300), long(TEXT_BYTES * 3)]);
+        assert_eq!((kept.rows(), kept.cut()), (0, 3), "the last alone is too much");
+        kept.add(&[long(10), long(300)]);
+        assert_eq!((kept.rows(), kept.cut()), (2, 3));
+        kept.add(&[long(10)]);
+        assert_eq!(kept.rows(), 1);
     }
 
     #[test]
