@@ -185,8 +185,11 @@ pub fn compile_edited(source: &Path, text: Option<&str>) -> Result<Compiled, Err
     let advice = "; install clang 19, or name another with KILN_CLANG";
     let mut child = command.spawn().map_err(|error| Error::machine(&clang, &error, advice))?;
     let memory = Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) };
-    // Where the limit cannot be set, the one of time is left.
-    let _ = prlimit(Some(Pid::from_child(&child)), Resource::As, memory);
+    let seconds = Rlimit { current: Some(LIMIT.as_secs()), maximum: Some(LIMIT.as_secs()) };
+    // Where the limits cannot be set, the one of time is left; it ends with this process, theirs do not.
+    for (resource, limit) in [(Resource::As, memory), (Resource::Cpu, seconds)] {
+        let _ = prlimit(Some(Pid::from_child(&child)), resource, limit);
+    }
     let Some(ended) = child.wait_timeout(LIMIT).map_err(os)? else {
         child.kill().and_then(|()| child.wait()).map_err(os)?;
         return Err(Error::Limit(format!("{}: clang took over two minutes", source.display())));
