@@ -45,6 +45,22 @@ pub(crate) struct Part {
     pub slots: i64,
 }
 
+/// Parts of an object at most: each has a copy of the object. Of more, the small ones are taken together.
+const MOST_PARTS: usize = 64;
+
+impl Part {
+    fn joined(parts: &[Part]) -> Part {
+        let mut programs: Vec<_> = parts.iter().flat_map(|part| part.programs.clone()).collect();
+        programs.sort_unstable();
+        Part {
+            programs,
+            functions: parts.iter().flat_map(|part| part.functions.clone()).collect(),
+            ids: (0, 0),
+            slots: parts.iter().map(|part| part.slots).sum(),
+        }
+    }
+}
+
 impl<'a> Shared<'a> {
     pub fn new(
         original: &'a Object,
@@ -143,14 +159,42 @@ pub(crate) fn parts(object: &Object) -> Vec<Part> {
         own.programs.sort_unstable();
         parts.push(own);
     }
-    let ids = (u32::MAX - object.next_insn) / (parts.len() as u32).max(1);
     for part in &mut parts {
         part.slots = part.functions.iter().map(|id| i64::from(object.function(*id).slots())).sum();
     }
-    parts.sort_by_key(|part| (std::cmp::Reverse(part.slots), part.programs[0]));
+    let largest_first = |part: &Part| (std::cmp::Reverse(part.slots), part.programs[0]);
+    parts.sort_by_key(largest_first);
+    if parts.len() > MOST_PARTS {
+        let small = parts.split_off(MOST_PARTS / 2);
+        let joined = small.chunks(small.len().div_ceil(MOST_PARTS - parts.len())).map(Part::joined);
+        parts.extend(joined.collect::<Vec<_>>());
+        parts.sort_by_key(largest_first);
+    }
+    let ids = (u32::MAX - object.next_insn) / (parts.len() as u32).max(1);
     for (index, part) in parts.iter_mut().enumerate() {
         let first = object.next_insn + index as u32 * ids;
         part.ids = (first, first + ids);
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_programs_are_few_parts() {
+        let program = |at: usize| {
+            format!("; program xdp name p{at} section xdp\n; function p{at} global section xdp\n  r0 = {at}\n  exit\n")
+        };
+        for (count, most) in [(3, 3), (MOST_PARTS, MOST_PARTS), (10 * MOST_PARTS + 7, MOST_PARTS)] {
+            let text: String = (0..count).map(program).collect();
+            let object = kiln_program::text::parse(&text).expect("it can be read");
+            let parts = parts(&object);
+            assert!(parts.len() <= most && parts.len() >= count.min(MOST_PARTS / 2), "{}", parts.len());
+            let mut programs: Vec<_> = parts.iter().flat_map(|part| part.programs.clone()).collect();
+            programs.sort_unstable();
+            assert!(programs.iter().enumerate().all(|(at, id)| id.index() == at) && programs.len() == count);
+        }
+    }
 }
