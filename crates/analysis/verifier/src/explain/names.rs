@@ -184,9 +184,26 @@ pub(super) fn signed_plain(value: i64) -> String {
     if value < 0 { format!("-{size}") } else { size }
 }
 
+/// The statement at the line's column, where the line has several.
+fn statement(line: &SourceLine) -> &str {
+    let at = (line.column as usize).saturating_sub(1);
+    let mut depth = 0_i32;
+    let mut begin = 0;
+    for (end, letter) in line.text.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ';' if depth == 0 && end >= at => return &line.text[begin..end],
+            ';' if depth == 0 => begin = end + 1,
+            _ => {}
+        }
+    }
+    if line.text[begin..].trim().is_empty() { &line.text } else { &line.text[begin..] }
+}
+
 /// The variable that a line of C assigns to: `value` in `struct count *value = lookup(&map, &key);`.
 pub(super) fn assigned(line: &SourceLine) -> Option<&str> {
-    let text = line.text.trim();
+    let text = statement(line).trim();
     let equals = text.char_indices().find(|(at, letter)| {
         let before = text[..*at].chars().next_back().unwrap_or(' ');
         let after = text[at + 1..].chars().next().unwrap_or(' ');
@@ -240,6 +257,10 @@ mod tests {
     fn assignments_name_their_variable() {
         assert_eq!(assigned(&line("\tstruct count *value = lookup(&map, &key);")), Some("value"));
         assert_eq!(assigned(&line("value = lookup(&map, &key);")), Some("value"));
+        let two = SourceLine { column: 27, ..line("u32 k = 1; u64 *v = lookup(&map, &k);") };
+        assert_eq!(assigned(&two), Some("v"));
+        assert_eq!(assigned(&SourceLine { column: 9, ..two }), Some("k"));
+        assert_eq!(assigned(&line("for (i = 0; i < 3; i++)")), None);
         assert_eq!(assigned(&line("if (value == 0)")), None);
         assert_eq!(assigned(&line("x->value = 3;")), None);
         assert_eq!(assigned(&line("sum += 3;")), None);
