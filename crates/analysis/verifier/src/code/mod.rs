@@ -5,6 +5,7 @@
 //!   function   entry     | helper                 the registers read later, whether states are kept here
 //! ```
 
+pub(crate) mod ends;
 mod exceptions;
 pub(crate) mod parameter;
 pub(crate) mod prepared;
@@ -14,7 +15,7 @@ mod size;
 use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
-use kiln_platform::{Helper, Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
+use kiln_platform::{Feature, Helper, Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
@@ -142,7 +143,9 @@ impl<'a> Code<'a> {
             let more = object.reachable_functions(callback);
             ids.extend(more.into_iter().filter(|id| !ids.contains(id)).collect::<Vec<_>>());
         }
-        let (functions, positions) = in_one_array(object, program, ids)?;
+        // Types say what a global function takes; without them every call is followed.
+        let verified_alone = prepared.accepted_btf.is_some() && options.kernel_has(Feature::GlobalFunctions);
+        let (functions, positions) = in_one_array(object, program, ids, verified_alone)?;
         let position = |id: InsnId| {
             let found = positions.binary_search_by_key(&id, |(known, _)| *known);
             found.map_or(0, |found| positions[found].1)
@@ -340,10 +343,13 @@ impl<'a> Code<'a> {
                 live = live.difference(RegSet::CALLER_SAVED);
                 let read = match target {
                     CallTarget::Helper(_) => RegSet::arguments(op.helper.map_or(5, Helper::most_arguments)),
-                    CallTarget::Subprogram(_) => op.callee.map_or(RegSet::arguments(5), |callee| {
-                        let entry = self.functions[callee].start as usize;
-                        lives[entry].intersection(RegSet::arguments(5))
-                    }),
+                    // The arguments of a global function are checked at the call, whatever it reads of them.
+                    CallTarget::Subprogram(_) => match op.callee.map(|callee| &self.functions[callee]) {
+                        Some(callee) if !callee.global => {
+                            lives[callee.start as usize].intersection(RegSet::arguments(5))
+                        }
+                        _ => RegSet::arguments(5),
+                    },
                     CallTarget::Kfunc { .. } => RegSet::arguments(op.kfunc_arguments.unwrap_or(5)),
                 };
                 live.union(read)
@@ -360,11 +366,12 @@ impl<'a> Code<'a> {
     }
 }
 
-/// The functions one after the other, and where each instruction is, by its id.
+/// The functions one after the other, and where each instruction is, by its id. `verified_alone`: global functions are.
 fn in_one_array<'a>(
     object: &'a Object,
     program: &Program,
     ids: Vec<FunctionId>,
+    verified_alone: bool,
 ) -> Result<(Vec<Routine<'a>>, Vec<(InsnId, Position)>), Error> {
     let mut functions = Vec::new();
     let mut positions: Vec<(InsnId, Position)> = Vec::new();
@@ -379,7 +386,8 @@ fn in_one_array<'a>(
             positions.push((node.id, next));
             next += 1;
         }
-        let global = matches!(function.linkage, Linkage::Global | Linkage::Weak) && id != program.entry;
+        let exported = matches!(function.linkage, Linkage::Global | Linkage::Weak);
+        let global = exported && verified_alone && id != program.entry;
         functions.push(Routine { id, name: &function.name, start, end: next, global, btf_id: function.btf_id });
     }
     positions.sort_unstable();

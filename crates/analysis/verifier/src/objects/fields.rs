@@ -245,9 +245,20 @@ type Found<T> = Result<T, Refused>;
 
 impl Tables<'_> {
     /// Whether the kernel takes the program's types: it refuses them all for one structure with special fields that it
-    /// could not destroy, and the loader then goes on without types.
+    /// could not destroy, or one function with a parameter without a name, and the loader then goes on without types.
     pub(crate) fn accepted(&self) -> bool {
         let Some(btf) = self.own else { return true };
+        // The last parameter of a function with any number of them is `void`.
+        let has_unnamed = |prototype: TypeId| {
+            let mut parameters = btf.parameters(prototype).iter();
+            parameters.any(|parameter| btf.text(parameter.name).is_empty() && parameter.type_id != TypeId::VOID)
+        };
+        let unnamed = |id: TypeId| {
+            matches!(btf.kind(id), BtfKind::Function { prototype, .. } if has_unnamed(*prototype))
+        };
+        if btf.own_ids().any(unnamed) {
+            return false;
+        }
         let search = Search { types: *self, btf, place: Place::Object, fields: Vec::new() };
         let special = |id: TypeId| match btf.kind(id) {
             BtfKind::Composite { union: false, .. } => {
