@@ -1,4 +1,5 @@
-"""What the scripts share that start a kernel of Debian's in a virtual machine."""
+#!/usr/bin/env python3
+"""What the scripts share that start a kernel of Debian's or Ubuntu's in a virtual machine."""
 
 import glob
 import gzip
@@ -11,6 +12,9 @@ import sys
 SUITES = [("debian", "sid"), ("debian", "experimental"), ("debian", "trixie-backports"), ("debian", "bookworm"),
           ("debian-security", "bookworm-security"), ("debian", "bullseye"), ("debian-security", "bullseye-security")]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Releases of Ubuntu whose kernels Debian has not, by series. Debian's package `ubuntu-keyring` says whom to trust.
+UBUNTU = {"5.4": "focal", "5.15": "jammy", "6.8": "noble"}
+UBUNTU_SERVER = "http://archive.ubuntu.com/ubuntu"
 
 
 def run(*command, **options):
@@ -22,27 +26,36 @@ def output(*command, **options):
     return run(*command, capture_output=True, text=True, **options).stdout
 
 
-def newest_image(series, architecture, ask):
-    """The package of the newest kernel of a series. `ask` runs an apt command and returns what it prints."""
-    found = ask("apt-cache", "search", "--names-only", f"^linux-image-{re.escape(series)}[.].*-cloud-{architecture}$")
+def newest_image(series, architecture, ask, flavour="cloud-"):
+    """The package of the newest kernel of a series. `ask` runs an apt command and returns what it prints. A flavour is of
+    Debian's names; Ubuntu's kernels are all `generic`."""
+    ending = "generic" if series in UBUNTU else flavour + architecture
+    found = ask("apt-cache", "search", "--names-only", f"^linux-image-{re.escape(series)}[.].*-{ending}$")
     names = [line.split()[0] for line in found.splitlines()]
+    names = [name for name in names if flavour or not re.search("cloud|-rt-|unsigned", name)]
     numbers = [(list(map(int, re.findall(r"\d+", name))), name) for name in names if re.search(r"\d\.\d+\.\d+", name)]
     if not numbers:
-        sys.exit(f"apt knows no linux-image-{series}*-cloud-{architecture}; `apt-get update` may help")
+        sys.exit(f"apt knows no linux-image-{series}*-{ending}; `apt-get update` may help")
     return max(numbers)[1]
 
 
 class Archive:
-    """Debian's archive, as the machine's own source names it, in a private configuration with all of `SUITES`."""
+    """Debian's archive, as the machine's own source names it, in a private configuration with all of `SUITES`; for a
+    series that only Ubuntu has, that release of Ubuntu instead."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, series=None):
+        if series in UBUNTU:
+            self.open(os.path.join(folder, UBUNTU[series]), ubuntu_sources(Archive(folder), UBUNTU[series]))
+            return
+        server = own_server()
+        self.open(folder, [f"deb [signed-by={KEYRING}] {server}/{path} {suite} main" for path, suite in SUITES])
+
+    def open(self, folder, sources):
         self.folder = os.path.abspath(folder)
         for name in ("lists/partial", "cache/archives/partial"):
             os.makedirs(os.path.join(self.folder, name), exist_ok=True)
-        server = own_server()
         with open(os.path.join(self.folder, "sources.list"), "w") as out:
-            for path, suite in SUITES:
-                print(f"deb [signed-by={KEYRING}] {server}/{path} {suite} main", file=out)
+            out.write("".join(line + "\n" for line in sources))
         if not glob.glob(os.path.join(self.folder, "lists", "*_Packages*")):
             self.update()
 
@@ -62,19 +75,29 @@ class Archive:
         return output(*self.command(tool, *words), **options)
 
     def unpack(self, package, root):
-        """Downloads a package of a kernel with the packages it is split into, and unpacks them."""
+        """Downloads a package with the packages that a kernel is split into, and unpacks them."""
         version = re.search(r"^Version: (\S+)$", self.ask("apt-cache", "show", package), re.M)[1]
         stem = package.replace("linux-image-", "")
-        parts = [package] + [f"linux-{kind}-{stem}" for kind in ("binary", "modules")]
         known = set(self.ask("apt-cache", "pkgnames", "linux-").split())
+        parts = {f"linux-{kind}-{stem}" for kind in ("binary", "modules", "modules-extra")} & known
         os.makedirs(root)
-        for part in (part for part in parts if part in known):
+        for part in [package, *sorted(parts)]:
             # A split package may be listed as a dependency, and have left the archive.
             if subprocess.run(self.command("apt-get", "download", f"{part}={version}"), cwd=root,
                               capture_output=True).returncode == 0:
                 archive = glob.glob(os.path.join(root, part + "_*.deb"))[0]
                 run("dpkg-deb", "-x", archive, root)
                 os.remove(archive)
+
+
+def ubuntu_sources(debian, release):
+    """The lines of sources of a release of Ubuntu, with the keys that Debian has of it."""
+    keys = os.path.join(debian.folder, "ubuntu-keyring")
+    if not os.path.isdir(keys):
+        debian.unpack("ubuntu-keyring", keys)
+    keyring = os.path.join(keys, "usr/share/keyrings/ubuntu-archive-keyring.gpg")
+    suites = (release, release + "-updates", release + "-security")
+    return [f"deb [arch=amd64 signed-by={keyring}] {UBUNTU_SERVER} {suite} main" for suite in suites]
 
 
 def own_server():
@@ -122,3 +145,14 @@ def pack(root, init, path):
     archive = run("cpio", "--null", "-o", "-H", "newc", "--quiet", cwd=root, input=listing, capture_output=True).stdout
     with gzip.open(path, "wb", compresslevel=1) as out:
         out.write(archive)
+
+
+def main():
+    """`machine.py SERIES FOLDER`: unpacks the newest kernel of a series, with all its modules."""
+    series, folder = sys.argv[1:]
+    archive = Archive(os.path.join(os.path.dirname(os.path.dirname(folder)), "apt"), series)
+    archive.unpack(newest_image(series, "amd64", archive.ask, flavour=""), folder)
+
+
+if __name__ == "__main__":
+    main()

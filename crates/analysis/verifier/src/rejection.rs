@@ -130,6 +130,10 @@ pub(crate) enum Case {
     DynptrMoved,
     /// There is no dynptr.
     NoDynptr,
+    /// It would end a callback without a return.
+    InCallback,
+    /// A packet pointer is passed to a function that may change the packet.
+    PacketMayChange,
     /// There is no such iterator.
     NoIterator { name: String },
     /// A second lock is taken.

@@ -2,7 +2,7 @@
 //!
 //! Helpers, kernel functions, map types, program types, attach types and context fields have tables of their own; this
 //! table has features without a name in the ABI: groups of instructions, flags, special fields of map values, and
-//! relaxed rules of the verifier. Features of every kernel since 5.15 ([`Profile::OLDEST`](crate::Profile::OLDEST))
+//! relaxed rules of the verifier. Features of every kernel since 5.4 ([`Profile::OLDEST`](crate::Profile::OLDEST))
 //! have no row.
 
 use crate::KernelVersion;
@@ -37,6 +37,12 @@ macro_rules! features {
 
 features! {
     // Instructions.
+    /// Atomic instructions other than an addition without a result.
+    FetchingAtomics: (5, 12), "an atomic instruction other than the addition to memory";
+    /// The address of a function of the program, for callbacks.
+    FunctionAddresses: (5, 13), "the address of a function";
+    /// The address of a variable of the kernel, by its type.
+    KernelVariables: (5, 10), "a typed variable of the kernel";
     /// Kernel functions of modules, through the load call's array of descriptors.
     ModuleKfuncs: (5, 16), "the call of a module's function";
     /// Sign-extending loads and moves, signed division, unconditional byte swaps, long jumps (`-mcpu=v4`).
@@ -52,6 +58,12 @@ features! {
     ContextImmediates: (6, 4), "an immediate stored to a context";
 
     // How programs are loaded.
+    /// Functions that are verified once, by themselves. Before, every call is followed.
+    GlobalFunctions: (5, 6), "verifying a global function by itself";
+    /// Tail calls in programs that call functions.
+    TailCallsWithFunctions: (5, 10), "a tail call in a program that calls functions";
+    /// Tracing and LSM programs that may sleep.
+    SleepablePrograms: (5, 10), "a program that sleeps";
     /// XDP programs that take frames in fragments (`BPF_F_XDP_HAS_FRAGS`).
     XdpFragments: (5, 18), "XDP on frames in fragments (xdp.frags)";
     /// Iterators that may sleep.
@@ -82,6 +94,20 @@ features! {
     TaskWork: (6, 18), "task work in a map value";
 
     // Rules that became laxer.
+    /// Values of frozen read-only maps are known.
+    ReadOnlyValues: (5, 5), "knowing the values of read-only maps";
+    /// Programs may read the kernel's structure behind a pointer to a map.
+    MapStructures: (5, 9), "reading the structure of a map";
+    /// A number whose range is known is remembered on the stack. Before, only constants were.
+    RangesOnStack: (5, 11), "remembering the range of a number on the stack";
+    /// What a comparison teaches of a number holds for its copies.
+    CopiesLearn: (5, 11), "learning through copies of a number";
+    /// A packet pointer that was found to be beyond the packet's end decides later comparisons.
+    PacketsBeyondEnd: (5, 11), "knowing that a pointer is beyond the packet's end";
+    /// The stack may be accessed at an offset that is not constant.
+    VariableStackOffsets: (5, 12), "an access of the stack at a variable offset";
+    /// Programs on `bind` may return 2 and 3.
+    BindFlags: (5, 12), "returning more than 1 from a bind hook";
     /// Privileged programs may read stack bytes that were never written. Since 6.3; the stable updates of 6.1 have it
     /// too.
     UninitializedStackReads: (6, 1), "reading stack that was never written";
@@ -146,6 +172,10 @@ features! {
     ClonedDynptrs: (7, 2), "overwriting a dynptr that has a clone";
     /// Sockets are put into maps by programs only that cannot hold a lock of theirs: no packet filters.
     SafeSocketMaps: (7, 3), "refusing to change a map of sockets in packet programs";
+    /// Nothing but its return ends a callback: neither a tail call nor a classic packet load of what it calls.
+    CallbacksReturn: (7, 3), "refusing tail calls and packet loads that end a callback";
+    /// Global functions that may change the packet are not passed pointers into it.
+    PacketsStay: (7, 3), "refusing to pass a packet pointer to a function that changes the packet";
     /// Tracepoint programs that may sleep.
     SleepableTracepoints: (7, 2), "a tracepoint program that sleeps";
     /// A tree can be queried with a node of an object that the program owns.

@@ -1,7 +1,7 @@
 //! Helpers and context fields that some program types got later than others.
 //!
-//! Measured: `tests/kernel.rs` runs under Linux 6.1, 6.12 and 6.18 (`scripts/old-kernels`) and fails for a row that is
-//! missing. Between two of these, the release is the one in docs.ebpf.io, or else the later one.
+//! Measured: `tests/kernel.rs` runs under Linux 5.4, 5.10, 5.15, 6.1, 6.12 and 6.18 (`scripts/under-kernel`) and fails for
+//! a row that is missing. Between two of these, the release is the one in docs.ebpf.io, or else the later one.
 
 use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
 
@@ -53,6 +53,12 @@ const NETWORK: ProgramTypes = ProgramTypes::of(&[
 const ON_MESSAGES: ProgramTypes = ProgramTypes::of(&[SkMsg]);
 const ON_TASKS: ProgramTypes =
     ProgramTypes::of(&[CgroupDevice, CgroupSock, CgroupSockAddr, CgroupSockopt, CgroupSysctl]);
+
+/// Programs on sockets of a group of processes that run for a task.
+const ON_SOCKETS: ProgramTypes = ProgramTypes::of(&[CgroupSock, CgroupSockAddr]);
+/// Programs of a group of processes that had few helpers at first.
+const ON_CALLS: ProgramTypes = ProgramTypes::of(&[CgroupDevice, CgroupSysctl, CgroupSockopt]);
+const PROBES: ProgramTypes = ProgramTypes::of(&[Kprobe, Tracepoint, PerfEvent, RawTracepoint, RawTracepointWritable]);
 
 const HELPERS: &[Later] = &[
     Later {
@@ -125,6 +131,35 @@ const HELPERS: &[Later] = &[
         attach_types: AttachTypes::of(&[AttachType::CgroupUnixGetpeername, AttachType::CgroupUnixGetsockname]),
         ..later(&["setsockopt", "getsockopt"], ProgramTypes::of(&[CgroupSockAddr]), 6, 18)
     },
+    later(
+        &["get_current_pid_tgid", "get_current_cgroup_id", "get_cgroup_classid"],
+        ON_SOCKETS.union(ON_MESSAGES),
+        5,
+        10,
+    ),
+    later(&["get_current_comm"], ON_SOCKETS, 5, 10),
+    later(&["perf_event_output"], ON_SOCKETS.union(ON_MESSAGES).union(ON_CALLS), 5, 10),
+    later(&["get_current_uid_gid"], ON_MESSAGES, 5, 10),
+    later(&["sk_storage_get"], ProgramTypes::of(&[CgroupSock, SkMsg]), 5, 10),
+    later(&["sk_storage_delete"], ON_MESSAGES, 5, 10),
+    later(&["get_socket_cookie"], ProgramTypes::of(&[CgroupSock]), 5, 10),
+    later(
+        &["get_numa_node_id", "get_prandom_u32", "get_smp_processor_id", "ktime_get_ns", "tail_call"],
+        ON_CALLS,
+        5,
+        10,
+    ),
+    later(&["spin_lock", "spin_unlock"], ON_CALLS.union(PROBES), 5, 10),
+    later(&["perf_event_read_value"], PROBES.without(ProgramTypes::of(&[Kprobe])), 5, 10),
+    later(&["setsockopt", "getsockopt"], ProgramTypes::of(&[CgroupSockAddr, CgroupSockopt]), 5, 10),
+    later(
+        &["sk_lookup_tcp", "sk_lookup_udp", "skc_lookup_tcp", "sk_release", "skb_ancestor_cgroup_id"],
+        ProgramTypes::of(&[CgroupSkb]),
+        5,
+        10,
+    ),
+    later(&["skb_adjust_room"], ProgramTypes::of(&[SkSkb]), 5, 10),
+    later(&["get_current_task"], OTHERS, 5, 10),
 ];
 
 /// The first release in which programs of this type may call the helper, where that is later than the helper itself.

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{AttachType, Field, Helper, KernelVersion, Kfunc, MapType, ProgramType};
+use crate::{AttachType, Field, Helper, KernelVersion, Kfunc, MapType, ProgramType, ReturnRule};
 pub use feature::Feature;
 
 /// What one kernel accepts.
@@ -97,7 +97,7 @@ impl Profile {
     ];
 
     /// The oldest release the tables are checked for.
-    pub const OLDEST: KernelVersion = KernelVersion::new(5, 15);
+    pub const OLDEST: KernelVersion = KernelVersion::new(5, 4);
 
     /// A release with everything switched on.
     pub const fn of(version: KernelVersion) -> Profile {
@@ -173,6 +173,16 @@ impl Profile {
     pub fn lacks_field(&self, field: &Field, program: ProgramType) -> Option<Lack> {
         let since = later::field_since(field.name, program).unwrap_or(field.since).max(field.since);
         self.lacking(format!("the context field `{}` in {program} programs", field.name), since, None)
+    }
+
+    /// What programs of a type may return.
+    pub fn return_rule(&self, program: ProgramType, attach: Option<AttachType>) -> ReturnRule {
+        match attach {
+            Some(AttachType::CgroupInet4Bind | AttachType::CgroupInet6Bind) if !self.has(Feature::BindFlags) => {
+                ReturnRule::Range { minimum: 0, maximum: 1 }
+            }
+            _ => program.return_rule(attach),
+        }
     }
 
     fn answered<'a>(&'a self, answer: impl FnOnce(&'a Found) -> Option<&'a bool>) -> Option<bool> {

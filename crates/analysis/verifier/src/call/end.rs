@@ -89,7 +89,7 @@ impl Findings {
 impl Types {
     /// The lowest and the highest value that the program may return; `None` if its hook takes any, or nothing.
     pub(crate) fn allowed_results(&self, code: &Code<'_>, options: &Options) -> Step<Option<(i32, i32)>> {
-        Ok(match code.program_type.return_rule(code.program.attach_type) {
+        Ok(match options.profile.return_rule(code.program_type, code.program.attach_type) {
             ReturnRule::AnyScalar => None,
             ReturnRule::Range { minimum, maximum } => Some((minimum, maximum)),
             ReturnRule::DependsOnHook if code.program_type == ProgramType::Ext => None,

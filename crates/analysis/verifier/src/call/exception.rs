@@ -12,11 +12,12 @@
 //! calls, on whatever path.
 
 use kiln_isa::{Insn, Reg};
-use kiln_platform::KfuncMeaning;
+use kiln_platform::Feature;
 use kiln_program::FunctionId;
 
+use crate::code::ends::End;
 use crate::code::parameter::Parameter;
-use crate::code::{Code, ExceptionCallback, Position};
+use crate::code::{Code, ExceptionCallback, Op, Position};
 use crate::error::{Step, reject};
 use crate::path::{Findings, Next, Path};
 use crate::reason::Reason;
@@ -38,27 +39,25 @@ impl Path<'_> {
         Ok(Next::Done)
     }
 
-    /// Once all is explored: no callback may throw, and nothing calls the exception callback.
-    pub(crate) fn check_throwing_functions(&mut self) -> Step<()> {
+    /// Once all is explored: nothing calls the exception callback, and nothing ends a callback but its return.
+    pub(crate) fn check_ends_of_callbacks(&mut self) -> Step<()> {
         let code = self.code;
-        let throws: Vec<Position> = (0..code.ops.len() as Position)
-            .filter(|at| code.op(*at).kfunc_meaning() == Some(KfuncMeaning::Throw))
-            .collect();
-        let calls = |at: &Position| {
-            let op = code.op(*at);
-            matches!(op.node.insn, Insn::Call(_))
-                && op.callee.is_some_and(|callee| self.code.is_exception_callback(callee))
+        let all = || (0..code.ops.len() as Position).map(|at| (at, code.op(at)));
+        let calls = |op: &Op<'_>| {
+            let is_called = op.callee.is_some_and(|callee| code.is_exception_callback(callee));
+            is_called && matches!(op.node.insn, Insn::Call(_))
         };
-        let called = (0..code.ops.len() as Position).find(calls);
-        let from_callback =
-            throws.into_iter().find(|at| self.findings.is_run_by_callback(self.code, code.op(*at).function));
-        let (at, message) = match (called, from_callback) {
-            (Some(at), _) => (at, "the exception callback is called directly"),
-            (None, Some(at)) => (at, "an exception is thrown out of a callback"),
-            (None, None) => return Ok(()),
-        };
+        if let Some((at, _)) = all().find(|(_, op)| calls(op)) {
+            self.at = at;
+            return reject(Reason::Exception, "the exception callback is called directly");
+        }
+        let strict = self.options.kernel_has(Feature::CallbacksReturn);
+        let mut ends = all().filter_map(|(at, op)| Some((at, op, End::of(op)?)));
+        let wrong = ends
+            .find(|(_, op, end)| (strict || *end == End::Throw) && self.findings.is_run_by_callback(code, op.function));
+        let Some((at, _, end)) = wrong else { return Ok(()) };
         self.at = at;
-        reject(Reason::Exception, message)
+        end.refuse()
     }
 }
 

@@ -78,6 +78,9 @@ impl Path<'_> {
         for (index, parameter) in signature.parameters.iter().enumerate().take(5) {
             let Some(reg) = Reg::new(index as u8 + 1) else { break };
             self.check_global_argument(reg, parameter).about(reg)?;
+            if signature.changes_packet && matches!(parameter, Parameter::Memory { .. }) {
+                self.check_packet_stays(reg, callee).about(reg)?;
+            }
         }
         if !self.findings.noted.globals_called.contains(&callee) {
             self.findings.noted.globals_called.push(callee);
@@ -90,6 +93,16 @@ impl Path<'_> {
             self.state.set(Reg::R0, Register::UNKNOWN);
         }
         Ok(Next::At(self.at + 1))
+    }
+
+    /// A function sees packet bytes that it is passed as memory, and would not notice that they move.
+    fn check_packet_stays(&self, reg: Reg, callee: usize) -> Step<()> {
+        if !self.state.register(reg).is_packet() || !self.options.kernel_has(Feature::PacketsStay) {
+            return Ok(());
+        }
+        let name = self.code.functions[callee].name;
+        let message = format!("{reg} points into the packet, which {name} may change");
+        refuse(Reason::ArgumentType, Case::PacketMayChange, message)
     }
 
     fn check_global_argument(&mut self, reg: Reg, parameter: &Parameter) -> Step<()> {

@@ -7,6 +7,7 @@ use crate::call::callback::Later;
 use crate::call::checked::Check;
 use crate::call::said::{Call, HelperEffect};
 use crate::code::Code;
+use crate::code::ends::End;
 use crate::error::{Step, refuse, reject, unsupported};
 use crate::options::Options;
 use crate::path::{Next, Path};
@@ -66,6 +67,9 @@ impl Path<'_> {
 
     fn tail_call(&mut self) -> Step<()> {
         self.state.check_nothing_held(self.code, "a tail call is made")?;
+        if self.code.functions.len() > 1 {
+            self.options.check_feature_in_profile(Feature::TailCallsWithFunctions)?;
+        }
         let map = self.state.register(Reg::R2).map().unwrap_or_default();
         self.findings.check_tail_call_map(self.options, self.at, map)?;
         let index = *self.state.register(Reg::R3);
@@ -82,7 +86,10 @@ impl Path<'_> {
     fn return_from_tail_call(&mut self) -> Step<Next> {
         self.state.check_returns_number(self.code)?;
         if self.state.frame().caller != Caller::Call {
-            return unsupported("tail calls in callbacks");
+            return match self.options.kernel_has(Feature::CallbacksReturn) {
+                true => End::TailCall.refuse(),
+                false => unsupported("tail calls in callbacks"),
+            };
         }
         self.push(self.state.clone(), self.at + 1);
         self.state.packet_bytes = 0;

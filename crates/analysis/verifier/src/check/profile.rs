@@ -8,9 +8,9 @@
 //!
 //! Rules of the verifier that newer kernels relaxed are checked where they apply: `options.kernel_has(...)`.
 
-use kiln_isa::{CallTarget, Insn, forms};
+use kiln_isa::{AtomicOp, CallTarget, Imm64, Insn, forms};
 use kiln_platform::{AttachType, Feature, Field, Helper, Kfunc, Lack, Profile, ProgramType};
-use kiln_program::{Map, Program, Reference};
+use kiln_program::{ExternKind, Map, Program, Reference};
 
 use crate::code::{Code, Position};
 use crate::error::{Step, reject};
@@ -25,6 +25,8 @@ pub fn needs(insn: &Insn) -> Option<Feature> {
         Insn::AddressSpaceCast { .. } => Some(Feature::AddressSpaceCast),
         Insn::LoadAcquire { .. } | Insn::StoreRelease { .. } => Some(Feature::AcquireRelease),
         Insn::Call(CallTarget::Kfunc { fd_index, .. }) if *fd_index != 0 => Some(Feature::ModuleKfuncs),
+        Insn::Atomic { op, fetch, .. } if *op != AtomicOp::Add || *fetch => Some(Feature::FetchingAtomics),
+        Insn::LoadImm64 { imm: Imm64::Code { .. }, .. } => Some(Feature::FunctionAddresses),
         _ if forms::version_of(insn) == 4 => Some(Feature::CpuV4),
         _ => None,
     }
@@ -51,6 +53,7 @@ fn sleeps(program: &Program, program_type: ProgramType) -> Option<Feature> {
             Some(Feature::SleepableTracepoints)
         }
         ProgramType::StructOps => Some(Feature::SleepableStructOps),
+        ProgramType::Tracing | ProgramType::Lsm => Some(Feature::SleepablePrograms),
         _ => None,
     }
 }
@@ -87,6 +90,9 @@ impl Options {
                 ),
                 Reference::Extern(id) => {
                     let symbol = code.object.externs.get(id.index()).filter(|symbol| !symbol.weak)?;
+                    if symbol.kind == ExternKind::TypedKsym {
+                        return profile.lacks(Feature::KernelVariables).map(|lack| (at as Position, lack));
+                    }
                     Kfunc::at(&symbol.name, profile.version()).and_then(|kfunc| profile.lacks_kfunc(kfunc))
                 }
                 _ => None,

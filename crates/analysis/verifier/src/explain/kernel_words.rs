@@ -38,7 +38,7 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn of(&self, reason: Reason) -> Option<String> {
-        if let Some(message) = self.global_call(reason) {
+        if let Some(message) = self.in_callback().or_else(|| self.global_call(reason)) {
             return Some(message);
         }
         match reason {
@@ -120,6 +120,14 @@ impl Words<'_> {
     }
 
     /// For every wrong argument of a global function, the kernel's last message is the same.
+    fn in_callback(&self) -> Option<String> {
+        let packet_load = matches!(self.insn, Insn::LoadPacket { .. });
+        (self.cause.case == Case::InCallback).then(|| match packet_load {
+            true => "cannot use BPF_LD_[ABS|IND] within callback".to_owned(),
+            false => "cannot tail call within callback".to_owned(),
+        })
+    }
+
     fn global_call(&self, reason: Reason) -> Option<String> {
         let Insn::Call(CallTarget::Subprogram(_)) = self.insn else { return None };
         if matches!(reason, Reason::UninitializedRegister | Reason::CallDepth | Reason::LockDiscipline) {
@@ -127,8 +135,11 @@ impl Words<'_> {
         }
         let callee = self.path.code.op(self.path.at).callee?;
         let name = self.path.code.functions[callee].name;
-        self.reg()?;
-        Some(format!("Caller passes invalid args into func#{callee} ('{name}')"))
+        let reg = self.reg()?.number();
+        Some(match self.cause.case {
+            Case::PacketMayChange => format!("R{reg} is a packet pointer, but func#{callee} may change packet data"),
+            _ => format!("Caller passes invalid args into func#{callee} ('{name}')"),
+        })
     }
 
     fn dynptr(&self) -> Option<String> {

@@ -85,6 +85,7 @@ impl Path<'_> {
         if register.kind() == Kind::Scalar
             && (register.id == 0 || register.offset != 0)
             && register.scalar.as_constant().is_none()
+            && self.options.kernel_has(Feature::CopiesLearn)
         {
             register.id = self.fresh_id();
             (register.offset, register.offset_in_half) = (0, false);

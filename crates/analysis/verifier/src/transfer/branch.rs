@@ -26,6 +26,7 @@ impl Path<'_> {
         let of_kernel = first.kind() == Kind::BtfId || second.kind() == Kind::BtfId;
         let decided = match decided(op, width, &first, &second) {
             _ if of_kernel && self.any_load() => Truth::Unknown,
+            _ if first.is_packet_pointer() && !self.options.kernel_has(Feature::PacketsBeyondEnd) => Truth::Unknown,
             _ if !first.is_pointer()
                 && !second.is_pointer()
                 && !self.options.may_decide(op, width, &first.scalar, &second.scalar) =>

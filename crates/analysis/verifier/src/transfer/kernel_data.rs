@@ -7,6 +7,7 @@
 //! ```
 
 use kiln_isa::Reg;
+use kiln_platform::Feature;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 use kiln_program::{Extern, ExternKind};
 
@@ -61,6 +62,7 @@ impl Path<'_> {
         let Some(map_type) = self.code.map_type_of(base) else {
             return unsupported("a map whose definition is not known");
         };
+        self.options.check_feature_in_profile(Feature::MapStructures)?;
         let index = self.types.kernel_struct(map_type.rules().structure);
         let map = Register { holds: Holds::Structure(index), inner: false, trust: Trust::NONE, ..*base };
         self.load_structure(reg, &map, offset, bytes)

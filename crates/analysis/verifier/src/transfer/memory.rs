@@ -1,9 +1,11 @@
 //! Loads, stores and atomics: what each kind of pointer allows, and what a load gives.
 
 use kiln_isa::{Address, AtomicOp, PacketMode, Reg, Size, Source};
+use kiln_platform::Feature;
 use kiln_program::MapContents;
 
 use crate::code::Position;
+use crate::code::ends::End;
 use crate::domain::{Scalar, Tnum};
 use crate::error::{Step, refuse, reject, unsupported};
 use crate::objects::arena::check_arena_atomic;
@@ -185,7 +187,10 @@ impl Path<'_> {
             return Ok(Next::At(self.at + 1));
         }
         if self.state.frame().caller != Caller::Call {
-            return unsupported("LD_ABS and LD_IND in callbacks");
+            return match self.options.kernel_has(Feature::CallbacksReturn) {
+                true => End::PacketLoad.refuse(),
+                false => unsupported("LD_ABS and LD_IND in callbacks"),
+            };
         }
         // Out of bounds, the function returns 0; the kernel follows this path first.
         self.state.check_returns_number(self.code)?;
@@ -205,7 +210,7 @@ impl Path<'_> {
             return None;
         }
         let MapContents::ReadOnly(data) = &self.code.map_of(base)?.contents else { return None };
-        if self.any_load() {
+        if self.any_load() || !self.options.kernel_has(Feature::ReadOnlyValues) {
             return None;
         }
         let start = usize::try_from(base.fixed_offset()? + offset).ok()?;

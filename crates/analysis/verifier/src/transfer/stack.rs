@@ -5,6 +5,7 @@ use kiln_platform::Feature;
 
 use crate::domain::{Scalar, Tnum};
 use crate::error::{Step, refuse, reject, unsupported};
+use crate::options::Options;
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -17,6 +18,7 @@ impl Path<'_> {
         let frame = base.frame();
         check_stack_alignment(reg, base, offset, bytes)?;
         if lowest != highest {
+            self.options.check_stack_offset()?;
             self.read_stack_bytes(frame, lowest, highest + bytes as i32 - lowest, false)?;
             let stack = &self.state.frames[frame].stack;
             let zeros = (lowest..highest + bytes as i32).all(|at| stack.byte(at) == Byte::Zero);
@@ -99,6 +101,7 @@ impl Path<'_> {
         self.findings.use_stack(&mut self.state, frame, lowest)?;
         self.options.check_stack_store(&self.state, frame, lowest, highest, bytes)?;
         if lowest != highest {
+            self.options.check_stack_offset()?;
             return self.store_somewhere(frame, lowest, highest + bytes as i32 - lowest, &value);
         }
         self.findings.note_write(&self.state, self.at, frame, lowest, bytes);
@@ -130,6 +133,12 @@ impl Path<'_> {
     pub(crate) fn spill(&mut self, frame: usize, index: usize, bytes: u32, value: Register) -> Step<()> {
         let value = match Size::from_bytes(bytes) {
             Some(_) if bytes < 8 && !self.options.kernel_has(Feature::NarrowSpills) => {
+                return self.store_bytes(frame, index, 0, bytes, &value);
+            }
+            _ if value.kind() == Kind::Scalar
+                && value.scalar.as_constant().is_none()
+                && !self.options.kernel_has(Feature::RangesOnStack) =>
+            {
                 return self.store_bytes(frame, index, 0, bytes, &value);
             }
             // As in the kernel, the slot remembers the whole number, although only its lowest bytes were stored.
@@ -248,6 +257,16 @@ impl Path<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Options {
+    /// Refuses an access at an offset that is not constant, where the kernel does.
+    fn check_stack_offset(&self) -> Step<()> {
+        match self.kernel_has(Feature::VariableStackOffsets) {
+            true => Ok(()),
+            false => reject(Reason::StackBounds, "the stack is accessed at an offset that is not constant"),
+        }
     }
 }
 
