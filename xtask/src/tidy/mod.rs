@@ -19,6 +19,7 @@ mod lexer;
 mod pages;
 mod sources;
 mod structure;
+pub mod words;
 
 use crate::command::{Failure, flags};
 use crate::workspace::Workspace;
