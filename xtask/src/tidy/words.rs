@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   docs/guide/lint.md --lines--+--> fenced or indented four columns: code
-//!                               +--> page in WRITTEN: written by a command
+//!                               +--> page in WRITTEN, or after <!-- written -->: written by a command
 //!                               +--> all else, tables too: prose --> its room, whose ceiling is in CEILINGS
 //! ```
 //!
@@ -31,6 +31,9 @@ const PAGE: usize = 1_500;
 
 /// A ceiling may be higher than the room's words by one part in this many.
 const SLACK: usize = 10;
+
+/// Comments after which a command writes the rest of a page, or all up to the next comment.
+const MARKS: [&str; 2] = ["<!-- written -->", "<!-- survivors -->"];
 
 /// Pages that a command writes.
 const WRITTEN: [&str; 7] = [
@@ -64,10 +67,14 @@ fn words(line: &str) -> usize {
 }
 
 fn count(path: &str, text: &str) -> Words {
-    let (mut all, mut fenced) = (Words::default(), false);
+    let (mut all, mut fenced, mut is_written) = (Words::default(), false, false);
     for line in text.lines() {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
+        } else if line.starts_with("<!--") {
+            is_written = MARKS.contains(&line);
+        } else if is_written {
+            all.written += words(line);
         } else if fenced || line.starts_with("    ") {
             all.code += words(line);
         } else if !line.trim_start().starts_with("<!--") {
@@ -75,7 +82,7 @@ fn count(path: &str, text: &str) -> Words {
         }
     }
     if WRITTEN.contains(&path) {
-        all = Words { written: all.prose + all.code, ..Words::default() };
+        all = Words { written: all.prose + all.code + all.written, ..Words::default() };
     }
     all
 }
@@ -168,6 +175,8 @@ mod tests {
         let text = "# Two words\n\n<!-- run -->\n```sh\nkiln check\n```\n\n    code\n\n| a | 12 |\n";
         assert_eq!(count("docs/guide/a.md", text), Words { prose: 3, code: 3, written: 0 });
         assert_eq!(count(WRITTEN[0], text), Words { prose: 0, code: 0, written: 6 });
+        let marked = format!("one\n{}\nseven words\n<!-- /survivors -->\ntwo\n{}\nthree\n", MARKS[1], MARKS[0]);
+        assert_eq!(count("docs/guide/a.md", &marked), Words { prose: 2, code: 0, written: 3 });
         let rooms = ["docs/guide/a.md", "docs/README.md", "README.md", "proofs/README.md"].map(room);
         assert_eq!(rooms, ["guide", "project", "project", "beside the code"]);
     }
