@@ -80,6 +80,12 @@ const TASKS: &[Task] = &[
         run: structure::run,
     },
     Task {
+        name: "words",
+        arguments: "[--pages]",
+        what: "count the words of the documents: prose, code, and pages that a command writes",
+        run: tidy::words::run,
+    },
+    Task {
         name: "dist",
         arguments: "[--without-solver] [--output FOLDER]",
         what: "build the static binary and pack it: tarball, .deb, manual pages, completions, SBOM, checksums",

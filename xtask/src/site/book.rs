@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{Failure, root, run as run_command, target_dir};
-use crate::tidy::documents::{join, link_targets};
+use crate::tidy::documents::{CONTENTS, join, link_targets};
 use crate::workspace::Workspace;
 
-const CONTENTS: &str = "docs/SUMMARY.md";
 /// Pages outside of `docs/`.
 const PAGES: [&str; 4] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
 
@@ -65,7 +64,7 @@ fn linked(path: &str, text: &str, pages: &BTreeSet<&str>) -> String {
         let whole = format!("]({target})");
         if path == CONTENTS {
             *line = line.replace(&whole, &format!("]({leads})"));
-        } else if !pages.contains(leads.as_str()) {
+        } else if leads == CONTENTS || !pages.contains(leads.as_str()) {
             debug_assert!(place.is_empty() || !file.ends_with(".md"), "{path}: {target}");
             *line = without_link(line, &whole);
         }
@@ -87,7 +86,8 @@ mod tests {
 
     #[test]
     fn links_lead_to_pages_or_are_text() {
-        let pages = ["docs/a.md", "docs/guide/b.md", "README.md"].into();
+        let pages = ["docs/a.md", "docs/guide/b.md", "README.md", CONTENTS].into();
+        assert_eq!(linked("docs/README.md", "[all](SUMMARY.md)", &pages), "all\n");
         let text = "[b](b.md#x) [up](../../README.md) [`code`](../../crates/a.rs) [out](https://example.org)\n";
         let expected = "[b](b.md#x) [up](../../README.md) `code` [out](https://example.org)\n";
         assert_eq!(linked("docs/guide/c.md", text, &pages), expected);

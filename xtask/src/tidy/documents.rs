@@ -1,11 +1,13 @@
 //! Rules about documents: links lead somewhere, and the list of dependencies is the list of dependencies.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::Finding;
 use crate::workspace::Workspace;
 
 const DEPENDENCIES: &str = "docs/internals/dependencies.md";
+/// The table of contents of the book.
+pub const CONTENTS: &str = "docs/SUMMARY.md";
 
 /// Names under `[workspace.dependencies]` that are not packages of ours.
 fn external(workspace: &Workspace) -> BTreeSet<String> {
@@ -60,6 +62,21 @@ pub fn links(workspace: &Workspace) -> Vec<Finding> {
             }
         }
     }
+    findings
+}
+
+/// Every page is in the table of contents, and once: mdBook writes no page that is not.
+pub fn contents(workspace: &Workspace) -> Vec<Finding> {
+    let mut listed: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, target) in link_targets(workspace.text(CONTENTS)).into_iter().filter(|(_, target)| !target.is_empty()) {
+        *listed.entry(join(CONTENTS, target)).or_default() += 1;
+    }
+    let pages = workspace.texts(|path| path.starts_with("docs/") && path.ends_with(".md") && path != CONTENTS);
+    let missing = pages.filter(|(path, _)| !listed.contains_key(*path));
+    let mut findings: Vec<Finding> =
+        missing.map(|(path, _)| Finding::file(CONTENTS, format!("{path} is not in it"))).collect();
+    let twice = listed.iter().filter(|(_, count)| **count > 1);
+    findings.extend(twice.map(|(path, _)| Finding::file(CONTENTS, format!("{path} is in it twice"))));
     findings
 }
 
@@ -153,6 +170,16 @@ mod tests {
         assert_eq!(links(&workspace(&files)), []);
         files[0].1 = "[x](c.md)\n```\n[n](no.md)\n```\n[y](b.md#heading)";
         assert_eq!(links(&workspace(&files)).len(), 2);
+    }
+
+    #[test]
+    fn pages_outside_of_the_contents_are_found() {
+        let mut files = [(CONTENTS, "- [a](guide/a.md)\n- [Part]()\n  - [r](../README.md)\n"), ("docs/guide/a.md", "")];
+        assert_eq!(contents(&workspace(&files)), []);
+        files[0].1 = "- [r](../README.md)\n";
+        assert_eq!(contents(&workspace(&files)).len(), 1);
+        files[0].1 = "- [a](guide/a.md)\n- [again](guide/a.md)\n";
+        assert_eq!(contents(&workspace(&files)).len(), 1);
     }
 
     #[test]

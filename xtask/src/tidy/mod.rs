@@ -19,6 +19,7 @@ mod lexer;
 mod pages;
 mod sources;
 mod structure;
+pub mod words;
 
 use crate::command::{Failure, flags};
 use crate::workspace::Workspace;
@@ -44,6 +45,9 @@ const CHECKS: &[Check] = &[
     Check { what: "filetest folders are named after rooms", run: files::filetest_folders },
     Check { what: "every dependency has its row in dependencies.md, and no other", run: documents::dependencies },
     Check { what: "links in documents lead somewhere", run: documents::links },
+    Check { what: "every page is in the table of contents, once", run: documents::contents },
+    Check { what: "pages have no more words than their rooms may", run: words::ceilings },
+    Check { what: "no page has too many words", run: words::long_pages },
     Check { what: "files that pages about the code name are there", run: pages::paths },
     Check { what: "structure.md counts the files that each recipe changes", run: pages::files_of_recipes },
 ];
