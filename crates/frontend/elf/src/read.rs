@@ -272,6 +272,7 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
         }
     }
     let [starts, lines, core] = ext.parts().map(|(_, part)| by_section(part, &sources.ext_sections));
+    let (starts, lines, core) = (in_order(starts)?, in_order(lines)?, sorted(core));
     sources.function_records = vec![None; object.functions.len()];
     for index in 0..object.functions.len() {
         let place = sources.places[index];
@@ -282,6 +283,10 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
             // clang copies a global function for calls with constants. The copy is a local symbol, `g.specialized.1`, but its
             // BTF says global, and the kernel goes by the BTF.
             let described = btf.kind(TypeId(function.btf_id));
+            if !matches!(described, Kind::Function { .. }) {
+                let message = format!("type {} of function {} is no function", function.btf_id, function.name);
+                return invalid(".BTF.ext", place.start, message);
+            }
             let is_local = sources.file.symbols[place.symbol].binding() == STB_LOCAL;
             if is_local && matches!(described, Kind::Function { linkage: BtfLinkage::Global, .. }) {
                 function.linkage = Linkage::Global;
@@ -289,7 +294,7 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
             sources.function_records[index] = Some(record.clone());
         }
         let slots = &sources.slots[index];
-        attach_lines(function, slots, lines, &mut object.lines, btf);
+        attach_lines(function, slots, lines, &mut object.lines, btf)?;
         attach_core(function, slots, core, &mut object.core, btf)?;
         sources.line_records.extend_from_slice(lines);
         sources.core_records.extend_from_slice(core);
@@ -298,16 +303,28 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
     Ok(())
 }
 
-/// The records of a part by code section, sorted by offset.
+/// Records, which the kernel takes in the order of their offsets only.
+fn in_order(records: HashMap<usize, Vec<Record>>) -> Result<HashMap<usize, Vec<Record>>> {
+    for own in records.values() {
+        if let Some(pair) = own.windows(2).find(|pair| pair[0].offset >= pair[1].offset) {
+            return invalid(".BTF.ext", pair[1].offset.into(), "a record is not behind the one before it");
+        }
+    }
+    Ok(records)
+}
+
+fn sorted(mut records: HashMap<usize, Vec<Record>>) -> HashMap<usize, Vec<Record>> {
+    records.values_mut().for_each(|own| own.sort_by_key(|record| record.offset));
+    records
+}
+
+/// The records of a part by code section.
 fn by_section(part: Option<&Part>, sections: &HashMap<u32, usize>) -> HashMap<usize, Vec<Record>> {
     let mut all: HashMap<usize, Vec<Record>> = HashMap::new();
     for own in part.iter().flat_map(|part| &part.sections) {
         if let Some(section) = sections.get(&own.name) {
             all.entry(*section).or_default().extend(own.records.iter().cloned());
         }
-    }
-    for records in all.values_mut() {
-        records.sort_by_key(|record| record.offset);
     }
     all
 }
@@ -319,20 +336,32 @@ fn records_of<'a>(records: &'a HashMap<usize, Vec<Record>>, place: &Place) -> &'
     &records[before(place.start)..before(place.end)]
 }
 
-fn attach_lines(function: &mut Function, slots: &[usize], records: &[Record], lines: &mut Vec<SourceLine>, btf: &Btf) {
+fn attach_lines(
+    function: &mut Function,
+    slots: &[usize],
+    records: &[Record],
+    lines: &mut Vec<SourceLine>,
+    btf: &Btf,
+) -> Result<()> {
     let first = lines.len();
-    lines.extend(records.iter().map(|record| SourceLine {
-        file: btf.string(record.word(0)).unwrap_or_default().into_owned(),
-        line: record.word(2) >> 10,
-        column: record.word(2) & 0x3ff,
-        text: btf.string(record.word(1)).unwrap_or_default().chars().take(MAX_TEXT_CHARS).collect(),
-        file_offset: record.word(0),
-        text_offset: record.word(1),
-    }));
+    for record in records {
+        let [Some(file), Some(text)] = [0, 1].map(|index| btf.string(record.word(index))) else {
+            return invalid(".BTF.ext", record.offset.into(), "a line's text lies outside the string table");
+        };
+        lines.push(SourceLine {
+            file: file.into_owned(),
+            line: record.word(2) >> 10,
+            column: record.word(2) & 0x3ff,
+            text: text.chars().take(MAX_TEXT_CHARS).collect(),
+            file_offset: record.word(0),
+            text_offset: record.word(1),
+        });
+    }
     for (node, slot) in function.nodes.iter_mut().zip(slots) {
         let covering = records.partition_point(|record| u64::from(record.offset) <= *slot as u64 * SLOT_BYTES);
         node.line = covering.checked_sub(1).map(|index| LineId((first + index) as u32));
     }
+    Ok(())
 }
 
 fn attach_core(

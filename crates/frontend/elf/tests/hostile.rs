@@ -167,3 +167,32 @@ fn a_second_section_of_a_name_that_means_one_is_refused() {
     refused.sort();
     assert_eq!(refused, [".BTF", ".BTF.ext", ".maps", "license"]);
 }
+
+#[test]
+fn records_that_the_kernel_would_refuse_are_refused() {
+    use object::{Object as _, ObjectSection as _};
+    let paths = support::corpus();
+    let Some(path) = paths.iter().find(|path| support::label(path) == "xdpdump_xdp.o") else { return };
+    let bytes = std::fs::read(path).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let start = file.section_by_name(".BTF.ext").unwrap().file_range().unwrap().0 as usize;
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let [functions, lines] = [8, 16].map(|at| start + word(start + 4) + word(start + at));
+    let size = word(lines);
+    // A part is its records' size, then a section's name and count, then records: offset, texts, line.
+    let first = lines + 12;
+    let patched = |at: usize, word: u32| {
+        let mut bytes = bytes.clone();
+        bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        kiln_elf::read("patched", &bytes).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(patched(first, 0), Ok(()), "the first is at 0 anyway");
+    for (at, new, why) in [
+        (first + size, 0, "not behind the one before it"),
+        (first + 8, 0x00ff_ffff, "outside the string table"),
+        (functions + 16, 1, "is no function"),
+    ] {
+        let refused = patched(at, new).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
