@@ -75,6 +75,12 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     if let Some((at, what)) = unprivileged::broken_rule(&code).filter(|_| options.unprivileged) {
         return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::NeedsPrivilege, what.to_owned()))));
     }
+    if let Some((at, end)) = code.end_without_types() {
+        let (reason, message, words) = end.without_types();
+        let rejection = rejection(&code, at, reason, message.to_owned());
+        let kernel_message = Some(words.to_owned());
+        return Err(Error::Rejected(Box::new(Rejection { kernel_message, ..rejection })));
+    }
     let mut explorer = Explorer::new(&code, options);
     if let Some((at, lack)) = explorer.path.options.lacks_before_exploring(explorer.path.code) {
         return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::KernelLacks, lack.to_string()))));

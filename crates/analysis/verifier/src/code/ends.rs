@@ -3,10 +3,21 @@
 use kiln_isa::Insn;
 use kiln_platform::{KfuncMeaning, helper_id};
 
-use super::Op;
+use super::{Code, Op, Position};
 use crate::error::{Step, refuse, reject};
 use crate::reason::Reason;
 use crate::rejection::Case;
+
+impl Code<'_> {
+    /// The first end of a function that needs types, where the kernel gets none: without them it does not know that the
+    /// function returns a number (`check_abnormal_return`).
+    pub(crate) fn end_without_types(&self) -> Option<(Position, End)> {
+        let typed = self.functions.first().is_some_and(|main| main.btf_id != 0) && self.prepared.accepted_btf.is_some();
+        let called = || (0..).zip(&self.ops).filter(|(_, op)| op.function != 0);
+        let mut ends = called().filter_map(|(at, op)| Some((at, End::of(op)?)));
+        if typed { None } else { ends.find(|(_, end)| *end != End::Throw) }
+    }
+}
 
 /// What ends a function other than its return.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,6 +36,22 @@ impl End {
             Insn::LoadPacket { .. } => Some(End::PacketLoad),
             _ if op.helper.is_some_and(|helper| helper.id == helper_id::TAIL_CALL) => Some(End::TailCall),
             _ => (op.kfunc_meaning() == Some(KfuncMeaning::Throw)).then_some(End::Throw),
+        }
+    }
+
+    /// Why it is refused in a function whose result no type describes, and what the kernel says.
+    pub(crate) fn without_types(self) -> (Reason, &'static str, &'static str) {
+        match self {
+            End::PacketLoad => (
+                Reason::BadInstruction,
+                "LD_ABS or LD_IND in a function without a type (compile with -g)",
+                "LD_ABS is not allowed in subprogs without BTF",
+            ),
+            End::Throw | End::TailCall => (
+                Reason::HelperNotAllowed,
+                "a tail call in a function without a type (compile with -g)",
+                "tail_call is not allowed in subprogs without BTF",
+            ),
         }
     }
 
