@@ -15,10 +15,13 @@ use crate::error::{Result, invalid, unsupported};
 /// Maximum bytes of a symbol or section name. Longer ones are refused, to bound the memory for names.
 const MAX_NAME_BYTES: usize = 1024;
 
+/// The section's name.
+pub(crate) const OPERATIONS_SECTION: &str = ".kiln.ops";
+
 /// Sections that loaders look up by name. libbpf takes the last of two, so a file with two means one thing to one reader
 /// and another to the next.
 const ONCE: [&str; 8] =
-    [".BTF", ".BTF.ext", "license", "version", "maps", ".maps", ".addr_space.1", crate::operations::SECTION];
+    [".BTF", ".BTF.ext", "license", "version", "maps", ".maps", ".addr_space.1", OPERATIONS_SECTION];
 
 // Relocation types (Documentation/bpf/llvm_reloc.rst).
 pub(crate) const R_BPF_64_64: u32 = 1;

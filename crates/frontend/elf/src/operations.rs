@@ -15,11 +15,9 @@ use kiln_program::{Mark, Object};
 
 use crate::code::SLOT_BYTES;
 use crate::error::{Fault, Result, invalid};
-use crate::file::ElfFile;
+use crate::file::{ElfFile, OPERATIONS_SECTION};
 use crate::read::Sources;
 
-/// The section's name.
-pub(crate) const SECTION: &str = ".kiln.ops";
 const MAGIC: &[u8; 4] = b"KOPS";
 const VERSION: u32 = 1;
 const RECORD_BYTES: usize = 24;
@@ -28,7 +26,7 @@ const SECTION_HEADER_BYTES: usize = 64;
 
 /// Reads the marks of an object whose functions have been read.
 pub(crate) fn read_marks(object: &Object, sources: &Sources) -> Result<Vec<Mark>> {
-    let Some(index) = sources.file.section_named(SECTION) else { return Ok(Vec::new()) };
+    let Some(index) = sources.file.section_named(OPERATIONS_SECTION) else { return Ok(Vec::new()) };
     let bytes = sources.file.data(index);
     let reader = Reader::new(bytes)?;
     let sections = sources.file.sections.iter().enumerate().rev().filter(|(_, section)| section.is_code());
@@ -36,7 +34,7 @@ pub(crate) fn read_marks(object: &Object, sources: &Sources) -> Result<Vec<Mark>
     let mut marks = Vec::new();
     let mut at = reader.records;
     while at < bytes.len() {
-        let fail = |message: &str| invalid(SECTION, at as u64, message);
+        let fail = |message: &str| invalid(OPERATIONS_SECTION, at as u64, message);
         let Some(record) = bytes.get(at..at + RECORD_BYTES) else { return fail("a record is truncated") };
         let word =
             |from: usize| u32::from_le_bytes([record[from], record[from + 1], record[from + 2], record[from + 3]]);
@@ -84,16 +82,16 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(bytes: &'a [u8]) -> Result<Reader<'a>> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            return invalid(SECTION, 0, "the section is truncated");
+            return invalid(OPERATIONS_SECTION, 0, "the section is truncated");
         };
         let [m0, m1, m2, m3, v0, v1, v2, v3, s0, s1, s2, s3] = *header;
         if &[m0, m1, m2, m3] != MAGIC || u32::from_le_bytes([v0, v1, v2, v3]) != VERSION {
-            return invalid(SECTION, 0, "the magic number or version is not that of version 1");
+            return invalid(OPERATIONS_SECTION, 0, "the magic number or version is not that of version 1");
         }
         let length = u32::from_le_bytes([s0, s1, s2, s3]) as usize;
         match rest.get(..length) {
             Some(strings) => Ok(Reader { strings, records: HEADER_BYTES + length }),
-            None => invalid(SECTION, 8, "the strings do not fit into the section"),
+            None => invalid(OPERATIONS_SECTION, 8, "the strings do not fit into the section"),
         }
     }
 
@@ -102,7 +100,7 @@ impl<'a> Reader<'a> {
         let text = rest.iter().position(|byte| *byte == 0).and_then(|end| std::str::from_utf8(&rest[..end]).ok());
         match text {
             Some(text) => Ok(text),
-            None => invalid(SECTION, at as u64, "a name is no string of the section"),
+            None => invalid(OPERATIONS_SECTION, at as u64, "a name is no string of the section"),
         }
     }
 }
@@ -204,12 +202,12 @@ fn append(mut bytes: Vec<u8>, file: &ElfFile, contents: &[u8]) -> Result<Vec<u8>
         header[32..40].copy_from_slice(&size.to_le_bytes());
     };
     let mut count = count;
-    if let Some(own) = file.section_named(SECTION) {
+    if let Some(own) = file.section_named(OPERATIONS_SECTION) {
         set(&mut headers, own, at, contents.len() as u64);
     } else {
         let mut all = file.data(names).to_vec();
         let name = all.len() as u32;
-        all.extend(SECTION.bytes().chain([0]));
+        all.extend(OPERATIONS_SECTION.bytes().chain([0]));
         let names_at = place(&mut bytes, &all);
         set(&mut headers, names, names_at, all.len() as u64);
         let mut header = [0u8; SECTION_HEADER_BYTES];

@@ -73,7 +73,7 @@ pub(crate) fn rebuild(
         writer.output.drop_debug_sections();
     }
     // The old marks belong to other code or are no longer wanted.
-    if let Some(index) = sources.file.section_named(crate::operations::SECTION)
+    if let Some(index) = sources.file.section_named(crate::file::OPERATIONS_SECTION)
         && (drop_debug || object.operations != sources.operations)
     {
         writer.output.drop_section(index);

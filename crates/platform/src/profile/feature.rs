@@ -104,13 +104,13 @@ features! {
     CopiesLearn: (5, 11), "learning through copies of a number";
     /// A packet pointer that was found to be beyond the packet's end decides later comparisons.
     PacketsBeyondEnd: (5, 11), "knowing that a pointer is beyond the packet's end";
-    /// The stack may be accessed at an offset that is not constant.
-    VariableStackOffsets: (5, 12), "an access of the stack at a variable offset";
+    /// The stack may be accessed at an offset that is not constant. Since 5.12; the stable updates of 5.10 have it too.
+    VariableStackOffsets: (5, 10), "an access of the stack at a variable offset";
     /// Programs on `bind` may return 2 and 3.
     BindFlags: (5, 12), "returning more than 1 from a bind hook";
-    /// Privileged programs may read stack bytes that were never written. Since 6.3; the stable updates of 6.1 have it
+    /// Privileged programs may read stack bytes that were never written. Since 6.3; the stable updates of 5.10 have it
     /// too.
-    UninitializedStackReads: (6, 1), "reading stack that was never written";
+    UninitializedStackReads: (5, 10), "reading stack that was never written";
     /// Global functions may have their arguments described by tags (`__arg_ctx`, `__arg_nonnull`).
     ArgumentTags: (6, 8), "an argument tag of a global function";
     /// A global function that is never called is not verified.

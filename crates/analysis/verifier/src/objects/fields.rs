@@ -253,9 +253,8 @@ impl Tables<'_> {
             let mut parameters = btf.parameters(prototype).iter();
             parameters.any(|parameter| btf.text(parameter.name).is_empty() && parameter.type_id != TypeId::VOID)
         };
-        let unnamed = |id: TypeId| {
-            matches!(btf.kind(id), BtfKind::Function { prototype, .. } if has_unnamed(*prototype))
-        };
+        let unnamed =
+            |id: TypeId| matches!(btf.kind(id), BtfKind::Function { prototype, .. } if has_unnamed(*prototype));
         if btf.own_ids().any(unnamed) {
             return false;
         }
