@@ -78,7 +78,7 @@ impl Sqlite {
     fn prepared(query: &EngineQuery) -> rusqlite::Result<Sqlite> {
         let connection = Connection::open_in_memory()?;
         connection.execute_batch(&format!(
-            "PRAGMA case_sensitive_like = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_mode = OFF; \
+            "PRAGMA temp_store = MEMORY; PRAGMA journal_mode = OFF; \
              PRAGMA hard_heap_limit = {MOST_BYTES}"
         ))?;
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_TEXT)?;
@@ -190,7 +190,7 @@ fn only_own_tables(context: AuthContext<'_>) -> Authorization {
 #[rustfmt::skip]
 const ITS_FUNCTIONS: &[&str] = &[
     "char", "coalesce", "count", "cume_dist", "dense_rank", "first_value", "group_concat", "ifnull", "iif", "instr", "lag",
-    "last_value", "lead", "like", "ltrim", "max", "min", "nth_value", "ntile", "nullif", "percent_rank", "rank", "replace",
+    "last_value", "lead", "ltrim", "max", "min", "nth_value", "ntile", "nullif", "percent_rank", "rank", "replace",
     "row_number", "rtrim", "substr", "trim", "unicode",
 ];
 
