@@ -39,16 +39,26 @@ fn psql_asks_and_is_answered() {
         (&["BEGIN", "SELECT 7", "COMMIT"], "BEGIN\n7\nCOMMIT\n"),
         (&["SHOW server_encoding; SET application_name = 'x'; SHOW application_name"], "UTF8\nSET\nx\n"),
         (&["SELECT version()"], "(Kiln "),
+        (&["SELECT comm FROM forks LIMIT 0; SELECT 8"], "8\n"),
         (&["SELECT comm FROM forks WHERE comm LIKE '%a=1' LIMIT 2"], "<script>a=1\n<script>a=1\n"),
         (&["SET kiln.duration = '300ms'; SELECT count(*) > 0 FROM forks"], "SET\nt\n"),
-        (&["SET kiln.duration = '400ms'; SELECT comm, count(*) > 0 FROM forks GROUP BY comm WINDOW 100 MS"], "<script>a=1|t\n"),
+        (
+            &["SET kiln.duration = '400ms'; SELECT comm, count(*) > 0 FROM forks GROUP BY comm WINDOW 100 MS"],
+            "<script>a=1|t\n",
+        ),
         (&["\\dt"], "public|forks|table|kiln\n"),
         (&["\\d forks"], "child_pid|bigint|"),
         (&["\\d runq"], "ts|timestamp with time zone|"),
         (&["\\dn"], "public|kiln\n"),
         (&["\\l"], "kiln|kiln|UTF8"),
-        (&["SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_name = 'dns'"], "dns\n"),
-        (&["SELECT data_type FROM information_schema.columns WHERE table_name = 'forks' AND column_name = 'comm'"], "text\n"),
+        (
+            &["SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_name = 'dns'"],
+            "dns\n",
+        ),
+        (
+            &["SELECT data_type FROM information_schema.columns WHERE table_name = 'forks' AND column_name = 'comm'"],
+            "text\n",
+        ),
     ] {
         let Some(output) = psql(&url, commands) else { return };
         let shown = String::from_utf8_lossy(&output.stdout);

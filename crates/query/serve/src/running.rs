@@ -178,8 +178,11 @@ impl Running {
             }
             Err(_) => {
                 running.join();
-                let reason = locked(&running.progress).reason.clone().unwrap_or_default();
-                Err(Error::Unsupported(format!("the query ended at once: {}", reason.exact())))
+                match locked(&running.progress).reason.clone() {
+                    Some(reason) => Err(Error::Unsupported(format!("the query ended at once: {}", reason.exact()))),
+                    // It has all its rows: none, after LIMIT 0.
+                    None => Ok(Arc::clone(&running)),
+                }
             }
         }
     }

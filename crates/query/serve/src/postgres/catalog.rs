@@ -10,8 +10,9 @@ use kiln_plan::lookup::{Lookup, Rows};
 use kiln_plan::{DataType, Value, tables};
 use regex::Regex;
 
+use super::settings::SETTINGS;
 use super::text::{Piece, pieces};
-use super::{SETTINGS, value};
+use super::value;
 
 /// What is replaced in a query of catalogs, in this order: a regular expression, and what stands there then.
 const REWRITES: &[(&str, &str)] = &[
@@ -24,10 +25,12 @@ const REWRITES: &[(&str, &str)] = &[
     (r"\b(pg_get_userbyid|current_catalog|current_role)\s*\([^()]*\)", "'kiln'"),
     (r"\b(pg_table_is_visible|pg_type_is_visible|has_\w+_privilege)\s*\([^()]*\)", "TRUE"),
     (r"\b(pg_is_in_recovery|pg_is_other_temp_schema)\s*\([^()]*\)", "FALSE"),
-    (
-        r"\b(pg_get_expr|obj_description|col_description|shobj_description|pg_get_indexdef|pg_get_constraintdef)\s*\([^()]*\)",
-        "CAST(NULL AS text)",
-    ),
+    (r"\b(pg_get_expr|shobj_description|pg_get_indexdef|pg_get_constraintdef)\s*\([^()]*\)", "CAST(NULL AS text)"),
+    (r"\bobj_description\s*\(\s*([\w.]+)\s*,[^()]*\)", OF_TABLE),
+    (r"\bcol_description\s*\(\s*([\w.]+)\s*,\s*([\w.]+)\s*\)", OF_COLUMN),
+    (r"\b(pg_table_size|pg_total_relation_size|pg_database_size)\s*\([^()]*\)", "0"),
+    (r"\bpg_size_pretty\s*\([^()]*\)", "''"),
+    (r"(?s)\barray_to_string\s*\(\s*c\.reloptions.*?', '\)", "''"),
     (r"\barray_to_string\s*\([^()]*\)", "''"),
     (r"\bpg_encoding_to_char\s*\([^()]*\)", "'UTF8'"),
     (r"\bpg_backend_pid\s*\(\s*\)", "1"),
@@ -45,6 +48,10 @@ const REWRITES: &[(&str, &str)] = &[
 /// A type's name, by its number.
 const FORMAT_TYPE: &str = "(CASE $1 WHEN 16 THEN 'boolean' WHEN 20 THEN 'bigint' WHEN 701 THEN 'double precision' \
                            WHEN 1184 THEN 'timestamp with time zone' ELSE 'text' END)";
+
+/// The description of a table, and of a column.
+const OF_TABLE: &str = "(SELECT of.description FROM pg_description of WHERE of.objoid = $1 AND of.objsubid = 0)";
+const OF_COLUMN: &str = "(SELECT of.description FROM pg_description of WHERE of.objoid = $1 AND of.objsubid = $2)";
 
 /// What makes a query one of catalogs.
 const NAMES: &str = r"(?i)\b(pg_\w+|information_schema)\b|\bcurrent_(schema|database|user|setting|catalog|role)\b|\bsession_user\b|\b(version|set_config)\s*\(";
@@ -196,6 +203,8 @@ pub fn lookups() -> Vec<Lookup> {
             zero.clone(),
             text(""),
             text(""),
+            text("p"),
+            Value::Int(-1),
         ])
     });
     let types = [value::BOOL, value::INT8, value::TEXT, value::FLOAT8, value::TIMESTAMPTZ].map(|oid| {
@@ -252,7 +261,7 @@ pub fn lookups() -> Vec<Lookup> {
         lookup(
             "pg_attribute",
             "attrelid# attname atttypid# attnum# atttypmod# attnotnull? atthasdef? attisdropped? \
-            attcollation# attidentity attgenerated",
+            attcollation# attidentity attgenerated attstorage attstattarget#",
             attributes.collect(),
         ),
         lookup(

@@ -15,6 +15,7 @@ mod answer;
 mod catalog;
 mod fault;
 mod session;
+mod settings;
 mod text;
 mod value;
 mod wire;
@@ -34,7 +35,8 @@ use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus,
 use pgwire::messages::{PgWireFrontendMessage as Asked, SslNegotiationMetaMessage as Negotiation};
 
 use self::fault::Fault;
-use self::session::{DURATION, Session, duration};
+use self::session::Session;
+use self::settings::{DURATION, SETTINGS, duration};
 use self::wire::Wire;
 use crate::address::{self, knows};
 use crate::service::Service;
@@ -48,29 +50,6 @@ const MAX_UNKNOWN: usize = 64;
 const START_TIME: Duration = Duration::from_secs(10);
 /// How long to wait before accepting again after it failed.
 const AGAIN: Duration = Duration::from_millis(200);
-
-/// What clients are told of the server. The version is the oldest whose catalogs psql still reads in a few tables.
-pub(self) const SETTINGS: &[(&str, &str)] = &[
-    ("server_version", "9.4.0"),
-    ("server_version_num", "90400"),
-    ("server_encoding", "UTF8"),
-    ("client_encoding", "UTF8"),
-    ("DateStyle", "ISO, MDY"),
-    ("IntervalStyle", "postgres"),
-    ("TimeZone", "UTC"),
-    ("integer_datetimes", "on"),
-    ("standard_conforming_strings", "on"),
-    ("is_superuser", "off"),
-    ("session_authorization", "kiln"),
-    ("transaction_isolation", "read committed"),
-    ("transaction_read_only", "on"),
-    ("default_transaction_read_only", "on"),
-    ("search_path", "public"),
-    ("max_identifier_length", "63"),
-    ("statement_timeout", "0"),
-    ("application_name", ""),
-    ("extra_float_digits", "1"),
-];
 
 /// A listener that is open, and does not answer yet.
 pub struct Door {

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use kiln_live::ColumnHead;
@@ -25,6 +24,7 @@ use pgwire::messages::response::{
 
 use super::answer::{Answer, Next, answer, described};
 use super::fault::Fault;
+use super::settings::{DURATION, SETTINGS, duration};
 use super::text::{self, Filled, Kind};
 use super::value;
 use super::wire::Wire;
@@ -381,8 +381,7 @@ impl Session {
 
     fn show(&self, name: &str) -> Result<Answer, Fault> {
         let own = self.settings.get(name).map(String::as_str);
-        let of_server =
-            super::SETTINGS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
+        let of_server = SETTINGS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
         let value = own.or(of_server).or((name == DURATION).then_some("0"));
         let value = value.ok_or_else(|| {
             Fault::new("42704", format!("there is no setting `{name}`"))
@@ -444,22 +443,6 @@ impl Session {
         let fields = [(b'S', "WARNING"), (b'V', "WARNING"), (b'C', "01000"), (b'M', message)];
         self.wire.send(&NoticeResponse::new(fields.map(|(field, text)| (field, text.to_owned())).into()))
     }
-}
-
-/// How long queries run.
-pub const DURATION: &str = "kiln.duration";
-
-/// A time such as `5s` or `500 ms`; `None` for 0, which is no end.
-///
-/// # Errors
-/// Returns one for what is no time.
-pub fn duration(text: &str) -> Result<Option<Duration>, Fault> {
-    let text = text.trim();
-    let (number, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len()));
-    let unit_ns = if number == "0" { Some(0) } else { kiln_plan::value::unit_ns(unit.trim()) };
-    let nanoseconds = unit_ns.and_then(|unit| number.parse::<u64>().ok()?.checked_mul(unit));
-    let wrong = || Fault::new("22023", format!("`{text}` is no time")).hint("SET kiln.duration = '5s'");
-    Ok(Some(nanoseconds.ok_or_else(wrong)?).filter(|time| *time > 0).map(Duration::from_nanos))
 }
 
 fn led_back(fault: Fault, filled: &Filled) -> Fault {
