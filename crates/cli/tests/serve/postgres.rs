@@ -19,7 +19,7 @@ fn begin() -> Option<(Service, String)> {
 fn psql(url: &str, commands: &[&str]) -> Option<Output> {
     let mut psql = Command::new("psql");
     psql.args([url, "--no-psqlrc", "--tuples-only", "--no-align", "--set", "VERBOSITY=verbose"]);
-    commands.iter().for_each(|command| drop(psql.args(["--command", command])));
+    psql.args(commands.iter().flat_map(|command| ["--command", command]));
     match psql.output() {
         Ok(output) => Some(output),
         Err(error) => {
