@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::IsTerminal as _;
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kiln_driver::Error;
 use kiln_driver::query::budget::{self, Forecast, Sample};
 use kiln_driver::query::export::{Exporter, Targets};
+use kiln_driver::query::held::Held;
 use kiln_driver::query::plan::{self, Plan};
 use kiln_driver::query::replay::{self, Recorder, Recording};
 use kiln_driver::query::{self, cgroups, live, lookups};
@@ -252,43 +252,25 @@ pub fn interrupt() -> Result<Arc<AtomicBool>, Error> {
 
 /// A command that is looked at, in a cgroup of its own; killed with the query.
 struct Traced {
-    child: Option<Child>,
-    cgroup: Option<query::live::Scope>,
+    // Before the cgroup, which is removed when nobody is in it.
+    command: Option<Held>,
+    _cgroup: Option<live::Scope>,
 }
 
 impl Traced {
     fn begin(command: &[String], session: &mut Session) -> Result<Traced, Error> {
         let Some((program, arguments)) = command.split_first() else {
-            return Ok(Traced { child: None, cgroup: None });
+            return Ok(Traced { command: None, _cgroup: None });
         };
         let scope = live::Scope::enter()?;
         session.only("cgroup_id", Value::Uint(scope.id()))?;
-        // The command waits for a line before it begins, so that nothing of it is missed.
-        let mut shell = std::process::Command::new("/bin/sh");
-        shell.args(["-c", "read -r _ && exec \"$@\" </dev/null", "sh", program]).args(arguments).stdin(Stdio::piped());
-        let child = shell.spawn().map_err(|error| Error::InvalidInput(format!("{program}: {error}")))?;
-        Ok(Traced { child: Some(child), cgroup: Some(scope) })
+        let command = Held::begin(program, arguments)?;
+        Ok(Traced { command: Some(command), _cgroup: Some(scope) })
     }
 
     /// Whether the command has ended. The first time it is asked, the programs are attached, and the command begins.
     fn is_over(&mut self) -> bool {
-        let Some(child) = &mut self.child else { return false };
-        if let Some(mut stdin) = child.stdin.take() {
-            use std::io::Write as _;
-            // A command that cannot be told to begin is over already.
-            let _ = stdin.write_all(b"\n");
-        }
-        !matches!(child.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for Traced {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        drop(self.cgroup.take());
+        self.command.as_mut().is_some_and(Held::is_over)
     }
 }
 

@@ -22,8 +22,8 @@ const SUPERVISED: Duration = Duration::from_millis(500);
 /// `kiln serve`.
 pub fn serve(arguments: &ServeArguments, format: Format) -> Result<u8, Error> {
     let Some(command) = &arguments.command else { return run(arguments) };
-    if arguments.listen.is_some() || arguments.otlp.is_some() {
-        let message = "--listen and --otlp are for the service itself, not for what it is asked";
+    if arguments.listen.is_some() || arguments.postgres.is_some() || arguments.otlp.is_some() {
+        let message = "--listen, --postgres and --otlp are for the service itself, not for what it is asked";
         return Err(Error::InvalidInput(message.to_owned()));
     }
     if format == Format::Parquet {
@@ -50,12 +50,20 @@ fn run(arguments: &ServeArguments) -> Result<u8, Error> {
     };
     // Said before a socket is made.
     kiln_driver::require_kernel()?;
-    let doors = Doors::open(&arguments.socket, arguments.listen.as_deref(), arguments.listen_anywhere)?;
+    let doors = Doors::open(
+        &arguments.socket,
+        arguments.listen.as_deref(),
+        arguments.postgres.as_deref(),
+        arguments.listen_anywhere,
+    )?;
     let service = Arc::new(Service::new(limits, arguments.otlp.clone(), doors.page())?);
     let interrupted = interrupt()?;
     anstream::eprintln!("queries are installed at {}", Shown::from(arguments.socket.display().to_string()));
     if let Some(page) = doors.page() {
         anstream::eprintln!("the page: {page}");
+    }
+    if let Some(postgres) = doors.postgres() {
+        anstream::eprintln!("PostgreSQL's clients: {postgres}");
     }
     crate::tables::of_this_kernel()?.iter().for_each(|line| anstream::eprintln!("{line}"));
     let answering = doors.answer(&service);

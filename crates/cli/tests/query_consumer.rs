@@ -99,3 +99,42 @@ fn windows_end_in_time_namespaces() {
         assert!(said.contains("nothing lost"), "{offset}: {said}");
     }
 }
+
+#[test]
+fn a_traced_command_begins_at_its_exec() {
+    if !may_load() {
+        return;
+    }
+    let mut kiln = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let output = kiln.args(["query", "SELECT name FROM syscalls", "--format", "csv", "--", "true"]).output();
+    let output = output.expect("kiln runs");
+    let rows = String::from_utf8_lossy(&output.stdout);
+    let first = rows.lines().nth(1);
+    assert_eq!(first, Some("execve"), "{rows}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// How long after its end each window is shown, in milliseconds and in order.
+fn latencies_ms(sql: &str, duration: &str) -> Vec<f64> {
+    let mut kiln = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    kiln.args(["query", sql, "--format", "csv", "--duration", duration]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut query = Killed(kiln.spawn().expect("kiln runs"));
+    let mut latencies = Vec::new();
+    for line in BufReader::new(query.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok).skip(1) {
+        let now = kiln_driver::query::live::now_ns();
+        let end = line.split(',').nth(1).and_then(|end| end.parse::<f64>().ok()).unwrap_or_else(|| panic!("{line}"));
+        latencies.push((now as f64 - end) / 1e6);
+    }
+    // The last window is shown when the query ends, before it does.
+    latencies.retain(|latency| *latency >= 0.0);
+    latencies.sort_by(f64::total_cmp);
+    latencies
+}
+
+#[test]
+#[ignore = "a measurement: how long after its end a window is shown, with `--ignored --nocapture`"]
+fn measure_latency_of_windows() {
+    let sql = "SELECT count(*) FROM syscalls WINDOW 100 MS";
+    let latencies = latencies_ms(sql, "30s");
+    let part = |part: usize| latencies[(latencies.len() - 1) * part / 100];
+    println!("{} windows: p50 {:.1} ms, p99 {:.1} ms, most {:.1} ms", latencies.len(), part(50), part(99), part(100));
+}

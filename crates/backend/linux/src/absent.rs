@@ -309,6 +309,11 @@ impl RingReader {
     pub fn wait(&mut self, _: Duration, _: impl FnMut(&[u8])) -> Result<usize, Error> {
         match self.0 {}
     }
+
+    /// Bytes that are not read.
+    pub fn unread(&self) -> usize {
+        match self.0 {}
+    }
 }
 
 impl Registered {

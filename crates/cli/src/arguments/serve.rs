@@ -10,6 +10,7 @@ use super::query::{percent, ring_bytes};
 pub const EXAMPLES: &str = "\
 Examples:
   kiln serve --listen 127.0.0.1:9436  a service, with a page for browsers
+  kiln serve --postgres 127.0.0.1:5433  the same for psql and Grafana
   kiln serve install calls 'SELECT name, count(*) AS n FROM syscalls
       GROUP BY name WINDOW 1 SECOND'
   kiln serve list                     what runs, what it costs, what was lost;
@@ -32,8 +33,12 @@ pub struct ServeArguments {
     /// Show a page at this address, such as 127.0.0.1:9436. The page only reads, and its address has a key.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// Allow --listen an address that other machines can reach. The page is not encrypted.
-    #[arg(long, requires = "listen")]
+    /// Answer psql, Grafana and other clients of PostgreSQL at this address, such as 127.0.0.1:5433. Their password is
+    /// printed with the address.
+    #[arg(long, value_name = "ADDRESS")]
+    pub postgres: Option<String>,
+    /// Allow --listen and --postgres addresses that other machines can reach. Neither is encrypted.
+    #[arg(long)]
     pub listen_anywhere: bool,
     /// Send the rows of all queries to an OTLP receiver such as an OpenTelemetry Collector, too.
     #[arg(long, value_name = "URL")]

@@ -58,6 +58,13 @@ impl Service {
         Some(Service { child, socket, page, lines, _folder: folder })
     }
 
+    /// The rest of the next line that it says with this beginning.
+    pub fn line(&self, beginning: &str) -> String {
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(TIMEOUT).ok());
+        let found = lines.into_iter().find_map(|line| line.strip_prefix(beginning).map(ToOwned::to_owned));
+        found.unwrap_or_else(|| panic!("it does not say {beginning}"))
+    }
+
     /// Asks the service by the command.
     pub fn ask(&self, arguments: &[&str]) -> Output {
         serve(arguments).arg("--socket").arg(&self.socket).output().expect("kiln runs")

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use kiln_plan::Value;
-use kiln_plan::expr::{BinaryOp, Expr, Function};
+use kiln_plan::expr::{BinaryOp, Expr, Function, MAX_PATTERN, is_like};
 use regex::{Regex, RegexBuilder};
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, Result};
@@ -105,7 +105,26 @@ pub fn add(connection: &Connection) -> Result<()> {
             })
         })?;
     }
+    for operands in [2, 3] {
+        connection.create_scalar_function("k_like", operands, FLAGS, like)?;
+    }
     Ok(())
+}
+
+/// `k_like(text, pattern)` and `k_like(text, pattern, escape)`. SQLite's own takes seconds for patterns of many `%`.
+fn like(context: &Context<'_>) -> Result<Option<bool>> {
+    let [text, pattern] = [0, 1].map(|at| kiln(context.get_raw(at)));
+    let (Value::Text(text), Value::Text(pattern)) = (text, pattern) else { return Ok(None) };
+    let failed = |why: String| rusqlite::Error::UserFunctionError(why.into());
+    if pattern.len() > MAX_PATTERN {
+        return Err(failed(format!("a pattern of LIKE has up to {MAX_PATTERN} bytes, and this one {}", pattern.len())));
+    }
+    let escape = match (context.len() > 2).then(|| kiln(context.get_raw(2))) {
+        None => None,
+        Some(Value::Text(escape)) if escape.chars().count() == 1 => escape.chars().next(),
+        Some(_) => return Err(failed("an ESCAPE is one character".to_owned())),
+    };
+    Ok(Some(is_like(&text, &pattern, escape)))
 }
 
 /// The regular expression that an operand is; SQLite keeps it for a constant.

@@ -34,6 +34,9 @@ const MOST_TIME: Duration = Duration::from_secs(10);
 const MOST_BYTES: u64 = 1 << 30;
 /// Bytes of a text.
 const MOST_TEXT: i32 = 1 << 20;
+/// How long rows of a lookup table are not copied again: answers to rows that come one by one are many in a second, and
+/// `processes` reads several files for each row.
+const COPIED_AGAIN: Duration = Duration::from_millis(200);
 /// How many of its instructions SQLite runs until it asks whether the time is over.
 const OPERATIONS: i32 = 10_000;
 
@@ -45,6 +48,8 @@ pub struct Sqlite {
     inputs: Vec<String>,
     lookups: Vec<Lookup>,
     outputs: Vec<DataType>,
+    /// When the rows of each lookup table were copied.
+    copied: Vec<Option<Instant>>,
     handles: Handles,
     /// When an answer has to be there, in milliseconds after `begun`.
     deadline_ms: Arc<AtomicU64>,
@@ -78,7 +83,7 @@ impl Sqlite {
     fn prepared(query: &EngineQuery) -> rusqlite::Result<Sqlite> {
         let connection = Connection::open_in_memory()?;
         connection.execute_batch(&format!(
-            "PRAGMA case_sensitive_like = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_mode = OFF; \
+            "PRAGMA temp_store = MEMORY; PRAGMA journal_mode = OFF; \
              PRAGMA hard_heap_limit = {MOST_BYTES}"
         ))?;
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_TEXT)?;
@@ -107,12 +112,24 @@ impl Sqlite {
         let is_over = move || begun.elapsed().as_millis() as u64 > until.load(Ordering::Relaxed);
         connection.progress_handler(OPERATIONS, Some(is_over));
         let lookups = query.lookups.clone();
+        let copied = vec![None; lookups.len()];
         let outputs = query.outputs.clone();
         let sql = query.sql.clone();
-        Ok(Sqlite { connection, sql, inputs, lookups, outputs, handles, deadline_ms, begun, most_time: MOST_TIME })
+        Ok(Sqlite {
+            connection,
+            sql,
+            inputs,
+            lookups,
+            outputs,
+            copied,
+            handles,
+            deadline_ms,
+            begun,
+            most_time: MOST_TIME,
+        })
     }
 
-    fn fill(&self, inputs: &[Rows]) -> rusqlite::Result<()> {
+    fn fill(&mut self, inputs: &[Rows]) -> rusqlite::Result<()> {
         self.connection.execute_batch("BEGIN")?;
         for (insert, rows) in self.inputs.iter().zip(inputs) {
             let mut insert = self.connection.prepare_cached(insert)?;
@@ -120,7 +137,12 @@ impl Sqlite {
                 insert.execute(params_from_iter(row.iter().map(|value| value::given(value, &self.handles))))?;
             }
         }
-        for (at, lookup) in self.lookups.iter().enumerate() {
+        for (at, (lookup, copied)) in self.lookups.iter().zip(&mut self.copied).enumerate() {
+            if copied.is_some_and(|when| when.elapsed() < COPIED_AGAIN) {
+                continue;
+            }
+            *copied = Some(Instant::now());
+            self.connection.execute(&format!("DELETE FROM l{at}"), [])?;
             let places = vec!["?"; lookup.columns.len()].join(", ");
             let mut insert = self.connection.prepare_cached(&format!("INSERT INTO l{at} VALUES ({places})"))?;
             for row in lookup.rows.all() {
@@ -132,8 +154,7 @@ impl Sqlite {
 
     fn empty(&self) -> rusqlite::Result<()> {
         let inputs = (0..self.inputs.len()).map(|at| format!("DELETE FROM t{at};"));
-        let lookups = (0..self.lookups.len()).map(|at| format!("DELETE FROM l{at};"));
-        self.connection.execute_batch(&inputs.chain(lookups).collect::<String>())
+        self.connection.execute_batch(&inputs.collect::<String>())
     }
 
     fn rows(&self, most: usize) -> rusqlite::Result<(Rows, u64)> {
@@ -165,6 +186,9 @@ impl Engine for Sqlite {
         let answer = self.fill(inputs).and_then(|()| self.rows(most));
         self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
         self.handles.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        if answer.is_err() {
+            self.copied.fill(None);
+        }
         let answer = answer.map_err(|error| said(&error, self.most_time))?;
         self.empty().map_err(|error| said(&error, self.most_time))?;
         Ok(answer)
@@ -190,7 +214,7 @@ fn only_own_tables(context: AuthContext<'_>) -> Authorization {
 #[rustfmt::skip]
 const ITS_FUNCTIONS: &[&str] = &[
     "char", "coalesce", "count", "cume_dist", "dense_rank", "first_value", "group_concat", "ifnull", "iif", "instr", "lag",
-    "last_value", "lead", "like", "ltrim", "max", "min", "nth_value", "ntile", "nullif", "percent_rank", "rank", "replace",
+    "last_value", "lead", "ltrim", "max", "min", "nth_value", "ntile", "nullif", "percent_rank", "rank", "replace",
     "row_number", "rtrim", "substr", "trim", "unicode",
 ];
 

@@ -318,6 +318,36 @@ fn what_would_not_end_is_ended() {
 }
 
 #[test]
+fn patterns_and_names_are_as_in_other_engines() {
+    for (sql, answer) in [
+        ("SELECT 1 AS one, 'a' || 'b'", "1 ab"),
+        ("SELECT \"name\" FROM \"errno\" WHERE errno = 2", "ENOENT"),
+        ("SELECT count(*) FROM \"errno\" e, \"syscall_names\" s WHERE e.errno = 2 AND s.name = 'read'", "1"),
+        ("SELECT name FROM errno WHERE name LIKE 'ENO!_NT' ESCAPE '!' OR name LIKE 'ENOEN_'", "ENOENT"),
+        ("SELECT 'a' LIKE NULL, 'A' ILIKE 'a%', 'A' LIKE 'a'", "null true false"),
+    ] {
+        assert_eq!(text(sql), answer, "{sql}");
+    }
+    let long = format!("SELECT name FROM errno WHERE name LIKE '{}'", "%a".repeat(600));
+    assert!(parse(&long).expect_err("it is too long").message.contains("up to 1024 bytes"));
+    let made = "SELECT name FROM errno WHERE name LIKE repeat('%a', 600)";
+    assert!(answered(made).expect_err("it is too long").contains("up to 1024 bytes"));
+    for (sql, expected) in [
+        ("SELECT ~errno FROM errno", "`~` before a value is not understood"),
+        ("SELECT nothing", "column `nothing`"),
+        ("SHOW TABLES", "`kiln tables` lists the tables"),
+        ("DESCRIBE forks", "`kiln tables forks` lists its columns"),
+        ("SELECT extract(day FROM ts) FROM forks", "a time has no `day`"),
+        ("SELECT date_part('hour', ts) FROM forks", "a time has no `hour`"),
+        ("SELECT date_trunc('month', ts) FROM forks", "a time has no `month`"),
+        ("SELECT pid FROM widgets", "`kiln tables` lists the tables"),
+    ] {
+        let error = parse(sql).expect_err(sql);
+        assert!(error.shown(sql).contains(expected), "{sql}\n{}", error.shown(sql));
+    }
+}
+
+#[test]
 fn what_would_fill_the_memory_is_ended() {
     for (sql, expected) in [
         ("SELECT repeat(comm, 500000) || repeat(comm, 500000) FROM syscalls", "text of more than 1 MiB"),

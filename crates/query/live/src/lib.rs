@@ -11,10 +11,12 @@
 
 pub mod budget;
 pub mod cgroups;
+mod clock;
 pub mod cost;
 mod engine;
 pub mod export;
 mod functions;
+pub mod held;
 pub mod http;
 pub mod live;
 pub mod lookups;
@@ -28,6 +30,7 @@ pub mod plan;
 mod programs;
 pub mod replay;
 pub mod session;
+mod settled;
 mod stacks;
 
 pub use kiln_plan::execute::Limits;

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use kiln_linux::{Link, LoadedImages, MapHandle, OwnCgroup, Prog, RingReader, Statistics, load_images};
@@ -14,9 +13,11 @@ use kiln_plan::table::Hook;
 use kiln_plan::{Generated, Query, Row};
 use kiln_program::MapId;
 
+pub use crate::clock::now_ns;
 use crate::functions;
 use crate::plan::Plan;
 use crate::session::{ProgramRuns, Session, Sink, Summary};
+use crate::settled::Settled;
 use kiln_program::Error;
 
 /// How long the reader waits for programs to wake it.
@@ -110,32 +111,6 @@ impl Scope {
     }
 }
 
-/// The monotonic clock, as programs see it. In a time namespace this process sees another one.
-pub fn now_ns() -> u64 {
-    static OFFSET: OnceLock<u64> = OnceLock::new();
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let own = nanoseconds(time.tv_sec, time.tv_nsec);
-    own.wrapping_sub(
-        *OFFSET.get_or_init(|| {
-            monotonic_offset(&std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
-        }),
-    )
-}
-
-fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
-    (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds as u64)
-}
-
-/// What the time namespace of a process adds to the monotonic clock, by the text of its `timens_offsets`; 0 where the kernel
-/// has no time namespaces.
-fn monotonic_offset(text: &str) -> u64 {
-    let offset = text.lines().find_map(|line| {
-        let mut words = line.strip_prefix("monotonic")?.split_whitespace();
-        Some(nanoseconds(words.next()?.parse().ok()?, words.next()?.parse().ok()?))
-    });
-    offset.unwrap_or_default()
-}
-
 /// Runs a query until its time is over, `watch.stop` says so, or no more rows are wanted.
 ///
 /// # Errors
@@ -170,6 +145,7 @@ pub fn run(
     };
     let mut wanted = true;
     let mut reported: Option<Instant> = None;
+    let mut settled = Settled::new(&session.parsed.flow.windows(), watch.limits.late_ns, now_ns());
     let mut budget = watch.max_overhead.map(|allowed| Budget { allowed, since: begun, program_ns: 0 });
     while wanted && !halves.is_done() && !(watch.stop)() {
         let left = watch.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
@@ -191,7 +167,8 @@ pub fn run(
             status.lost_in_kernel = lost_in(&halves_in_kernel)?;
             report(&status);
         }
-        let (records, now) = wait(&mut feeds, WAIT.min(left.unwrap_or(WAIT)), &mut halves.executors, tap)?;
+        let longest = settled.wait(WAIT.min(left.unwrap_or(WAIT)), now_ns());
+        let (records, now) = wait(&mut feeds, longest, &mut halves.executors, &mut settled, tap)?;
         summary.records += records;
         wanted = halves.give(now, &mut summary, sink)?;
     }
@@ -206,12 +183,13 @@ pub fn run(
     Ok(summary)
 }
 
-/// Waits for records of any scan, and moves the clock of all on to the same time. Returns the number of records and this
-/// time.
+/// Waits for records of any scan, and moves the clock for windows of all scans on to the same time. Returns the number of
+/// records and this time.
 fn wait(
     feeds: &mut [Feed<'_>],
     longest: Duration,
     executors: &mut [Executor],
+    settled: &mut Settled,
     tap: &mut Tap<'_>,
 ) -> Result<(u64, u64), Error> {
     let mut records = 0;
@@ -221,10 +199,20 @@ fn wait(
     }
     // Events before this time have their records in the ring buffers. A later time would make rows late that wait there.
     let now = now_ns();
+    let over = settled.over(now);
+    let mut is_all = true;
     for (scan, (feed, executor)) in feeds.iter_mut().zip(executors.iter_mut()).enumerate() {
         // Programs do not wake the reader for every record: take the others too.
-        records += feed.take_records(executor, &mut |record| tap(scan, record))?;
+        let mut seen = |record: &[u8]| tap(scan, record);
+        records += if over.is_some() {
+            let (own, is_own_all) = feed.take_all(executor, &mut seen)?;
+            is_all &= is_own_all;
+            own
+        } else {
+            feed.take_records(executor, &mut seen)?
+        };
     }
+    let now = settled.advance(over.filter(|_| is_all), now);
     feeds.iter_mut().zip(executors).try_for_each(|(feed, executor)| feed.advance(now, executor))?;
     Ok((records, now))
 }
@@ -294,6 +282,29 @@ impl<'h> Feed<'h> {
             Some(ring) => Ok(ring.read(|record| take(executor, seen, record))? as u64),
             None => Ok(0),
         }
+    }
+
+    /// Takes the records that were handed over before now. Returns their number, and whether it was all of them: a record that
+    /// a program is still writing hides those after it.
+    fn take_all(&mut self, executor: &mut Executor, seen: &mut Seen<'_>) -> Result<(u64, bool), Error> {
+        let unread = |feed: &Self| feed.ring.as_ref().map_or(0, RingReader::unread);
+        let mut left = unread(self);
+        let mut records = 0;
+        while left > 0 {
+            let mut taken = 0;
+            // In the ring buffer a record has a head of 8 bytes, and begins at a multiple of 8.
+            let mut count = |record: &[u8]| {
+                taken += 8 + record.len().next_multiple_of(8);
+                seen(record);
+            };
+            let own = self.take_records(executor, &mut count)?;
+            records += own;
+            if own == 0 {
+                return Ok((records, unread(self) == 0));
+            }
+            left = left.saturating_sub(taken);
+        }
+        Ok((records, true))
     }
 
     /// Takes all that is left, once the programs are detached. Returns the number of records.
@@ -552,20 +563,4 @@ pub(crate) fn lost(counters: &MapHandle) -> Result<[u64; COUNTERS.len()], Error>
         bytes.map_or(0, u64::from_le_bytes)
     };
     Ok(std::array::from_fn(number))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::monotonic_offset;
-
-    #[test]
-    fn offsets_of_time_namespaces_are_read() {
-        let of =
-            |seconds: i64, more: i64| monotonic_offset(&format!("monotonic {seconds:>11} {more:>9}\nboottime 7 7\n"));
-        assert_eq!(of(0, 0), 0);
-        assert_eq!(of(3, 5), 3_000_000_005);
-        assert_eq!(of(-2, 500_000_000) as i64, -1_500_000_000);
-        assert_eq!(monotonic_offset(""), 0);
-        assert_eq!(monotonic_offset("monotonic x y"), 0);
-    }
 }

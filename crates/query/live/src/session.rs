@@ -15,6 +15,9 @@ use kiln_inspect::input::running_kernel_types;
 use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
+/// What a query says where there is no BTF.
+const NO_TYPES: &str = "queries need the kernel's types, and /sys/kernel/btf/vmlinux is not there";
+
 /// A query and the kernel types that it is for.
 pub struct Session {
     /// What is asked.
@@ -39,20 +42,26 @@ impl Session {
     /// # Errors
     /// As [`Session::new`].
     pub fn with_lookups(sql: &str, own: Vec<Lookup>) -> Result<Session, Error> {
-        let lacks = || {
-            Error::Unsupported("queries need the kernel's types, and /sys/kernel/btf/vmlinux is not there".to_owned())
-        };
-        Session::of(sql, running_kernel_types().ok_or_else(lacks)?, own)
+        let types = running_kernel_types().ok_or_else(|| Error::Unsupported(NO_TYPES.to_owned()))?;
+        Session::of(sql, types, own).map_err(|error| {
+            // Errors of a named query are in its own text.
+            let shown = error.shown(crate::named::query(sql).unwrap_or(sql));
+            Error::InvalidQuery(shown.trim_start_matches("error: ").trim_end().to_owned())
+        })
     }
 
-    fn of(sql: &str, types: Arc<Btf>, mut lookups: Vec<Lookup>) -> Result<Session, Error> {
+    /// Reads a query for the running kernel as [`Session::with_lookups`] does; an error has its place in the query.
+    ///
+    /// # Errors
+    /// The first error of the query; one without a place where the kernel has no BTF.
+    pub fn read(sql: &str, own: Vec<Lookup>) -> Result<Session, kiln_sql::Error> {
+        Session::of(sql, running_kernel_types().ok_or_else(|| kiln_sql::Error::new(NO_TYPES))?, own)
+    }
+
+    fn of(sql: &str, types: Arc<Btf>, mut lookups: Vec<Lookup>) -> Result<Session, kiln_sql::Error> {
         lookups.extend(crate::lookups::all());
-        let invalid = |error: kiln_sql::Error, sql: &str| {
-            let shown = error.shown(sql);
-            Error::InvalidQuery(shown.trim_start_matches("error: ").trim_end().to_owned())
-        };
-        let sql = crate::named::query(sql).map_err(|error| invalid(error, sql))?;
-        let parsed = crate::engine::parse(sql, &types, &lookups).map_err(|error| invalid(error, sql))?;
+        let sql = crate::named::query(sql)?;
+        let parsed = crate::engine::parse(sql, &types, &lookups)?;
         Ok(Session { parsed, types, model: CostModel::default() })
     }
 

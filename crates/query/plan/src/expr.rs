@@ -304,7 +304,7 @@ impl Expr {
                 arm.map_or(&**otherwise, |(_, value)| value).evaluate(row)
             }
             Expr::Like(one, pattern) => match one.evaluate(row) {
-                Value::Text(text) => Value::Bool(is_like(&text, pattern)),
+                Value::Text(text) => Value::Bool(is_like(&text, pattern, None)),
                 _ => Value::Null,
             },
             Expr::Lookup(joined, key, column) => joined.get(&key.evaluate(row), *column),
@@ -402,21 +402,29 @@ fn of_64_bits(number: i128, is_signed: bool) -> Value {
     }
 }
 
-/// Whether a text matches a pattern: `%` is any text, `_` any character. The time is proportional to the product of
-/// both lengths.
-fn is_like(text: &str, pattern: &str) -> bool {
+/// Maximum bytes of a pattern of `LIKE`: the time that it takes is proportional to its length, too.
+pub const MAX_PATTERN: usize = 1024;
+
+/// Whether a text matches a pattern: `%` is any text, `_` any character, and each of them itself after `escape`. The time is
+/// proportional to the product of both lengths.
+pub fn is_like(text: &str, pattern: &str, escape: Option<char>) -> bool {
     let text: Vec<char> = text.chars().collect();
     // Whether the pattern so far matches each beginning of the text.
     let mut matches = vec![false; text.len() + 1];
     matches[0] = true;
-    for wanted in pattern.chars() {
-        if wanted == '%' {
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        let is_escape = escape == Some(letter);
+        let wanted = if is_escape { letters.next() } else { Some(letter) };
+        // An escape at the end escapes nothing, so no text matches.
+        let Some(wanted) = wanted else { return false };
+        if wanted == '%' && !is_escape {
             for at in 1..=text.len() {
                 matches[at] |= matches[at - 1];
             }
         } else {
             for at in (1..=text.len()).rev() {
-                matches[at] = matches[at - 1] && (wanted == '_' || wanted == text[at - 1]);
+                matches[at] = matches[at - 1] && (wanted == '_' && !is_escape || wanted == text[at - 1]);
             }
             matches[0] = false;
         }
@@ -481,7 +489,12 @@ mod tests {
             ("", "%", true),
             ("ab", "a", false),
         ] {
-            assert_eq!(is_like(text, pattern), expected, "{text} like {pattern}");
+            assert_eq!(is_like(text, pattern, None), expected, "{text} like {pattern}");
+        }
+        for (text, pattern, expected) in
+            [("a%", "a!%", true), ("ab", "a!%", false), ("a!", "a!!", true), ("a", "a!", false)]
+        {
+            assert_eq!(is_like(text, pattern, Some('!')), expected, "{text} like {pattern}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //!   kiln serve install, list, show, stop --Unix socket (mode 0600)--+
 //!                                                                   +--> Service --a thread each--> query::live
 //!   a browser's page, which only reads --127.0.0.1, with a key------+       |
-//!                                                                           +--> Kept: its last windows
+//!   psql, Grafana, drivers --127.0.0.1, with a password-------------+       +--> Kept: its last windows
 //! ```
 //!
 //! [`Service`] holds the queries and their limits. [`running`] is one query: it ends alone, whatever happens to it.
@@ -15,12 +15,19 @@
 //! however it ends.
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod answers;
 pub mod client;
 pub mod kept;
 pub mod listen;
+#[cfg(not(feature = "postgres"))]
+pub mod no_postgres;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod running;
 mod service;
 mod shared;
 
+#[cfg(not(feature = "postgres"))]
+pub use no_postgres as postgres;
 pub use service::{Install, Limits, Service};

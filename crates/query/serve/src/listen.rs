@@ -1,14 +1,16 @@
-//! The doors of a service: its socket, and the address of its page.
+//! The doors of a service: its socket, the address of its page, the address for PostgreSQL's clients.
 
+use std::any::Any;
 use std::fs::Permissions;
-use std::io::Read as _;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::address::listen;
 use crate::answers::{Door, MAX_BODY, answer, refused};
+use crate::postgres;
 use crate::service::Service;
 use kiln_inspect::show::shown::Shown;
 use kiln_live::http::{Answer, Handler, Listener, Request, Server};
@@ -54,6 +56,7 @@ pub struct Doors {
     socket: UnixListener,
     file: SocketFile,
     page: Option<(TcpListener, SocketAddr, String)>,
+    postgres: Option<postgres::Door>,
 }
 
 /// The file of a socket, removed when it is dropped unless it has become another's.
@@ -72,22 +75,28 @@ impl Drop for SocketFile {
 }
 
 impl Doors {
-    /// Opens the socket, and the page's address if there is one. Only addresses of this machine are taken unless
-    /// `anywhere`.
+    /// Opens the socket, and the addresses of the page and for PostgreSQL's clients if there are any. Only addresses of this
+    /// machine are taken unless `anywhere`.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] where another service answers at the socket, where its path is another file's, and where
     /// an address cannot be listened at.
-    pub fn open(path: &Path, page: Option<&str>, anywhere: bool) -> Result<Doors, Error> {
+    pub fn open(path: &Path, page: Option<&str>, postgres: Option<&str>, anywhere: bool) -> Result<Doors, Error> {
         // Refused before the socket is made, so that a bad flag leaves no file.
-        let page = page.map(|address| listen(address, anywhere)).transpose()?;
+        let page = page.map(|address| listen(address, anywhere, "the page is not encrypted")).transpose()?;
+        let postgres = postgres.map(|address| postgres::Door::open(address, anywhere)).transpose()?;
         let (socket, file) = socket(path)?;
-        Ok(Doors { socket, file, page })
+        Ok(Doors { socket, file, page, postgres })
     }
 
     /// The page's address with its key, which the browser does not send on.
     pub fn page(&self) -> Option<Shown> {
         self.page.as_ref().map(|(_, address, key)| format!("http://{address}/#{key}").into())
+    }
+
+    /// How PostgreSQL's clients connect, with the password.
+    pub fn postgres(&self) -> Option<Shown> {
+        self.postgres.as_ref().map(postgres::Door::address)
     }
 
     /// Answers requests from threads of its own, until what it returns is dropped.
@@ -97,13 +106,15 @@ impl Doors {
         if let Some((listener, address, key)) = self.page {
             doors.push(begin(Listener::Tcp(listener), Door::Page { key, port: address.port() }));
         }
-        Answering { _doors: doors, _file: self.file }
+        let postgres = self.postgres.map(|door| door.answer(service));
+        Answering { _doors: doors, _postgres: postgres.map(|door| Box::new(door) as Box<dyn Any>), _file: self.file }
     }
 }
 
 /// Doors that answer.
 pub struct Answering {
     _doors: Vec<Server>,
+    _postgres: Option<Box<dyn Any>>,
     _file: SocketFile,
 }
 
@@ -129,30 +140,4 @@ fn socket(path: &Path) -> Result<(UnixListener, SocketFile), Error> {
     std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
     let inode = std::fs::symlink_metadata(path).map_err(failed)?.ino();
     Ok((listener, SocketFile { path: path.to_owned(), inode }))
-}
-
-/// Listens at an address for the page.
-fn listen(address: &str, anywhere: bool) -> Result<(TcpListener, SocketAddr, String), Error> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Error::InvalidInput(format!("{address} cannot be listened at: {error}; an address is `127.0.0.1:9436`"))
-    };
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(|error| failed(&error))?.collect();
-    if !anywhere && addresses.iter().any(|address| !address.ip().is_loopback()) {
-        let message = format!(
-            "{address} can be reached from other machines, and the page is not encrypted; use 127.0.0.1, or say \
-             --listen-anywhere"
-        );
-        return Err(Error::InvalidInput(message));
-    }
-    let listener = TcpListener::bind(&addresses[..]).map_err(|error| failed(&error))?;
-    let bound = listener.local_addr().map_err(|error| failed(&error))?;
-    Ok((listener, bound, key()?))
-}
-
-/// 128 bits that nobody can guess.
-fn key() -> Result<String, Error> {
-    let mut bytes = [0; 16];
-    let mut source = std::fs::File::open("/dev/urandom").map_err(|error| Error::machine("/dev/urandom", &error, ""))?;
-    source.read_exact(&mut bytes).map_err(|error| Error::machine("/dev/urandom", &error, ""))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

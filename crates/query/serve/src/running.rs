@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use kiln_plan::Query;
 use kiln_plan::execute::Limits;
 use kiln_plan::flow::When;
+use kiln_plan::query::Shape;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
@@ -65,6 +68,30 @@ struct Progress {
     exported: Option<Exported>,
 }
 
+/// Who reads a query's rows as they come.
+pub struct Reader {
+    /// Takes rows; returns whether more are wanted. It must not wait: the kernel's events wait meanwhile.
+    pub rows: Box<dyn FnMut(Vec<Row>) -> bool + Send>,
+    /// How long the query runs; `None` until it is stopped.
+    pub duration: Option<Duration>,
+}
+
+/// Is told how a query begins.
+type Begun = SyncSender<Result<(), Error>>;
+
+/// Whether a query's rows are known at its end only. One that is installed shows its groups when it is stopped; `for_reader`,
+/// that is never.
+fn answers_at_end(session: &Session, for_reader: bool) -> bool {
+    let flow = &session.parsed.flow;
+    let of_engine = flow.engine().is_some_and(|engine| engine.when == When::End && !engine.inputs.is_empty());
+    let waits = |query: &Query| match &query.shape {
+        Shape::Groups(groups) => groups.window.is_none() && groups.session_ns.is_none(),
+        Shape::Rows => !query.order.is_empty(),
+    };
+    let mut queries = flow.scans().into_iter().chain(&flow.stages);
+    of_engine || for_reader && queries.any(|query| !query.of_windows && waits(query))
+}
+
 /// A query that was installed.
 pub struct Running {
     spec: Spec,
@@ -81,16 +108,25 @@ impl Running {
     /// Plans a query and begins to run it in a thread of its own. Returns when its programs are attached.
     ///
     /// # Errors
-    /// What planning it, loading it and reaching its receiver return.
+    /// What reading it, planning it, loading it and reaching its receiver return.
     pub fn begin(spec: Spec) -> Result<Arc<Running>, Error> {
-        let mut session = Session::new(spec.sql.exact())?;
+        let session = Session::new(spec.sql.exact())?;
+        Running::begin_for(spec, session, None)
+    }
+
+    /// Begins a query as [`Running::begin`] does, and gives its rows to a reader, if there is one, instead of keeping them.
+    ///
+    /// # Errors
+    /// As [`Running::begin`].
+    pub fn begin_for(spec: Spec, mut session: Session, reader: Option<Reader>) -> Result<Arc<Running>, Error> {
         session.model = kiln_live::model::model()?;
         if session.parsed.action != kiln_live::Action::Run {
             return Err(Error::InvalidInput(
                 "only queries that give rows can be installed; `kiln query` explains".into(),
             ));
         }
-        if session.parsed.flow.engine().is_some_and(|engine| engine.when == When::End && !engine.inputs.is_empty()) {
+        let duration = reader.as_ref().and_then(|reader| reader.duration);
+        if duration.is_none() && answers_at_end(&session, reader.is_some()) {
             let message =
                 "this query has an answer at its end only, and a query of a service has none; add WINDOW 10 SECONDS";
             return Err(Error::InvalidInput(message.to_owned()));
@@ -131,7 +167,7 @@ impl Running {
         let (begun, begins) = sync_channel(1);
         let own = Arc::clone(&running);
         let thread = std::thread::Builder::new().name("kiln-query".into());
-        let thread = thread.spawn(move || own.run(&session, plan, exporter, &begun));
+        let thread = thread.spawn(move || own.run(&session, plan, (exporter, reader), &begun));
         let thread = thread.map_err(|error| Error::machine("a thread for the query", &error, ""))?;
         *locked(&running.thread) = Some(thread);
         match begins.recv() {
@@ -142,15 +178,18 @@ impl Running {
             }
             Err(_) => {
                 running.join();
-                let reason = locked(&running.progress).reason.clone().unwrap_or_default();
-                Err(Error::Unsupported(format!("the query ended at once: {}", reason.exact())))
+                match locked(&running.progress).reason.clone() {
+                    Some(reason) => Err(Error::Unsupported(format!("the query ended at once: {}", reason.exact()))),
+                    // It has all its rows: none, after LIMIT 0.
+                    None => Ok(Arc::clone(&running)),
+                }
             }
         }
     }
 
     /// Runs the query; the thread's body. Whatever happens here ends this query alone.
-    fn run(&self, session: &Session, plan: Plan, exporter: Option<Exporter>, begun: &SyncSender<Result<(), Error>>) {
-        let ran = catch_unwind(AssertUnwindSafe(|| self.live(session, plan, exporter, begun)));
+    fn run(&self, session: &Session, plan: Plan, to: (Option<Exporter>, Option<Reader>), begun: &Begun) {
+        let ran = catch_unwind(AssertUnwindSafe(|| self.live(session, plan, to, begun)));
         let mut progress = locked(&self.progress);
         progress.share = 0.0;
         let (state, reason) = match ran {
@@ -173,8 +212,8 @@ impl Running {
         &self,
         session: &Session,
         plan: Plan,
-        mut exporter: Option<Exporter>,
-        begun: &SyncSender<Result<(), Error>>,
+        (mut exporter, mut reader): (Option<Exporter>, Option<Reader>),
+        begun: &Begun,
     ) -> Result<(), Error> {
         let send_status = exporter.as_ref().map(Exporter::status);
         let is_first = Cell::new(true);
@@ -190,7 +229,7 @@ impl Running {
         };
         let rows = self.spec.rows;
         let watch = live::Watch {
-            duration: None,
+            duration: reader.as_ref().and_then(|reader| reader.duration),
             stop: &|| self.stop.load(Ordering::SeqCst),
             limits: Limits { starts: rows, groups: rows, rows, ..Limits::default() },
             measure: true,
@@ -198,9 +237,12 @@ impl Running {
             status: Some(&status),
         };
         let mut sink = |rows: Vec<Row>| {
-            locked(&self.progress).kept.add(&rows);
-            if let Some(exporter) = &mut exporter {
-                exporter.rows(rows);
+            match (&mut reader, &mut exporter) {
+                (Some(reader), _) => return (reader.rows)(rows),
+                (None, exporter) => {
+                    locked(&self.progress).kept.add(&rows);
+                    exporter.iter_mut().for_each(|exporter| exporter.rows(rows.clone()));
+                }
             }
             true
         };

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use kiln_inspect::show::shown::Shown;
+use kiln_live::Session;
 use kiln_program::Error;
 
-use crate::running::{self, Running, State};
+use crate::running::{self, Reader, Running, State};
 use crate::shared::{locked, percent};
 
 /// Maximum length of a query's name.
@@ -101,6 +102,27 @@ impl Service {
         let document = running.document(None);
         locked(&self.queries).insert(name.to_owned(), running);
         Ok(document)
+    }
+
+    /// Runs a query for a reader, who gets its rows. It counts as a query of the service, with a name that is returned, until
+    /// it is stopped.
+    ///
+    /// # Errors
+    /// As [`Service::install`].
+    pub fn follow(&self, sql: &str, session: Session, reader: Reader) -> Result<String, Error> {
+        let _alone = locked(&self.installing);
+        let names = |number: &u64| format!("reader-{number}");
+        let name = (1..).map(|number| names(&number)).find(|name| !locked(&self.queries).contains_key(name));
+        let name = name.unwrap_or_default();
+        let spec = self.checked(&name, &Install { sql: sql.into(), ..Install::default() })?;
+        let running = Running::begin_for(running::Spec { otlp: None, ..spec }, session, Some(reader))?;
+        locked(&self.queries).insert(name.clone(), running);
+        Ok(name)
+    }
+
+    /// How many rows a query keeps if it does not say.
+    pub fn rows_of_query(&self) -> usize {
+        self.limits.query_rows
     }
 
     /// Holds a request to the limits.

@@ -16,17 +16,24 @@ pub struct Error {
     pub help: Option<String>,
     /// Whether nothing is wrong with it but that Kiln's plans cannot express it: an SQL engine may.
     pub is_beyond: bool,
+    /// Whether it is about what stands after `FROM`, which an SQL engine reads. What the engine's half says is wrong then counts.
+    pub is_of_source: bool,
 }
 
 impl Error {
     /// An error without a place.
     pub fn new(message: impl Into<String>) -> Error {
-        Error { message: message.into(), at: None, help: None, is_beyond: false }
+        Error { message: message.into(), at: None, help: None, is_beyond: false, is_of_source: false }
     }
 
     /// An error about what Kiln's plans cannot express.
     pub fn beyond(message: impl Into<String>) -> Error {
         Error { is_beyond: true, ..Error::new(message) }
+    }
+
+    /// An error about what stands after `FROM`.
+    pub fn of_source(message: impl Into<String>) -> Error {
+        Error { is_of_source: true, ..Error::beyond(message) }
     }
 
     /// The same error with what to write instead.

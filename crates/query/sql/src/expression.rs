@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_plan::expr::{BinaryOp, Expr, Function};
+use kiln_plan::expr::{BinaryOp, Expr, Function, MAX_PATTERN};
 use kiln_plan::lookup::{Joined, Lookup};
 use kiln_plan::query::{Aggregate, AggregateFunction};
 use kiln_plan::table::Table;
@@ -38,9 +38,17 @@ const OF_CGROUPS: [(&str, &str); 3] = [("cgroup", "path"), ("container", "contai
 /// The name among these that is closest to an unknown word.
 pub fn similar<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let word = word.to_lowercase();
-    let rated = names.map(|name| (strsim::jaro_winkler(&word, &name.to_lowercase()), name));
+    let rated = names.filter(|name| is_close(&word, &name.to_lowercase()));
+    let rated = rated.map(|name| (strsim::jaro_winkler(&word, &name.to_lowercase()), name));
     let best = rated.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    (best.0 > 0.75).then(|| format!("did you mean `{}`?", best.1))
+    Some(format!("did you mean `{}`?", best.1))
+}
+
+/// Whether a name was probably meant: one letter in three differs, or one is a part of the other.
+fn is_close(word: &str, name: &str) -> bool {
+    let [short, long] = if word.len() <= name.len() { [word, name] } else { [name, word] };
+    let is_part = short.len() >= 3 && long.contains(short);
+    is_part || strsim::damerau_levenshtein(word, name) <= short.chars().count().div_ceil(3)
 }
 
 impl Binder<'_> {
@@ -521,7 +529,21 @@ fn unknown(expr: &ast::Expr) -> Error {
     Error::beyond(format!("`{expr}` is not understood here"))
 }
 
+/// Refuses a pattern of `LIKE` that is too long.
+pub fn short_pattern(value: &ast::Value) -> Result<(), Error> {
+    match literal(value) {
+        Ok(Expr::Literal(Value::Text(text))) if text.len() > MAX_PATTERN => {
+            let message = format!("a pattern of LIKE has up to {MAX_PATTERN} bytes, and this one has {}", text.len());
+            Err(Error::new(message))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn text(pattern: &ast::Expr) -> Result<String, Error> {
+    if let ast::Expr::Value(value) = pattern {
+        short_pattern(&value.value)?;
+    }
     match pattern {
         ast::Expr::Value(value) => match literal(&value.value)? {
             Expr::Literal(Value::Text(text)) => Ok(text.to_string()),

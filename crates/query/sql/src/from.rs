@@ -132,7 +132,7 @@ pub fn over(mut flow: Flow, query: Query) -> Flow {
 /// Binds the source of a query.
 pub fn bind(select: &ast::Select, scope: &Scope<'_>) -> Result<From, Error> {
     let [from] = &select.from[..] else {
-        let error = Error::beyond("a query is of one table, or of tables with JOIN between them");
+        let error = Error::of_source("a query is of one table, or of tables with JOIN between them");
         return Err(error.help("`kiln tables` lists the tables there are"));
     };
     let mut bound = single(&from.relation, scope)?;
@@ -179,11 +179,7 @@ fn factor(factor: &TableFactor, scope: &Scope<'_>) -> Result<(Table, Side, Optio
     let TableFactor::Table { name, alias, args: None, .. } = factor else {
         return Err(Error::beyond("a table's name or a subquery is expected after FROM"));
     };
-    let part = |part: &ast::ObjectNamePart| match part.as_ident() {
-        Some(ident) => ident.value.clone(),
-        None => part.to_string(),
-    };
-    let text = name.0.iter().map(part).collect::<Vec<_>>().join(".");
+    let text = name_of(name);
     if let Some((name, flow)) = scope.named(&text) {
         let mut flow = flow.clone();
         alias.iter().try_for_each(|alias| bind::rename(&mut flow, alias, scope))?;
@@ -203,9 +199,18 @@ fn factor(factor: &TableFactor, scope: &Scope<'_>) -> Result<(Table, Side, Optio
     Ok((table, side, None))
 }
 
+/// A table's name without quotes.
+pub fn name_of(name: &ast::ObjectName) -> String {
+    let part = |part: &ast::ObjectNamePart| match part.as_ident() {
+        Some(ident) => ident.value.clone(),
+        None => part.to_string(),
+    };
+    name.0.iter().map(part).collect::<Vec<_>>().join(".")
+}
+
 fn no_table(text: &str, scope: &Scope<'_>) -> Error {
     if scope.lookup(text).is_some() {
-        let error = Error::beyond(format!("`{text}` is a lookup table, and has no events of its own"));
+        let error = Error::of_source(format!("`{text}` is a lookup table, and has no events of its own"));
         return error.help(format!("join it with a table of events: FROM syscalls s JOIN {text} ON ..."));
     }
     if text.to_lowercase().starts_with("uprobe") {
@@ -233,7 +238,7 @@ fn join(bound: &mut From, join: &ast::Join, select: &ast::Select, scope: &Scope<
         return Err(Error::new("RIGHT JOIN and FULL JOIN need ON: a column of USING could be of either side"));
     }
     if let TableFactor::Table { name, alias, args: None, .. } = &join.relation
-        && let Some(lookup) = scope.lookup(&name.to_string())
+        && let Some(lookup) = scope.lookup(&name_of(name))
     {
         if keeps[1] {
             let error = Error::new("only JOIN and LEFT JOIN go with lookup tables");

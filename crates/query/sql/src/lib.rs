@@ -107,7 +107,7 @@ fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], has_engine: bool) 
         other => (other, Action::Run),
     };
     let Statement::Query(query) = statement else {
-        return Err(Error::new("only SELECT and EXPLAIN SELECT are understood"));
+        return Err(not_a_query(&statement));
     };
     let used = std::cell::RefCell::default();
     let scope = bind::Scope { types, places: &places, clauses: &clauses, used: &used, lookups, named: &[] };
@@ -115,7 +115,10 @@ fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], has_engine: bool) 
         Err(own) if own.is_beyond && has_engine => {
             used.borrow_mut().clear();
             // What the engine's half says is wrong is wrong; what it cannot express either is Kiln's own error.
-            engine::statement(&query, &scope).map_err(|error| if error.is_beyond { own } else { error })?
+            engine::statement(&query, &scope).map_err(|error| {
+                let is_own = error.is_beyond && (error.is_of_source || !own.is_of_source);
+                if is_own { own } else { error }
+            })?
         }
         bound => bound?,
     };
@@ -123,6 +126,23 @@ fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], has_engine: bool) 
         return Err(Error::new("this WINDOW is of no SELECT").help("it stands after GROUP BY, not in an expression"));
     }
     Ok(Parsed { flow, action })
+}
+
+/// The error of a statement that is no query, with the command that answers it.
+fn not_a_query(statement: &Statement) -> Error {
+    let error = Error::new("only SELECT and EXPLAIN SELECT are understood");
+    match statement {
+        Statement::ExplainTable { table_name, .. } => {
+            error.help(format!("`kiln tables {}` lists its columns", from::name_of(table_name)))
+        }
+        Statement::ShowColumns { .. } => error.help("`kiln tables NAME` lists the columns of a table"),
+        Statement::ShowTables { .. }
+        | Statement::ShowViews { .. }
+        | Statement::ShowDatabases { .. }
+        | Statement::ShowSchemas { .. }
+        | Statement::ShowVariable { .. } => error.help("`kiln tables` lists the tables"),
+        _ => error,
+    }
 }
 
 /// The tokens of a text, which is called `what` in errors.

@@ -13,7 +13,7 @@ use super::translator::Translator;
 use super::typed::{Typed, common};
 use super::{aggregate, cast, function};
 use crate::error::Error;
-use crate::expression::{literal, operator, refuse_clauses, walk};
+use crate::expression::{literal, operator, refuse_clauses, short_pattern, walk};
 
 impl Translator<'_> {
     /// An expression; errors say where in the query they are.
@@ -206,6 +206,7 @@ impl Translator<'_> {
             }
             ast::Expr::Extract { field, expr: inner, .. } => {
                 let inner = self.expr(inner)?;
+                function::of_no_calendar(&field.to_string(), &inner)?;
                 extracted(field, &inner).ok_or_else(|| unknown(expr))
             }
             ast::Expr::Function(own) => self.function(own),
@@ -224,6 +225,7 @@ impl Translator<'_> {
         if name == "date_part" {
             let operands = self.operands(own)?;
             if let [field, time] = &operands[..] {
+                function::of_no_calendar(field.text.trim_matches('\''), time)?;
                 let field = DateTimeField::Custom(ast::Ident::new(field.text.trim_matches('\'')));
                 return extracted(&field, time).ok_or_else(|| Error::new(format!("`{own}` is not understood here")));
             }
@@ -260,6 +262,10 @@ impl Translator<'_> {
         match op {
             UnaryOperator::Not => Ok(Typed::new(format!("(NOT {})", self.condition(inner)?), DataType::Bool)),
             UnaryOperator::Plus => self.expr(inner),
+            UnaryOperator::BitwiseNot => {
+                let error = Error::new("the operator `~` before a value is not understood");
+                Err(error.help("`^` inverts bits: pid ^ 4294967295"))
+            }
             UnaryOperator::Minus => {
                 let inner = self.expr(inner)?;
                 let data_type = if inner.data_type == DataType::Float { DataType::Float } else { DataType::Int };
@@ -342,6 +348,9 @@ impl Translator<'_> {
         negated: bool,
         any_case: bool,
     ) -> Result<Typed, Error> {
+        if let ast::Expr::Value(value) = pattern {
+            short_pattern(&value.value)?;
+        }
         let operands = [self.expr(inner)?, self.expr(pattern)?];
         let [one, pattern] = operands.map(|one| {
             let text = function::as_text(&one);
@@ -354,11 +363,11 @@ impl Translator<'_> {
                 if any_case && escape.contains(char::is_alphabetic) {
                     return Err(Error::new("the ESCAPE of ILIKE is no letter, and a constant"));
                 }
-                format!(" ESCAPE {escape}")
+                format!(", {escape}")
             }
         };
         let not = if negated { "NOT " } else { "" };
-        Ok(Typed::new(format!("({one} {not}LIKE {pattern}{escape})"), DataType::Bool))
+        Ok(Typed::new(format!("({not}k_like({one}, {pattern}{escape}))"), DataType::Bool))
     }
 
     fn regexp(&mut self, name: &str, inner: &ast::Expr, pattern: &ast::Expr, negated: bool) -> Result<Typed, Error> {

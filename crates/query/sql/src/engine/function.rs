@@ -78,8 +78,22 @@ const FUNCTIONS: &[(&str, &str, [usize; 2], usize, Gives)] = &[
 pub const NAMES: fn() -> Vec<&'static str> =
     || FUNCTIONS.iter().map(|(name, ..)| *name).chain(Function::ALL.iter().map(|(name, ..)| *name)).collect();
 
+/// Refuses parts of a time that need a calendar.
+pub(super) fn of_no_calendar(field: &str, time: &Typed) -> Result<(), Error> {
+    let field = field.to_lowercase();
+    let is_short = kiln_plan::value::unit_ns(&field).is_some_and(|unit_ns| unit_ns <= 1_000_000_000);
+    if time.data_type != DataType::Time || is_short || field == "epoch" {
+        return Ok(());
+    }
+    let message = format!("a time has no `{field}`: it is counted from the start of this machine, not by a calendar");
+    Err(Error::new(message).help("windows are by this clock: ... GROUP BY ... WINDOW 1 MINUTE"))
+}
+
 /// A function of these operands.
 pub(super) fn called(name: &str, operands: &[Typed]) -> Result<Typed, Error> {
+    if let ("date_trunc", [field, time]) = (name, operands) {
+        of_no_calendar(field.text.trim_matches('\''), time)?;
+    }
     if let Some((_, own, counts, texts, gives)) = FUNCTIONS.iter().find(|(own, ..)| *own == name) {
         check_count(name, operands, *counts)?;
         let as_operand = |(at, one): (usize, &Typed)| if at < *texts { as_text(one) } else { one.text.clone() };

@@ -11,12 +11,12 @@ use crate::from;
 impl Translator<'_> {
     /// The sources of a `SELECT` as a new frame. Returns the text after `FROM`.
     pub(super) fn enter(&mut self, select: &ast::Select) -> Result<String, Error> {
-        if select.from.is_empty() && !self.frames.is_empty() {
+        if select.from.is_empty() {
             self.frames.push(Frame::new(Vec::new()));
             return Ok(String::new());
         }
         let is_common = |factor: &TableFactor| match factor {
-            TableFactor::Table { name, args: None, .. } => self.common_named(&name.to_string()).is_some(),
+            TableFactor::Table { name, args: None, .. } => self.common_named(&from::name_of(name)).is_some(),
             _ => false,
         };
         let names_common = select
@@ -31,11 +31,7 @@ impl Translator<'_> {
                     self.frames.push(Frame::new(vec![source]));
                     return Ok(format!(" FROM {text}"));
                 }
-                Err(error) if error.is_beyond => {
-                    if select.from.is_empty() {
-                        return Err(error);
-                    }
-                }
+                Err(error) if error.is_beyond => {}
                 Err(error) => return Err(error),
             }
         }
@@ -133,7 +129,7 @@ impl Translator<'_> {
             alias.as_ref().map_or_else(|| otherwise.to_owned(), |alias| alias.name.value.clone())
         };
         if let TableFactor::Table { name, alias: own, args: None, .. } = factor {
-            let text = name.to_string();
+            let text = from::name_of(name);
             if let Some(common) = self.common_named(&text) {
                 let (table, letter, columns) = (common.table.clone(), common.letter, common.columns.clone());
                 return Ok(self.engines(&table, alias(own, &text), columns, letter));

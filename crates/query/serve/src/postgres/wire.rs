@@ -1,0 +1,254 @@
+//! Messages of the wire protocol on a connection, read with limits.
+//!
+//! Messages are those of `pgwire`. It expects whole messages, so each is looked at before: its length, and that its fields
+//! end where it does.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use pgwire::messages::{DecodeContext, Message, PgWireFrontendMessage, ProtocolVersion};
+
+/// Maximum bytes of a message from a client.
+pub const MAX_MESSAGE: usize = 1 << 20;
+/// Maximum bytes of a message from a client that has not given its password.
+const MAX_FIRST_MESSAGE: usize = 10_000;
+/// How long the rest of a message may take after its first byte.
+const MESSAGE_TIME: Duration = Duration::from_secs(30);
+/// How long the other end may read nothing.
+const WRITE_TIME: Duration = Duration::from_secs(30);
+/// Bytes that are collected before they are sent.
+const SEND_BYTES: usize = 64 << 10;
+
+/// A connection.
+pub struct Wire {
+    stream: TcpStream,
+    context: DecodeContext,
+    received: BytesMut,
+    sending: BytesMut,
+    is_known: bool,
+}
+
+/// A client's message that breaks the protocol.
+fn broken(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+impl Wire {
+    /// A connection that has just been made.
+    ///
+    /// # Errors
+    /// Returns one if the connection is over.
+    pub fn new(stream: TcpStream) -> io::Result<Wire> {
+        stream.set_write_timeout(Some(WRITE_TIME))?;
+        // Rows of a live query are small and should not wait for others.
+        stream.set_nodelay(true)?;
+        let context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
+        Ok(Wire { stream, context, received: BytesMut::new(), sending: BytesMut::new(), is_known: false })
+    }
+
+    /// The client has given its password: it may send longer messages.
+    pub fn set_known(&mut self) {
+        self.is_known = true;
+    }
+
+    /// The next message, whose last byte has to arrive before `end`, if there is such a time.
+    ///
+    /// # Errors
+    /// Returns one if the connection is over, the time is, or the message is malformed or too long (`InvalidData`).
+    pub fn read(&mut self, end: Option<Instant>) -> io::Result<PgWireFrontendMessage> {
+        let mut begun: Option<Instant> = None;
+        loop {
+            if let Some(message) = self.decoded()? {
+                return Ok(message);
+            }
+            if !self.received.is_empty() && begun.is_none() {
+                begun = Some(Instant::now());
+            }
+            let ends = [end, begun.map(|begun| begun + MESSAGE_TIME)];
+            let end = ends.into_iter().flatten().min();
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(left)?;
+            let mut some = [0; 4096];
+            match self.stream.read(&mut some)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.received.extend_from_slice(&some[..count]),
+            }
+        }
+    }
+
+    /// Takes a message out of what was received, if it is whole.
+    fn decoded(&mut self) -> io::Result<Option<PgWireFrontendMessage>> {
+        let tag = if self.context.awaiting_startup { 0 } else { 1 };
+        let Some(length) = self.received.get(tag..tag + 4) else { return Ok(None) };
+        let length = u32::from_be_bytes(length.try_into().map_err(|_| broken("no length"))?) as usize;
+        let most = if self.is_known { MAX_MESSAGE } else { MAX_FIRST_MESSAGE };
+        if length < 4 || length > most {
+            return Err(broken(&format!("a message has 4 to {most} bytes")));
+        }
+        if self.received.len() < tag + length {
+            return Ok(None);
+        }
+        let kind = if tag == 0 { 0 } else { self.received[0] };
+        if !is_whole(kind, &self.received[tag + 4..tag + length]) {
+            return Err(broken("a message is malformed"));
+        }
+        let mut own = self.received.split_to(tag + length);
+        let mut decode = |context: &DecodeContext| {
+            PgWireFrontendMessage::decode(&mut own, context)
+                .map_err(|error| broken(&error.to_string()))?
+                .ok_or_else(|| broken("a message is malformed"))
+        };
+        let mut message = decode(&self.context)?;
+        if let PgWireFrontendMessage::SslNegotiation(pgwire::messages::SslNegotiationMetaMessage::None) = message {
+            self.context.awaiting_ssl = false;
+            message = decode(&self.context)?;
+            self.context.awaiting_startup = false;
+        }
+        Ok(Some(message))
+    }
+
+    /// Adds a message to what is sent; sends when it is enough.
+    ///
+    /// # Errors
+    /// Returns one if the connection is over or nobody reads.
+    pub fn send(&mut self, message: &impl Message) -> io::Result<()> {
+        message.encode(&mut self.sending).map_err(|error| broken(&error.to_string()))?;
+        if self.sending.len() >= SEND_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Sends what was added.
+    ///
+    /// # Errors
+    /// As [`Wire::send`].
+    pub fn flush(&mut self) -> io::Result<()> {
+        let sending = std::mem::take(&mut self.sending);
+        self.stream.write_all(&sending)
+    }
+
+    /// Whether the client has closed the connection, or ended the session.
+    pub fn is_gone(&mut self) -> bool {
+        let mut next = [0; 1];
+        if self.stream.set_nonblocking(true).is_err() {
+            return true;
+        }
+        let peeked = self.stream.peek(&mut next);
+        let is_gone = match peeked {
+            // `Terminate` ends a session.
+            Ok(count) => count == 0 || self.received.is_empty() && next[0] == b'X',
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock && error.kind() != io::ErrorKind::Interrupted,
+        };
+        self.stream.set_nonblocking(false).is_err() || is_gone
+    }
+}
+
+/// Bytes of a message's body that are not looked at yet.
+struct Rest<'b>(&'b [u8]);
+
+impl Rest<'_> {
+    fn bytes(&mut self, count: usize) -> Option<&[u8]> {
+        let (first, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    /// A text with the zero after it.
+    fn text(&mut self) -> Option<()> {
+        let end = self.0.iter().position(|byte| *byte == 0)?;
+        self.bytes(end + 1).map(drop)
+    }
+
+    fn count(&mut self) -> Option<usize> {
+        let bytes = self.bytes(2)?.try_into().ok()?;
+        Some(u16::from_be_bytes(bytes).into())
+    }
+
+    /// A number of fields, each of so many bytes.
+    fn fields(&mut self, bytes: usize) -> Option<()> {
+        let count = self.count()?;
+        self.bytes(count * bytes).map(drop)
+    }
+
+    /// A value with its length, or null.
+    fn value(&mut self) -> Option<()> {
+        let length = i32::from_be_bytes(self.bytes(4)?.try_into().ok()?);
+        usize::try_from(length).map_or(Some(()), |length| self.bytes(length).map(drop))
+    }
+}
+
+/// Whether a message's fields end where its body does; `kind` is 0 for a session's first message.
+fn is_whole(kind: u8, body: &[u8]) -> bool {
+    let mut rest = Rest(body);
+    let mut look = || {
+        match kind {
+            0 if body.len() == 4 => drop(rest.bytes(4)?),
+            // To cancel: a code, the session's number and its secret.
+            0 if body.starts_with(&80_877_102_u32.to_be_bytes()) => drop(rest.bytes(12)?),
+            0 => {
+                rest.bytes(4)?;
+                while rest.0.len() > 1 {
+                    rest.text()?;
+                }
+                rest.text()?;
+            }
+            b'p' | b'Q' => rest.text()?,
+            b'P' => {
+                rest.text()?;
+                rest.text()?;
+                rest.fields(4)?;
+            }
+            b'B' => {
+                rest.text()?;
+                rest.text()?;
+                rest.fields(2)?;
+                let values = rest.count()?;
+                (0..values).try_for_each(|_| rest.value())?;
+                rest.fields(2)?;
+            }
+            b'C' | b'D' => {
+                rest.bytes(1)?;
+                rest.text()?;
+            }
+            b'E' => {
+                rest.text()?;
+                rest.bytes(4)?;
+            }
+            b'H' | b'S' | b'X' => {}
+            _ => return None,
+        }
+        rest.0.is_empty().then_some(())
+    };
+    look().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_end_early_or_late_are_refused() {
+        let bind = b"p\0s\0\0\x01\0\0\0\x02\0\0\0\x01a\xff\xff\xff\xff\0\x01\0\x01";
+        let startup = b"\0\x03\0\0user\0kiln\0\0";
+        for (kind, body) in [
+            (b'Q', &b"SELECT 1\0"[..]),
+            (b'P', b"s\0SELECT $1\0\0\x01\0\0\0\x14"),
+            (b'B', bind),
+            (b'D', b"Ss\0"),
+            (b'E', b"\0\0\0\0\x07"),
+            (0, startup),
+        ] {
+            assert!(is_whole(kind, body), "{}", body.escape_ascii());
+            for end in 0..body.len() {
+                // The four bytes of a request for encryption are a message of their own.
+                assert!(!is_whole(kind, &body[..end]) || kind == 0 && end == 4, "{}", body[..end].escape_ascii());
+            }
+            assert!(!is_whole(kind, &[body, b"x"].concat()) || kind == 0, "{}", body.escape_ascii());
+        }
+        assert!(!is_whole(b'B', b"\0\0\xff\xff"));
+        assert!(!is_whole(b'?', b""));
+    }
+}
