@@ -1,14 +1,15 @@
 //! The header is that of the sources, and a C program that uses all of it works, linked either way.
 
+#[allow(dead_code, reason = "each test uses some of it")]
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::{cargo, first_of, root, succeeds, target};
+
 const HEADER: &str = "crates/c-api/include/kiln.h";
 const SOURCES: [&str; 5] = ["failure", "object", "check", "helper", "vm"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// What cbindgen makes of the sources.
 fn header() -> String {
@@ -58,21 +59,12 @@ fn count(path: &Path, what: &str) -> usize {
     std::fs::read_to_string(path).expect("a source").matches(what).count()
 }
 
-/// A C compiler, clang before others.
-fn compiler() -> Option<&'static str> {
-    let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
-    ["clang-19", "clang", "cc"].into_iter().find(runs)
-}
-
 /// Builds the libraries with the features that the workspace's tests ask for together: all but the libraries is there.
 /// Alone they need neither Z3 nor libbpf, which `crates/driver/tests/embedding.rs` checks. Returns their folder.
 fn build() -> PathBuf {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let arguments = ["build", "--offline", "--quiet", "--workspace", "--lib", "--tests"];
-    let built = Command::new(cargo).current_dir(root()).args(arguments).output().expect("cargo runs");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let here = std::env::current_exe().expect("this test is a file");
-    here.ancestors().nth(2).expect("target/debug").to_owned()
+    succeeds(cargo().args(arguments), "cargo");
+    target()
 }
 
 #[test]
