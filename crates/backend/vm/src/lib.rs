@@ -30,6 +30,7 @@ mod block;
 mod bounded;
 mod budget;
 mod clock;
+mod context_reach;
 mod cpu;
 pub mod errno;
 pub mod exec;
@@ -64,7 +65,7 @@ pub mod vm;
 pub use arena::Heap;
 pub use budget::ASKS as KEEPS_QUANTA;
 pub use errno::Errno;
-pub use handle::ProgramHandle;
+pub use handle::{HeldProgram, ProgramHandle};
 pub use interface::{Engine, Error, Input, Options, RunResult};
 #[cfg(feature = "native")]
 pub use kiln_native::{Setting, Toolchain};
