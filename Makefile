@@ -111,7 +111,7 @@ test-forges: setup-tests ## Play action.yml, the GitLab component and the pre-co
 	@rm -rf target/forges && mkdir -p target/forges
 	@KILN=$(or $(CARGO_TARGET_DIR),target)/debug/kiln tests/forge/play target/forges
 
-test-other-systems: ## Type-check the checker for Windows, macOS and WASI (needs rustup)
+test-other-systems: ## Type-check the checker for Windows, macOS and WASI, the VM for macOS and WebAssembly (needs rustup)
 	@scripts/other-systems
 
 publish-check: setup ## Pack every crate as for the registry, each built from its package

@@ -31,8 +31,9 @@ fn best(count: u32, mut work: impl FnMut() -> Result<(), Box<dyn Error>>) -> Res
 }
 
 /// Keeps the compiler from leaving out what made a value.
-fn use_up<T>(value: T) {
+fn use_up<T>(value: T) -> Result<(), Box<dyn Error>> {
     drop(black_box(value));
+    Ok(())
 }
 
 fn object(text: &str) -> Result<Object, Box<dyn Error>> {
@@ -45,16 +46,16 @@ fn packets() -> Result<(), Box<dyn Error>> {
     let pass = vm.program("pass")?;
     for bytes in [64, 1500] {
         let mut packet = vec![0; bytes];
-        let input = best(CALLS, || Ok(use_up(pass.run_input(&Input::packet(black_box(&packet)))?)))?;
+        let input = best(CALLS, || use_up(pass.run_input(&Input::packet(black_box(&packet)))?))?;
         println!("{input:8.1} ns  run_input, packet of {bytes} bytes: its changes are dropped");
-        let run = best(CALLS, || Ok(use_up(pass.run(black_box(&mut packet))?)))?;
+        let run = best(CALLS, || use_up(pass.run(black_box(&mut packet))?))?;
         println!("{run:8.1} ns  run, packet of {bytes} bytes: copied in and back");
         let mut held = pass.hold()?;
-        let run = best(CALLS, || Ok(use_up(held.run(black_box(&mut packet))?)))?;
+        let run = best(CALLS, || use_up(held.run(black_box(&mut packet))?))?;
         println!("{run:8.1} ns  the same, of a held program: no lock");
     }
     let repeated = Input::packet(&[0; 64]).repeated(1000);
-    let each = best(CALLS / 1000, || Ok(use_up(pass.run_input(&repeated)?)))? / 1000.0;
+    let each = best(CALLS / 1000, || use_up(pass.run_input(&repeated)?))? / 1000.0;
     println!("{each:8.1} ns  each of 1000 repetitions in one run_input");
     Ok(())
 }
@@ -66,12 +67,12 @@ fn contexts() -> Result<(), Box<dyn Error>> {
     let vm = Vm::open(&plain, "double", Options::default())?;
     let double = vm.program("double")?;
     let mut memory = [1; 64];
-    let run = best(CALLS, || Ok(use_up(double.run_context(black_box(&mut memory))?)))?;
+    let run = best(CALLS, || use_up(double.run_context(black_box(&mut memory))?))?;
     println!("{run:8.1} ns  run_context, syscall program, 64 bytes borrowed");
     let mut held = double.hold()?;
-    let run = best(CALLS, || Ok(use_up(held.run_context(black_box(&mut memory))?)))?;
+    let run = best(CALLS, || use_up(held.run_context(black_box(&mut memory))?))?;
     println!("{run:8.1} ns  the same, of a held program: no lock");
-    let run = best(CALLS, || Ok(use_up(held.run_input(&Input::context(black_box(&memory)))?)))?;
+    let run = best(CALLS, || use_up(held.run_input(&Input::context(black_box(&memory)))?))?;
     println!("{run:8.1} ns  run_input of a held program: 64 bytes copied, changes dropped");
     Ok(())
 }
@@ -92,13 +93,13 @@ fn loads() -> Result<(), Box<dyn Error>> {
     let program = object.programs.first().ok_or("no program")?;
     let us = |ns: f64| ns / 1000.0;
     println!("{:8} slots", object.program_slots(program));
-    let whole = best(10, || Ok(use_up(Vm::open(&object, "sum", Options::default())?)))?;
+    let whole = best(10, || use_up(Vm::open(&object, "sum", Options::default())?))?;
     println!("{:8.1} us  Vm::open", us(whole));
-    let marks = best(10, || Ok(use_up(kiln_vm::prepare(object.clone(), &options))))?;
+    let marks = best(10, || use_up(kiln_vm::prepare(object.clone(), &options)))?;
     println!("{:8.1} us  of it native operations (prepare)", us(marks));
-    let maps = best(10, || Ok(use_up(Vm::new(&object, Options::default())?)))?;
+    let maps = best(10, || use_up(Vm::new(&object, Options::default())?))?;
     println!("{:8.1} us  of it memory and maps (Vm::new)", us(maps));
-    let verify = best(10, || Ok(use_up(kiln_verifier::verify(&object, program, &kiln_verifier::Options::default())?)))?;
+    let verify = best(10, || use_up(kiln_verifier::verify(&object, program, &kiln_verifier::Options::default())?))?;
     println!("{:8.1} us  of it verification", us(verify));
     println!("{:8.1} us  of it the rest: admission, compiling, mapping code", us(whole - marks - maps - verify));
     Ok(())

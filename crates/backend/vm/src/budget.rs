@@ -139,7 +139,7 @@ impl Spending {
     /// small.
     fn is_over(&mut self) -> bool {
         let Some(quantum) = self.quantum_ns.filter(|_| !self.over) else { return self.over };
-        let now = clock::now_ns(libc::CLOCK_MONOTONIC).unwrap_or(u64::MAX);
+        let now = clock::now_ns(clock::Timer::Monotonic).unwrap_or(u64::MAX);
         match self.began_ns {
             None => self.began_ns = Some(now),
             Some(_) => {

@@ -24,6 +24,7 @@
 //! code.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod abi;
 mod admit;
 mod arena;
 mod block;
@@ -33,6 +34,7 @@ mod clock;
 mod context_reach;
 mod cpu;
 pub mod errno;
+#[cfg_attr(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"))), path = "exec_absent.rs")]
 pub mod exec;
 mod grace;
 mod handle;
@@ -51,6 +53,7 @@ pub mod observe;
 mod own;
 mod own_operations;
 pub mod packet;
+#[cfg_attr(not(unix), path = "perf_absent.rs")]
 mod perf;
 mod places;
 mod prepare;

@@ -13,6 +13,7 @@ use kiln_program::FunctionId;
 use kiln_program::interpret::Fault;
 
 use crate::budget::Spending;
+use crate::clock::Timer;
 use crate::grace::Grace;
 use crate::map::{Map, Storage};
 use crate::memory::{Memory, RegionId};
@@ -259,11 +260,11 @@ impl Surroundings {
         }
     }
 
-    /// A clock of the operating system (`CLOCK_MONOTONIC`, `CLOCK_BOOTTIME`, `CLOCK_TAI`), in nanoseconds.
-    pub fn time_ns(&self, clock: libc::clockid_t) -> u64 {
+    /// A clock of the operating system, in nanoseconds.
+    pub(crate) fn time_ns(&self, timer: Timer) -> u64 {
         match self.clock {
             Clock::Fixed(now) => now,
-            Clock::System => crate::clock::now_ns(clock).unwrap_or_else(|| {
+            Clock::System => crate::clock::now_ns(timer).unwrap_or_else(|| {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
                 since.map_or(0, |since| since.as_nanos() as u64)
             }),

@@ -370,7 +370,7 @@ impl Vm {
         Ok(())
     }
 
-    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+    #[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     fn compile(&self, entry: FunctionId, code_options: &CodeOptions) -> Result<exec::Program, String> {
         let code = kiln_jit::compile_here(&self.object, entry, &self.symbols, &self.jit_options(code_options));
         let code = code.map_err(|error| error.to_string())?;
@@ -395,7 +395,7 @@ impl Vm {
         }
     }
 
-    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
+    #[cfg(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
     fn compile(&self, _: FunctionId, _: &CodeOptions) -> Result<exec::Program, String> {
         Err("compiled code on this machine".to_owned())
     }
@@ -580,7 +580,7 @@ impl Vm {
 
 /// The time this thread has run.
 fn processor_time_ns() -> u64 {
-    crate::clock::now_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
+    crate::clock::now_ns(crate::clock::Timer::Processor).unwrap_or(0)
 }
 
 fn unsupported(program: &str, (insn, what): admit::Refusal) -> Error {
