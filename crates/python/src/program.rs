@@ -51,11 +51,12 @@ pub fn load(py: Python<'_>, owned: &Arc<Owned>, name: String) -> PyResult<Progra
 /// The explanation of a rejection, as `kiln check` prints it, where the verifier has one.
 fn explanation(owned: &Owned, program: &str, error: &Error) -> String {
     let Ok(programs) = owned.input.select(&[program.to_owned()]) else { return error.to_string() };
-    let explanations = check::check(&owned.input, &programs).into_iter().filter_map(|checked| match checked.verdict {
-        Verdict::Rejected { explanation, .. } => Some(explanation),
-        _ => None,
-    });
-    explanations.last().unwrap_or_else(|| error.to_string())
+    let mut explanations =
+        check::check(&owned.input, &programs).into_iter().filter_map(|checked| match checked.verdict {
+            Verdict::Rejected { explanation, .. } => Some(explanation),
+            _ => None,
+        });
+    explanations.next().unwrap_or_else(|| error.to_string())
 }
 
 /// A packet's bytes: `bytes`, or what `bytes()` makes of anything but numbers and text, as of scapy's packets.
