@@ -244,7 +244,19 @@ use no_reservations::reserve;
 #[cfg(not(unix))]
 pub(crate) use no_reservations::{open, release, resident, show};
 
+/// All addresses of WebAssembly are below 4 GiB. Elsewhere the allocator may return others, which are refused.
+#[cfg(not(unix))]
+fn map_low(bytes: usize) -> io::Result<NonNull<u8>> {
+    let start = map(0, bytes, 0)?;
+    if start.as_ptr() as u64 + bytes as u64 <= LOW_END {
+        return Ok(start);
+    }
+    unmap(start, bytes);
+    Err(too_large())
+}
+
 /// Maps below 4 GiB, asking for one free place after another.
+#[cfg(unix)]
 fn map_low(bytes: usize) -> io::Result<NonNull<u8>> {
     const FIRST: usize = 0x1000_0000;
     const LAST: usize = 0xf000_0000;
