@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-test test-build-systems test-forges test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-python dist-test test-build-systems test-forges test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -50,6 +50,7 @@ test-editor: setup ## Test the settings of editors: Neovim and the extension of 
 
 lint: setup-tests ## Run clippy over everything, with the lints of Cargo.toml as errors
 	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@CARGO_TARGET_DIR=$(CURDIR)/target/python cargo clippy --quiet --manifest-path crates/python/Cargo.toml -- -D warnings
 
 spelling: ## Run typos with _typos.toml (pip install typos, or cargo install typos-cli)
 	@typos
@@ -87,6 +88,12 @@ dist-arm64: $(MATURIN)/maturin ## The same for 64-bit Arm, cross-compiled, playe
 	@rm -rf target/dist-play && mkdir target/dist-play
 	@tests/users/install target/dist target/dist-play aarch64
 
+dist-python: $(MATURIN)/maturin ## Build the wheel of the Python module (kiln-ebpf-vm) into target/dist, install and try it in a new environment
+	@rm -rf target/dist-python && mkdir -p target/dist
+	@CARGO_TARGET_DIR=$(CURDIR)/target/python $(MATURIN)/maturin build --quiet --locked --manifest-path crates/python/Cargo.toml --out target/dist
+	@python3 -m venv target/dist-python && target/dist-python/bin/pip install -q --no-index --find-links target/dist kiln-ebpf-vm
+	@target/dist-python/bin/python -c 'import kiln_ebpf; o = kiln_ebpf.Object(b"; program xdp name pass\n r0 = 2\n exit\n"); print(o.program().run(bytes(64)))'
+
 dist-test: ## Install and use each package of target/dist in a clean root of Debian (needs root, and make dist before)
 	@scripts/setup --dist
 	@rm -rf target/packages-play && mkdir -p target/packages-play target/roots
@@ -104,7 +111,7 @@ test-forges: setup-tests ## Play action.yml, the GitLab component and the pre-co
 	@rm -rf target/forges && mkdir -p target/forges
 	@KILN=$(or $(CARGO_TARGET_DIR),target)/debug/kiln tests/forge/play target/forges
 
-test-other-systems: ## Type-check the checker for Windows, macOS and WASI (needs rustup)
+test-other-systems: ## Type-check the checker for Windows, macOS and WASI, the VM for macOS and WebAssembly (needs rustup)
 	@scripts/other-systems
 
 publish-check: setup ## Pack every crate as for the registry, each built from its package

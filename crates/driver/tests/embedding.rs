@@ -4,8 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// The cargo that runs this test, without what it says of this package: build scripts that look at it would run again, and
+/// all that depends on them would be built again.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(own)) {
+        command.env_remove(name);
+    }
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).arg("--offline");
     command
 }

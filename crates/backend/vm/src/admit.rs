@@ -24,6 +24,9 @@ const OWN_MEMORY: &[&str] = &["mem", "ringbuf_mem", "map_key", "map_value", "mix
 /// Sockets in `struct bpf_sock`'s layout: that of a socket buffer, and those that lookups find.
 const SOCKETS: &[&str] = &["sock", "sock_common", "tcp_sock", "xdp_sock"];
 
+/// Names of lacking things in a refusal.
+const MAX_NAMED: usize = 8;
+
 /// Where and what.
 pub(crate) type Refusal = (Option<InsnId>, String);
 
@@ -46,8 +49,9 @@ pub(crate) fn program_type(program_type: ProgramType) -> Result<(), Refusal> {
     if has_packets || plain_context { Ok(()) } else { Err((None, format!("programs of type {program_type}"))) }
 }
 
-/// Finds calls and symbols that the VM lacks.
+/// Finds calls and symbols that the VM lacks: all of them, and where the first one is.
 pub(crate) fn calls(object: &Object, entry: FunctionId, symbols: &Symbols) -> Result<(), Refusal> {
+    let (mut first, mut all) = (None, Vec::new());
     for id in object.reachable_functions(entry) {
         for node in &object.function(id).nodes {
             let lacks = match (node.insn, node.reference) {
@@ -64,11 +68,14 @@ pub(crate) fn calls(object: &Object, entry: FunctionId, symbols: &Symbols) -> Re
                 _ => None,
             };
             if let Some(what) = lacks {
-                return Err((Some(node.id), what));
+                first.get_or_insert(node.id);
+                if all.len() < MAX_NAMED && !all.contains(&what) {
+                    all.push(what);
+                }
             }
         }
     }
-    Ok(())
+    if all.is_empty() { Ok(()) } else { Err((first, all.join(", "))) }
 }
 
 /// What the VM lacks when it lacks a kernel function.

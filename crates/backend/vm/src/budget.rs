@@ -55,11 +55,17 @@ pub(crate) struct Spending {
     cancelled: bool,
 }
 
+/// A quantum in nanoseconds. Most runs have none, and do not wait for the multiplication.
+#[cold]
+fn nanoseconds(quantum: Duration) -> u64 {
+    u64::try_from(quantum.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Spending {
     /// Begins a run.
     #[inline]
     pub(crate) fn new(budget: u64, quantum: Option<Duration>) -> Spending {
-        let quantum_ns = quantum.map(|quantum| u64::try_from(quantum.as_nanos()).unwrap_or(u64::MAX));
+        let quantum_ns = quantum.map(nanoseconds);
         let slice = if quantum.is_some() { FIRST_SLICE } else { u64::MAX };
         Spending { budget: budget.min(1 << 62), quantum_ns, slice, ..Spending::default() }
     }
@@ -133,7 +139,7 @@ impl Spending {
     /// small.
     fn is_over(&mut self) -> bool {
         let Some(quantum) = self.quantum_ns.filter(|_| !self.over) else { return self.over };
-        let now = clock::now_ns(libc::CLOCK_MONOTONIC).unwrap_or(u64::MAX);
+        let now = clock::now_ns(clock::Timer::Monotonic).unwrap_or(u64::MAX);
         match self.began_ns {
             None => self.began_ns = Some(now),
             Some(_) => {

@@ -24,14 +24,17 @@
 //! code.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod abi;
 mod admit;
 mod arena;
 mod block;
 mod bounded;
 mod budget;
 mod clock;
+mod context_reach;
 mod cpu;
 pub mod errno;
+#[cfg_attr(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"))), path = "exec_absent.rs")]
 pub mod exec;
 mod grace;
 mod handle;
@@ -50,6 +53,7 @@ pub mod observe;
 mod own;
 mod own_operations;
 pub mod packet;
+#[cfg_attr(not(unix), path = "perf_absent.rs")]
 mod perf;
 mod places;
 mod prepare;
@@ -64,7 +68,7 @@ pub mod vm;
 pub use arena::Heap;
 pub use budget::ASKS as KEEPS_QUANTA;
 pub use errno::Errno;
-pub use handle::ProgramHandle;
+pub use handle::{HeldProgram, ProgramHandle};
 pub use interface::{Engine, Error, Input, Options, RunResult};
 #[cfg(feature = "native")]
 pub use kiln_native::{Setting, Toolchain};

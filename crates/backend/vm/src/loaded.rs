@@ -21,6 +21,8 @@ pub(crate) struct Loaded {
     pub(crate) compiled: Result<exec::Program, String>,
     /// Code of the function that handles its exceptions, if it has one.
     pub(crate) handler: Option<exec::Program>,
+    /// Bytes of its context that it may access, where they are known: [`crate::context_reach`].
+    pub(crate) context_reach: Option<u32>,
     /// How it is to be compiled.
     pub(crate) code_options: CodeOptions,
     /// What an optimizing compiler made of it, once that is done.
@@ -79,9 +81,28 @@ impl Loaded {
     /// Gives a CPU a program's input.
     #[inline]
     pub(crate) fn prepare_run(&self, state: &mut State, input: &Input<'_>) -> Result<(), InputError> {
+        self.begin(state);
+        let State { packet, memory, .. } = state;
+        packet.prepare(memory, self.program_type, input.packet, input.context, self.context_reach)
+    }
+
+    /// Gives a CPU no packet, for a run whose context is the caller's memory.
+    #[inline]
+    pub(crate) fn prepare_borrowed(&self, state: &mut State) {
+        self.begin(state);
+        state.packet.prepare_none(&mut state.memory);
+    }
+
+    /// Whether the program can run on a context of these bytes where it is.
+    #[inline]
+    pub(crate) fn can_borrow(&self, context: &[u8]) -> bool {
+        self.context_reach.is_some_and(|reach| reach as usize <= context.len())
+    }
+
+    #[inline]
+    fn begin(&self, state: &mut State) {
         state.output.clear();
         state.running = Some(self.program_type);
         state.clear_local_storage();
-        state.packet.prepare(&mut state.memory, self.program_type, input.packet, input.context)
     }
 }

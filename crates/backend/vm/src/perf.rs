@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use kiln_jit::{Code, Part};
 use kiln_program::{InsnId, Node, Object};
 
-use crate::clock::now_ns;
+use crate::clock::{Timer, now_ns};
 
 /// What is written for `perf` when a program is loaded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -175,7 +175,7 @@ const CODE_LINES: u32 = 2;
 const RECORD_BYTES: usize = 16;
 
 fn now() -> u64 {
-    now_ns(libc::CLOCK_MONOTONIC).unwrap_or(0)
+    now_ns(Timer::Monotonic).unwrap_or(0)
 }
 
 impl Dump {
@@ -208,7 +208,11 @@ impl Dump {
             self.record(CODE_LINES, &body)?;
         }
         // SAFETY: gettid has no conditions.
+        #[cfg(target_os = "linux")]
         let thread = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        // Nothing else reads these files.
+        #[cfg(not(target_os = "linux"))]
+        let thread = pid;
         let mut body = Vec::new();
         body.extend(pid.to_ne_bytes());
         body.extend(thread.to_ne_bytes());

@@ -1,8 +1,10 @@
 //! Addresses for memory: mapping it there, between guard pages, and giving it back.
 
+#[cfg(unix)]
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+#[cfg(unix)]
 use std::os::unix::fs::FileExt as _;
 use std::ptr::NonNull;
 
@@ -26,6 +28,11 @@ pub struct Places {
 const PLACES: [u64; 2] = [1 << 45, 0x2000_0000];
 const PLACE_BYTES: [u64; 2] = [1 << 36, 0x0100_0000];
 const PAGE_BYTES: u64 = 4096;
+/// A mapping that replaces none. Other systems than Linux take the address for a hint, as Linux before 4.17 does.
+#[cfg(target_os = "linux")]
+const NO_REPLACE: i32 = libc::MAP_FIXED_NOREPLACE;
+#[cfg(not(target_os = "linux"))]
+const NO_REPLACE: i32 = 0;
 /// Regions that are low end below this address.
 pub(crate) const LOW_END: u64 = 1 << 32;
 /// All regions end below this address.
@@ -51,7 +58,7 @@ impl Places {
         if after > if low { LOW_END } else { ADDRESS_END } {
             return None;
         }
-        let start = map(*next as usize, bytes, libc::MAP_FIXED_NOREPLACE).ok()?;
+        let start = map(*next as usize, bytes, NO_REPLACE).ok()?;
         if start.as_ptr() as u64 != *next + PAGE_BYTES {
             // Kernels before 4.17 take the address for a hint.
             unmap(start, bytes);
@@ -85,7 +92,7 @@ impl Places {
         else {
             return reserve(0, bytes, 0);
         };
-        match reserve(*next as usize, bytes, libc::MAP_FIXED_NOREPLACE) {
+        match reserve(*next as usize, bytes, NO_REPLACE) {
             Ok(start) => {
                 *next += bytes as u64;
                 Ok(start)
@@ -98,12 +105,12 @@ impl Places {
 /// Unmaps memory of [`map`], to which no references exist.
 pub(crate) fn unmap(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the range is a mapping that `map` made, and its owner, who calls this, keeps no reference into it.
-    #[cfg(not(miri))]
+    #[cfg(all(unix, not(miri)))]
     unsafe {
         libc::munmap(start.as_ptr().sub(PAGE_BYTES as usize).cast(), bytes + 2 * PAGE_BYTES as usize);
     }
     // SAFETY: as above, with the layout that `map` asked for.
-    #[cfg(miri)]
+    #[cfg(any(miri, not(unix)))]
     unsafe {
         std::alloc::dealloc(start.as_ptr(), std::alloc::Layout::from_size_align_unchecked(bytes, 4096));
     }
@@ -113,8 +120,8 @@ fn too_large() -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, "the region is too large")
 }
 
-/// Miri has no `mmap` at chosen addresses; its allocations begin far below 4 GiB.
-#[cfg(miri)]
+/// Miri has no `mmap` at chosen addresses; its allocations begin far below 4 GiB. All of WebAssembly's addresses do.
+#[cfg(any(miri, not(unix)))]
 fn map(hint: usize, bytes: usize, _: i32) -> io::Result<NonNull<u8>> {
     let layout = std::alloc::Layout::from_size_align(bytes, 4096).map_err(|_| too_large())?;
     if hint != 0 {
@@ -128,7 +135,7 @@ fn map(hint: usize, bytes: usize, _: i32) -> io::Result<NonNull<u8>> {
 
 /// Maps zeroed private memory, near `hint` where it is not 0, between two pages that nobody may touch: an access that
 /// leaves the memory faults instead of finding what is mapped next to it. Gives the memory behind the first of them.
-#[cfg(not(miri))]
+#[cfg(all(unix, not(miri)))]
 fn map(hint: usize, bytes: usize, extra_flags: i32) -> io::Result<NonNull<u8>> {
     let page = PAGE_BYTES as usize;
     let all = bytes.checked_add(2 * page).ok_or_else(too_large)?;
@@ -143,6 +150,7 @@ fn map(hint: usize, bytes: usize, extra_flags: i32) -> io::Result<NonNull<u8>> {
 }
 
 /// Maps private memory that nobody may touch, near `hint` where it is not 0.
+#[cfg(unix)]
 fn reserve(hint: usize, bytes: usize, extra_flags: i32) -> io::Result<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | extra_flags;
     // SAFETY: an anonymous private mapping; without MAP_FIXED (MAP_FIXED_NOREPLACE fails instead) it replaces nothing.
@@ -154,15 +162,18 @@ fn reserve(hint: usize, bytes: usize, extra_flags: i32) -> io::Result<NonNull<u8
 }
 
 /// Makes part of what [`reserve`] gave readable and writable.
+#[cfg(unix)]
 pub(crate) fn open(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
     protect(start, bytes, libc::PROT_READ | libc::PROT_WRITE)
 }
 
 /// Makes part of what [`reserve`] gave readable: it has zeros, which take no memory.
+#[cfg(unix)]
 pub(crate) fn show(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
     protect(start, bytes, libc::PROT_READ)
 }
 
+#[cfg(unix)]
 fn protect(start: NonNull<u8>, bytes: usize, how: i32) -> io::Result<()> {
     // SAFETY: the callers pass ranges of reservations of their own, to which nothing refers yet.
     let done = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, how) };
@@ -173,6 +184,7 @@ fn protect(start: NonNull<u8>, bytes: usize, how: i32) -> io::Result<()> {
 ///
 /// # Errors
 /// What reading `/proc/self/pagemap` reports.
+#[cfg(unix)]
 pub(crate) fn resident(addresses: Range<u64>) -> io::Result<u64> {
     /// Pages that are asked for at once.
     const PAGES: u64 = 1 << 16;
@@ -194,23 +206,68 @@ pub(crate) fn resident(addresses: Range<u64>) -> io::Result<u64> {
 }
 
 /// Releases addresses of [`reserve`], to which no references exist.
+#[cfg(unix)]
 pub(crate) fn release(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the range is a mapping that `reserve` made, and its owner, who calls this, keeps no reference into it.
     unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
 }
 
+/// Arenas need addresses that are reserved and opened page by page, which only Unix has: making one fails elsewhere.
+#[cfg(not(unix))]
+mod no_reservations {
+    use super::{NonNull, Range, io};
+
+    fn unsupported<T>() -> io::Result<T> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+
+    pub(crate) fn reserve(_: usize, _: usize, _: i32) -> io::Result<NonNull<u8>> {
+        unsupported()
+    }
+
+    pub(crate) fn open(_: NonNull<u8>, _: usize) -> io::Result<()> {
+        unsupported()
+    }
+
+    pub(crate) fn show(_: NonNull<u8>, _: usize) -> io::Result<()> {
+        unsupported()
+    }
+
+    pub(crate) fn resident(_: Range<u64>) -> io::Result<u64> {
+        unsupported()
+    }
+
+    pub(crate) fn release(_: NonNull<u8>, _: usize) {}
+}
+#[cfg(not(unix))]
+use no_reservations::reserve;
+#[cfg(not(unix))]
+pub(crate) use no_reservations::{open, release, resident, show};
+
+/// All addresses of WebAssembly are below 4 GiB. Elsewhere the allocator may return others, which are refused.
+#[cfg(not(unix))]
+fn map_low(bytes: usize) -> io::Result<NonNull<u8>> {
+    let start = map(0, bytes, 0)?;
+    if start.as_ptr() as u64 + bytes as u64 <= LOW_END {
+        return Ok(start);
+    }
+    unmap(start, bytes);
+    Err(too_large())
+}
+
 /// Maps below 4 GiB, asking for one free place after another.
+#[cfg(unix)]
 fn map_low(bytes: usize) -> io::Result<NonNull<u8>> {
     const FIRST: usize = 0x1000_0000;
     const LAST: usize = 0xf000_0000;
     const STEP: usize = 0x40_0000;
     let mut failure = too_large();
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     if let Ok(start) = map(0, bytes, libc::MAP_32BIT) {
         return Ok(start);
     }
     for hint in (FIRST..LAST.saturating_sub(bytes)).step_by(STEP) {
-        match map(hint, bytes, libc::MAP_FIXED_NOREPLACE) {
+        match map(hint, bytes, NO_REPLACE) {
             Ok(start) if (start.as_ptr() as usize).saturating_add(bytes) <= LAST => return Ok(start),
             Ok(start) => unmap(start, bytes),
             Err(error) => failure = error,

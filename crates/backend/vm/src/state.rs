@@ -13,6 +13,7 @@ use kiln_program::FunctionId;
 use kiln_program::interpret::Fault;
 
 use crate::budget::Spending;
+use crate::clock::Timer;
 use crate::grace::Grace;
 use crate::map::{Map, Storage};
 use crate::memory::{Memory, RegionId};
@@ -76,8 +77,14 @@ pub struct Held {
 }
 
 impl Held {
-    /// How many things are held.
+    /// Whether nothing is held, as at the end of most runs.
     #[inline]
+    fn is_empty(&self) -> bool {
+        let references = self.resilient.len() | self.records.len() | self.sockets.len() | self.bit_words.len();
+        self.lock == 0 && references == 0 && self.sections == 0
+    }
+
+    /// How many things are held.
     fn count(&self) -> usize {
         let iterators = self.bit_words.iter().filter(|words| !words.is_empty()).count();
         let references = self.resilient.len() + self.records.len() + self.sockets.len();
@@ -253,11 +260,11 @@ impl Surroundings {
         }
     }
 
-    /// A clock of the operating system (`CLOCK_MONOTONIC`, `CLOCK_BOOTTIME`, `CLOCK_TAI`), in nanoseconds.
-    pub fn time_ns(&self, clock: libc::clockid_t) -> u64 {
+    /// A clock of the operating system, in nanoseconds.
+    pub(crate) fn time_ns(&self, timer: Timer) -> u64 {
         match self.clock {
             Clock::Fixed(now) => now,
-            Clock::System => crate::clock::now_ns(clock).unwrap_or_else(|| {
+            Clock::System => crate::clock::now_ns(timer).unwrap_or_else(|| {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
                 since.map_or(0, |since| since.as_nanos() as u64)
             }),
@@ -297,9 +304,17 @@ pub struct Output {
 }
 
 impl Output {
-    /// Forgets what the run before left.
+    /// Forgets what the run before left, mostly nothing.
     #[inline]
     pub(crate) fn clear(&mut self) {
+        let lists_are_empty = self.trace.is_empty() && self.events.is_empty() && self.clones.is_empty();
+        if !lists_are_empty || self.redirect.is_some() || self.unreleased != 0 {
+            self.clear_all();
+        }
+    }
+
+    #[cold]
+    fn clear_all(&mut self) {
         self.trace.clear();
         self.events.clear();
         self.redirect = None;
@@ -432,6 +447,13 @@ impl State {
     /// A test run has cgroup storage of its own.
     #[inline]
     pub(crate) fn clear_local_storage(&self) {
+        if !self.local_storage.is_empty() {
+            self.clear_each_storage();
+        }
+    }
+
+    #[cold]
+    fn clear_each_storage(&self) {
         for map in &*self.local_storage {
             if let Storage::Array(values) = self.maps[*map].storage() {
                 values.clear(0);
@@ -457,10 +479,8 @@ impl State {
     /// Ends a run. Releases what a stopped run still holds, so that others can continue.
     #[inline]
     pub(crate) fn end(&mut self) {
-        let held = self.held.count();
-        if held > 0 {
-            self.output.unreleased = self.output.unreleased.saturating_add(held as u32);
-            self.release_all();
+        if !self.held.is_empty() {
+            self.give_back();
         }
         if let Some(grace) = &self.grace {
             grace.end(self.surroundings.cpu);
@@ -499,6 +519,14 @@ impl State {
     }
 
     #[cold]
+    fn give_back(&mut self) {
+        let held = self.held.count();
+        if held > 0 {
+            self.output.unreleased = self.output.unreleased.saturating_add(held as u32);
+            self.release_all();
+        }
+    }
+
     fn release_all(&mut self) {
         if self.held.lock != 0 {
             self.release_lock();

@@ -1,7 +1,7 @@
 //! A VM's maps for user space, by name and number.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use kiln_program::{FunctionId, MapId};
 
@@ -10,6 +10,7 @@ use crate::errno::Errno;
 use crate::interface::Error;
 use crate::loaded::Loaded;
 use crate::map::{Definition, Entries, Making, Map, Storage, UpdateFlag};
+use crate::state::{Clock, State};
 use crate::vm::Vm;
 
 impl Vm {
@@ -168,5 +169,23 @@ impl Vm {
             _ => None,
         });
         found.ok_or_else(|| Error::Missing { what: format!("arena {}", map.0) })
+    }
+
+    /// Sets what clocks say from now on, on all CPUs.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.options.surroundings.clock = clock;
+        self.each_cpu(|state| state.surroundings.clock = clock);
+    }
+
+    /// Sets where random numbers go on. Each CPU has numbers of its own, as after [`Vm::new`].
+    pub fn set_random(&mut self, seed: u64) {
+        self.options.surroundings.random = seed;
+        let own = self.options.surroundings.cpu;
+        self.each_cpu(|state| state.surroundings.random = seed ^ u64::from(state.surroundings.cpu ^ own) << 32);
+    }
+
+    fn each_cpu(&mut self, mut change: impl FnMut(&mut State)) {
+        let states = self.cpus.iter_mut().map(|cpu| cpu.get_mut().unwrap_or_else(PoisonError::into_inner));
+        states.filter_map(Option::as_deref_mut).for_each(&mut change);
     }
 }

@@ -21,6 +21,7 @@ use crate::admit;
 use crate::arena::{self, Heaps};
 use crate::bounded;
 use crate::budget::Spending;
+use crate::context_reach;
 use crate::cpu::{Cpu, Shared};
 use crate::errno::Errno;
 use crate::exec;
@@ -280,7 +281,9 @@ impl Vm {
             self.options.budget,
         );
         let places = private_memory::places(&self.object, program.entry, &verified.facts);
-        self.prepare(&program, CodeOptions { cleared_bytes, metered, blind: self.new_seed(), places, handler })?;
+        let reach = context_reach::of(&self.object, program.entry, program_type, &verified.facts);
+        let code_options = CodeOptions { cleared_bytes, metered, blind: self.new_seed(), places, handler };
+        self.prepare(&program, code_options, reach)?;
         Ok(verified)
     }
 
@@ -304,6 +307,7 @@ impl Vm {
         self.prepare(
             &program,
             CodeOptions { cleared_bytes, metered: true, blind: self.new_seed(), places: HashMap::new(), handler: None },
+            None,
         )
     }
 
@@ -324,7 +328,12 @@ impl Vm {
         Ok(program_type)
     }
 
-    fn prepare(&mut self, program: &Program, code_options: CodeOptions) -> Result<(), Error> {
+    fn prepare(
+        &mut self,
+        program: &Program,
+        code_options: CodeOptions,
+        context_reach: Option<u32>,
+    ) -> Result<(), Error> {
         if self.programs.iter().any(|loaded| loaded.name == program.name) {
             return Ok(());
         }
@@ -347,6 +356,7 @@ impl Vm {
             entry: program.entry,
             compiled,
             handler,
+            context_reach,
             code_options,
             native: Arc::default(),
         });
@@ -360,7 +370,7 @@ impl Vm {
         Ok(())
     }
 
-    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+    #[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     fn compile(&self, entry: FunctionId, code_options: &CodeOptions) -> Result<exec::Program, String> {
         let code = kiln_jit::compile_here(&self.object, entry, &self.symbols, &self.jit_options(code_options));
         let code = code.map_err(|error| error.to_string())?;
@@ -385,7 +395,7 @@ impl Vm {
         }
     }
 
-    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
+    #[cfg(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
     fn compile(&self, _: FunctionId, _: &CodeOptions) -> Result<exec::Program, String> {
         Err("compiled code on this machine".to_owned())
     }
@@ -411,8 +421,8 @@ impl Vm {
     pub fn run_on(&self, cpu: u32, name: &str, input: &Input<'_>, engine: Engine) -> Result<RunResult, Error> {
         self.run_watched(cpu, name, input, |state, loaded, repeat| match engine {
             Engine::Interpreter => Ok(self.interpret(state, loaded, repeat, None)),
-            Engine::Jit => self.execute(state, loaded, loaded.jit()?, repeat),
-            Engine::Native => self.execute(state, loaded, loaded.native()?, repeat),
+            Engine::Jit => self.execute(state, loaded, loaded.jit()?, state.packet.context_address(), repeat),
+            Engine::Native => self.execute(state, loaded, loaded.native()?, state.packet.context_address(), repeat),
         })
     }
 
@@ -494,17 +504,18 @@ impl Vm {
         state: &mut State,
         loaded: &Loaded,
         code: &exec::Program,
+        context: u64,
         repeat: u32,
     ) -> Result<Result<(u64, u64), Trap>, Error> {
         let (budget, quantum) = (self.options.budget, self.options.quantum);
         state.memory.set_native_stack(crate::trampoline::stack_pointer());
-        let context = state.packet.context_address();
         let (mut value, mut instructions) = (0, 0);
         let mut trap = None;
         for _ in 0..repeat {
             state.begin(budget, quantum);
             // SAFETY: `prepare` or `load_native` compiled a program of `self.object` that the verifier accepted (or whose
-            // caller vouches for it), with this VM's symbols; the context is the one of its type, and the state is what helpers take.
+            // caller vouches for it), with this VM's symbols; the context is the one of its type, or memory of the caller's that is
+            // as long as the program reaches, and the state is what helpers take.
             value = unsafe { code.call(context, state) };
             if let Some(cookie) = state.catch() {
                 // SAFETY: `prepare` compiled the function that the verifier accepted for this; its argument is a number.
@@ -569,7 +580,7 @@ impl Vm {
 
 /// The time this thread has run.
 fn processor_time_ns() -> u64 {
-    crate::clock::now_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
+    crate::clock::now_ns(crate::clock::Timer::Processor).unwrap_or(0)
 }
 
 fn unsupported(program: &str, (insn, what): admit::Refusal) -> Error {

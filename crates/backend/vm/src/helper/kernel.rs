@@ -1,6 +1,7 @@
 //! Time, identity, loops.
 
 use super::answer::{Answer, refuse, value};
+use crate::clock::Timer;
 use crate::errno::Errno;
 use crate::state::{Callback, Reply, State};
 
@@ -13,23 +14,23 @@ pub fn zero(_: &mut State, _: [u64; 5]) -> Answer {
 }
 
 pub fn ktime_get_ns(state: &mut State, _: [u64; 5]) -> Answer {
-    value(state.surroundings.time_ns(libc::CLOCK_MONOTONIC))
+    value(state.surroundings.time_ns(Timer::Monotonic))
 }
 
 pub fn ktime_get_boot_ns(state: &mut State, _: [u64; 5]) -> Answer {
-    value(state.surroundings.time_ns(libc::CLOCK_BOOTTIME))
+    value(state.surroundings.time_ns(Timer::Boot))
 }
 
 pub fn ktime_get_coarse_ns(state: &mut State, _: [u64; 5]) -> Answer {
-    value(state.surroundings.time_ns(libc::CLOCK_MONOTONIC_COARSE))
+    value(state.surroundings.time_ns(Timer::MonotonicCoarse))
 }
 
 pub fn ktime_get_tai_ns(state: &mut State, _: [u64; 5]) -> Answer {
-    value(state.surroundings.time_ns(libc::CLOCK_TAI))
+    value(state.surroundings.time_ns(Timer::Tai))
 }
 
 pub fn jiffies64(state: &mut State, _: [u64; 5]) -> Answer {
-    value(state.surroundings.time_ns(libc::CLOCK_MONOTONIC) / (1_000_000_000 / JIFFIES_PER_SECOND))
+    value(state.surroundings.time_ns(Timer::Monotonic) / (1_000_000_000 / JIFFIES_PER_SECOND))
 }
 
 pub fn get_prandom_u32(state: &mut State, _: [u64; 5]) -> Answer {

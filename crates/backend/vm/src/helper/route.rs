@@ -1,6 +1,7 @@
 //! Routes and MTUs, from the tables in [`crate::state::Surroundings`].
 
 use super::answer::{Answer, refuse, value};
+use crate::abi;
 use crate::errno::Errno;
 use crate::packet::{ETHERNET_BYTES, Kind};
 use crate::state::{Route, State};
@@ -36,8 +37,8 @@ pub fn fib_lookup(state: &mut State, [_, parameters, bytes, flags, _]: [u64; 5])
         Err(_) => return refuse(Errno::EINVAL),
     };
     let ipv6 = match i32::from(fields[0]) {
-        libc::AF_INET => false,
-        libc::AF_INET6 => true,
+        abi::AF_INET => false,
+        abi::AF_INET6 => true,
         _ => return refuse(Errno::EAFNOSUPPORT),
     };
     let ifindex = u32::from_ne_bytes(fields[fib::IFINDEX..fib::IFINDEX + 4].try_into().unwrap_or_default());

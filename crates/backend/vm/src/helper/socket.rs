@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use kiln_program::interpret::Fault;
 
 use super::answer::{Answer, value};
+use crate::abi;
 use crate::memory::{Access, Memory, Placement};
 use crate::packet::socket;
 use crate::state::{Socket, State};
@@ -24,12 +25,12 @@ impl Socket {
     pub(crate) fn fields(&self) -> [u8; socket::BYTES] {
         let mut fields = [0; socket::BYTES];
         let mut put = |at: usize, bytes: &[u8]| fields[at..at + bytes.len()].copy_from_slice(bytes);
-        let is_tcp = i32::from(self.protocol) == libc::IPPROTO_TCP;
+        let is_tcp = i32::from(self.protocol) == abi::IPPROTO_TCP;
         let (family, kind) = match (self.local, is_tcp) {
-            (SocketAddr::V4(_), true) => (libc::AF_INET, libc::SOCK_STREAM),
-            (SocketAddr::V4(_), false) => (libc::AF_INET, libc::SOCK_DGRAM),
-            (SocketAddr::V6(_), true) => (libc::AF_INET6, libc::SOCK_STREAM),
-            (SocketAddr::V6(_), false) => (libc::AF_INET6, libc::SOCK_DGRAM),
+            (SocketAddr::V4(_), true) => (abi::AF_INET, abi::SOCK_STREAM),
+            (SocketAddr::V4(_), false) => (abi::AF_INET, abi::SOCK_DGRAM),
+            (SocketAddr::V6(_), true) => (abi::AF_INET6, abi::SOCK_STREAM),
+            (SocketAddr::V6(_), false) => (abi::AF_INET6, abi::SOCK_DGRAM),
         };
         let state = match self.remote {
             Some(_) => ESTABLISHED,
@@ -84,11 +85,11 @@ pub(crate) fn place(memory: &mut Memory, sockets: &[Socket]) -> io::Result<u64> 
 }
 
 pub fn look_up_tcp(state: &mut State, arguments: [u64; 5]) -> Answer {
-    look_up(state, libc::IPPROTO_TCP, arguments)
+    look_up(state, abi::IPPROTO_TCP, arguments)
 }
 
 pub fn look_up_udp(state: &mut State, arguments: [u64; 5]) -> Answer {
-    look_up(state, libc::IPPROTO_UDP, arguments)
+    look_up(state, abi::IPPROTO_UDP, arguments)
 }
 
 /// The address of the socket that is found, or null: also for other network namespaces, and for flags.

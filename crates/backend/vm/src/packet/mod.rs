@@ -138,16 +138,19 @@ impl Packet {
         })
     }
 
-    /// Sets up the input of a run; `context` is what `ctx_in` of `BPF_PROG_TEST_RUN` would be.
+    /// Sets up the input of a run; `context` is what `ctx_in` of `BPF_PROG_TEST_RUN` would be, `reach` how much of it the
+    /// program may access, if that is known.
     ///
     /// # Errors
     /// [`InputError`].
+    #[inline]
     pub fn prepare(
         &mut self,
         memory: &mut Memory,
         program_type: ProgramType,
         bytes: &[u8],
         context: Option<&[u8]>,
+        reach: Option<u32>,
     ) -> Result<(), InputError> {
         self.kind = Kind::of(program_type);
         if self.kind != Kind::None {
@@ -156,7 +159,17 @@ impl Packet {
         match self.kind {
             Kind::Xdp => self.prepare_xdp(memory, bytes, context),
             Kind::SocketBuffer => self.prepare_socket_buffer(memory, program_type, bytes, context),
-            Kind::None => self.prepare_context(memory, program_type, context.unwrap_or_default()),
+            Kind::None => self.prepare_context(memory, program_type, context.unwrap_or_default(), reach),
+        }
+    }
+
+    /// Sets up a run whose context is not in this memory.
+    #[inline]
+    pub(crate) fn prepare_none(&mut self, memory: &mut Memory) {
+        if self.kind != Kind::None || self.end != 0 {
+            self.kind = Kind::None;
+            (self.meta, self.data, self.end) = (0, 0, 0);
+            memory.set_window(self.buffer, 0..0);
         }
     }
 
@@ -165,6 +178,7 @@ impl Packet {
         memory: &mut Memory,
         program_type: ProgramType,
         context: &[u8],
+        reach: Option<u32>,
     ) -> Result<(), InputError> {
         if context.len() > SOCKET_OFFSET {
             return Err(InputError::Context("it is too long"));
@@ -173,7 +187,9 @@ impl Packet {
         region[..self.touched_context].fill(0);
         region[..context.len()].copy_from_slice(context);
         self.touched_context = match program_type {
-            ProgramType::Syscall => SOCKET_OFFSET,
+            ProgramType::Syscall => {
+                reach.map_or(SOCKET_OFFSET, |reach| context.len().max(reach as usize).min(SOCKET_OFFSET))
+            }
             _ => context.len().max(WRITABLE_CONTEXT_BYTES),
         };
         self.context_bytes = context.len();

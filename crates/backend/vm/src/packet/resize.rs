@@ -167,7 +167,7 @@ impl Packet {
         if encapsulate {
             room.check_encapsulation(bytes)?;
             if self.headers.encapsulated {
-                return Err(Errno(libc::EALREADY));
+                return Err(Errno::EALREADY);
             }
         }
         self.open_gap(memory, at, bytes)?;

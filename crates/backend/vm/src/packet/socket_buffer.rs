@@ -6,6 +6,7 @@
 use kiln_platform::ProgramType;
 
 use super::{ETHERNET_BYTES, InputError, Packet, SOCKET_OFFSET};
+use crate::abi;
 use crate::errno::Errno;
 use crate::memory::Memory;
 
@@ -201,14 +202,14 @@ impl Packet {
             IPV4 => {
                 sock[socket::SRC_IP4..socket::SRC_IP4 + 4].copy_from_slice(&network[12..16]);
                 sock[socket::DST_IP4..socket::DST_IP4 + 4].copy_from_slice(&network[16..20]);
-                libc::AF_INET
+                abi::AF_INET
             }
             IPV6 => {
                 sock[socket::SRC_IP6..socket::SRC_IP6 + 16].copy_from_slice(&network[8..24]);
                 sock[socket::DST_IP6..socket::DST_IP6 + 16].copy_from_slice(&network[24..40]);
-                libc::AF_INET6
+                abi::AF_INET6
             }
-            _ => libc::AF_UNSPEC,
+            _ => abi::AF_UNSPEC,
         };
         sock[socket::FAMILY..socket::FAMILY + 4].copy_from_slice(&(family as u32).to_ne_bytes());
         self.set_u32(memory, field::FAMILY, family as u32);

@@ -1,6 +1,6 @@
 //! XDP frames: `struct xdp_md`, resizing, byte access.
 
-use super::{ETHERNET_BYTES, InputError, Packet, VLAN_TAG_BYTES};
+use super::{ETHERNET_BYTES, InputError, Packet};
 use crate::errno::Errno;
 use crate::memory::Memory;
 
@@ -68,13 +68,20 @@ impl Md {
 }
 
 impl Packet {
+    #[inline]
     pub(super) fn prepare_xdp(
         &mut self,
         memory: &mut Memory,
         bytes: &[u8],
         context: Option<&[u8]>,
     ) -> Result<(), InputError> {
-        let Some(context) = context else { return self.prepare_frame(memory, bytes, &Md::default()) };
+        match context {
+            None => self.prepare_frame(memory, bytes, &Md::default()),
+            Some(context) => self.prepare_xdp_with(memory, bytes, context),
+        }
+    }
+
+    fn prepare_xdp_with(&mut self, memory: &mut Memory, bytes: &[u8], context: &[u8]) -> Result<(), InputError> {
         let md = Md::parse(context)?;
         let meta_bytes = md.data as usize;
         if md.data_meta != 0 || md.egress_ifindex != 0 {
@@ -115,15 +122,25 @@ impl Packet {
         self.meta = HEADROOM - meta_bytes;
         self.end = self.meta + bytes.len();
         let buffer = memory.region_mut(self.buffer);
-        buffer[self.touched.clone()].fill(0);
-        // Helpers write the link-layer header, which may lie before what the program sees.
-        self.touched = self.meta - (ETHERNET_BYTES + VLAN_TAG_BYTES)..self.end;
+        // What the packet does not overwrite is cleared. Most packets are as long as the one before.
+        let old = self.touched.clone();
+        if old.start < self.meta {
+            buffer[old.start..old.end.min(self.meta)].fill(0);
+        }
+        if old.end > self.end {
+            buffer[old.start.max(self.end)..old.end].fill(0);
+        }
+        self.touched = self.meta..self.end;
         buffer[self.meta..self.end].copy_from_slice(bytes);
         // The test run's frames come in by the loopback device unless the context says otherwise.
         let ifindex = if md.ingress_ifindex == 0 { 1 } else { md.ingress_ifindex };
         let [data, data_end, data_meta] = [self.data, self.end, self.meta].map(|offset| self.low_address(offset));
-        let fields = Md { data, data_end, data_meta, ingress_ifindex: ifindex, ..*md };
-        memory.region_mut(self.context)[..MD_BYTES].copy_from_slice(&fields.to_bytes());
+        let fields = [data, data_end, data_meta, ifindex, md.rx_queue_index, md.egress_ifindex];
+        // Word by word into place: a copy of words that were just written waits for each of them.
+        let words = memory.region_mut(self.context)[..MD_BYTES].chunks_exact_mut(4);
+        for (word, field) in words.zip(fields) {
+            word.copy_from_slice(&field.to_ne_bytes());
+        }
         memory.set_window(self.context, 0..MD_BYTES);
         memory.set_window(self.buffer, self.meta..self.end);
         self.context_bytes = 0;

@@ -299,7 +299,7 @@ impl Stage<'_> {
         let state = &mut *self.view.state;
         state.output = Output::default();
         state.clear_local_storage();
-        let prepared = state.packet.prepare(&mut state.memory, self.program_type, input.packet, input.context);
+        let prepared = state.packet.prepare(&mut state.memory, self.program_type, input.packet, input.context, None);
         prepared.map_err(|_| Stray::Excluded)?;
         context::fill(state, self.program_type, seed, input.packet);
         state.begin(budget, None);
