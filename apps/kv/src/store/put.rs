@@ -19,6 +19,8 @@ pub(super) struct New<'n> {
     /// The value's bytes and marks, or which object it is, in 32 bits.
     pub value: u64,
     pub text: &'n [u8],
+    /// The records of an object, which are its text in the log.
+    pub object: Option<&'n [u8]>,
 }
 
 /// Units of the allocator that an item with a text of so many bytes takes.
@@ -66,6 +68,7 @@ impl Store<'_> {
         self.heap.store(at + item::HASH, !new.hash);
         self.heap.store(at + item::CAS, self.next_version(locked));
         self.write(at, new);
+        self.note_new(new, true);
         if old_bytes != new.text.len() {
             self.add(state::BYTES, (new.text.len() as u64).wrapping_sub(old_bytes as u64));
         }
@@ -76,7 +79,7 @@ impl Store<'_> {
     pub fn put(&self, key: &[u8], flags: u32, expires: u64, value: &[u8], condition: Condition) -> Outcome {
         let hash = self.hash_of(key);
         text::with(key, flags, value, |text| {
-            let new = New { key, hash, expires, value: value.len() as u64, text };
+            let new = New { key, hash, expires, value: value.len() as u64, text, object: None };
             // What never fits is refused first, whatever is there.
             if (item::TEXT + text.len()) as u64 > self.most_bytes {
                 return self.put_new(&new, condition, None);
@@ -120,6 +123,7 @@ impl Store<'_> {
         self.heap.store(at + item::CAS, self.next_version(&locked));
         self.heap.store(at + item::NEXT, found.map_or(0, |old| self.load(old + item::NEXT)));
         self.heap.store(link, self.base + at as u64);
+        self.note_new(new, found.is_some());
         drop(locked);
         self.add(state::BYTES, (item::TEXT + new.text.len()) as u64);
         self.add(state::ITEMS, 1);
