@@ -13,6 +13,7 @@
 //! over has a hash that nobody looks for. A lock that a dead process left is freed by whoever meets it.
 
 mod change;
+mod dump;
 mod evict;
 mod hash;
 mod journal;
