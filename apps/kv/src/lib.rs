@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 mod digits;
+pub mod journal;
+pub mod log;
 pub mod object;
 pub mod protocol;
 pub mod redis;

@@ -209,11 +209,11 @@ fn both_sides_find_what_the_other_stores() {
 
 #[test]
 fn what_is_no_string_is_left_to_user_space() {
-    use kiln_kv::object::SortedSet;
+    use kiln_kv::object::{Edit, SortedSet};
     let Some((loaded, variables)) = loaded() else { return };
     let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
     let store = Store::create(&heap, variables, &SETTINGS).expect("a store");
-    assert_eq!(store.extend(b"z", 100, |set: &mut SortedSet| set.set(b"m", 1.5)), Ok(None));
+    assert_eq!(store.extend(b"z", 100, |set: &mut Edit<'_, SortedSet>| set.set(b"m", 1.5)), Ok(None));
     let before = (store.items(), store.bytes());
     let passed = |text: &[u8]| {
         let packet = request(text);

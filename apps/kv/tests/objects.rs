@@ -318,7 +318,7 @@ fn memory_that_a_set_has_had_is_counted_or_given_back() {
 
 #[test]
 fn threads_that_add_and_remove_lose_nothing() {
-    use kiln_kv::object::{Fields, SortedSet};
+    use kiln_kv::object::{Edit, Fields, SortedSet};
     const ROUNDS: usize = 20_000;
     with_service(|service| {
         let store = &service.store;
@@ -329,10 +329,16 @@ fn threads_that_add_and_remove_lose_nothing() {
                     for round in 0..ROUNDS {
                         // The key comes and goes as the last one leaves.
                         let key: &[u8] = if round % 3 == 0 { b"one" } else { b"two" };
-                        assert_eq!(store.extend(key, 100, |set: &mut SortedSet| set.set(&own, 1.0)), Ok(None));
+                        assert_eq!(
+                            store.extend(key, 100, |set: &mut Edit<'_, SortedSet>| set.set(&own, 1.0)),
+                            Ok(None)
+                        );
                         assert_eq!(store.inspect(key, |set: &SortedSet| set.score(&own)), Ok(Some(Some(1.0))));
                         assert_eq!(store.inspect(key, |_: &Fields| ()), Err(Refused::OtherType));
-                        assert_eq!(store.alter(key, |set: &mut SortedSet| set.remove(&own)), Ok(Some(Some(1.0))));
+                        assert_eq!(
+                            store.alter(key, |set: &mut Edit<'_, SortedSet>| set.remove(&own)),
+                            Ok(Some(Some(1.0)))
+                        );
                     }
                 });
             }

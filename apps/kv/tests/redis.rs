@@ -31,6 +31,10 @@ const CONVERSATIONS: &[&str] = &[
     "SET only v|KEYS *|KEYS o?ly|KEYS x*|SCAN 0|SCAN 0 MATCH on* COUNT 100|SCAN 0 MATCH x|SCAN 0 TYPE string|SCAN 0 TYPE hash|SCAN x|SCAN 0 COUNT 0|SCAN 0 COUNT x|SCAN 0 FOO|SCAN 0 MATCH|FLUSHALL FOO|FLUSHALL ASYNC|DBSIZE|SCAN 0|FLUSHDB|FLUSHALL SYNC X",
     "AUTH x|AUTH default x|AUTH other x|AUTH a b c|HELLO x|HELLO 4|HELLO 2 FOO|HELLO 2 AUTH x|HELLO 2 SETNAME|CLIENT GETNAME|CLIENT SETNAME me|CLIENT GETNAME|CLIENT SETNAME \"a b\"|HELLO 2 SETNAME you|CLIENT GETNAME|CLIENT FOO|CLIENT SETNAME|CLIENT GETNAME x|CONFIG FOO|COMMAND FOO|RESET|CLIENT GETNAME",
     "HELLO 3 SETNAME c|GET none|SET k v XX|MGET a b|SET k v|GET k|SET k w GET|SET q w GET|CONFIG GET save|GETDEL none|INCRBYFLOAT f 1.5|HELLO 2|GET none",
+    "SET f 1e17|INCRBYFLOAT f 0|INCRBYFLOAT f 1e17|SET z -0|INCRBYFLOAT z -0|HSET h f 1e17|HINCRBYFLOAT h f 0|INCRBYFLOAT g 1.5e20",
+    "GETEX none EX 0|GETEX none EX x|GETEX none EXAT 1 PERSIST|SET k v|GETEX k EX 0|GETEX k EX x|GETEX k EX 100 EX 200|HSET h a 1|GETEX h EX 0",
+    "SCAN -1|SCAN +0|SCAN -|SCAN \"\"|SCAN 99999999999999999999|HSCAN none -1|HSCAN none +1|HSCAN none x|SCAN 0x",
+    "SET k v EXAT 99999999999 EXAT 99999999998|EXPIRETIME k|SET k v EX 5 PX 5|SET k v PX 5000 KEEPTTL|SET k v KEEPTTL KEEPTTL|SET k v EX 0 EX 100|TTL k",
     "CLIENT REPLY FOO|CLIENT REPLY ON|COMMAND INFO nothing|CONFIG GET save|CONFIG GET",
 ];
 
@@ -67,6 +71,39 @@ fn redis_answers_the_same() {
             assert_eq!(session.kept(), 0);
         });
     }
+}
+
+#[test]
+fn replies_are_skipped_as_redis_does() {
+    let lines = [
+        "CLIENT REPLY SKIP|PING|ECHO a",
+        "CLIENT REPLY SKIP|CLIENT REPLY SKIP|ECHO a|ECHO b",
+        "CLIENT REPLY SKIP|CLIENT REPLY ON|ECHO a",
+        "CLIENT REPLY OFF|CLIENT REPLY SKIP|ECHO a|CLIENT REPLY ON|ECHO b",
+    ];
+    let wanted = ["$1\r\na\r\n", "$1\r\nb\r\n", "+OK\r\n$1\r\na\r\n", "+OK\r\n$1\r\nb\r\n"];
+    let peer = redis_server();
+    for (line, wanted) in lines.into_iter().zip(wanted) {
+        let bytes: Vec<u8> = line.split('|').flat_map(request).collect();
+        with_service(|service| assert_eq!(ask(&mut Session::new(service), &bytes), wanted, "{line}"));
+        if let Some((_, port)) = &peer {
+            let mut stream = TcpStream::connect(("127.0.0.1", *port)).expect("it accepts");
+            stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
+            assert_eq!(told(&mut stream, &bytes), wanted, "Redis: {line}");
+        }
+    }
+}
+
+#[test]
+fn requests_of_browsers_end_the_connection() {
+    with_service(|service| {
+        for line in ["POST / HTTP/1.1\r\n", "host: a\r\n", "Host: a\r\n"] {
+            let (mut session, mut output) = (Session::new(service), Vec::new());
+            let next = session.serve(format!("{line}SET k v\r\n").as_bytes(), &mut output);
+            assert_eq!((next, &*output), (Next::Close, &b""[..]), "{line}");
+            assert_eq!(service.store.items(), 0);
+        }
+    });
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub use congestion::CongestionArguments;
 pub use dispatch::{DispatchArguments, SocketHook};
 pub use explain::ExplainArguments;
 pub use formats::command;
-pub use kv::{KvArguments, KvCommand, KvMemory, MemcachedArguments, RedisArguments};
+pub use kv::{KvArguments, KvCommand, KvMemory, KvTopArguments, MemcachedArguments, RedisArguments};
 pub use query::{QueryArguments, TablesArguments};
 pub use repair::RepairArguments;
 use run::{BENCH_EXAMPLES, RUN_EXAMPLES};

@@ -1,5 +1,8 @@
 //! `kiln kv`, from outside: by sockets without privilege, and in XDP between two network namespaces.
 
+#[path = "kv/data.rs"]
+mod data;
+
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpStream, UdpSocket};
@@ -21,6 +24,7 @@ const MOST_PROCESSED: u64 = 200_000;
 struct Server {
     child: Child,
     output: BufReader<ChildStdout>,
+    address: String,
 }
 
 impl Drop for Server {
@@ -38,7 +42,10 @@ impl Server {
 
     fn start_as(protocol: &str, arguments: &[&str]) -> Result<(Server, Value), String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-        command.args(["kv", protocol, "--format", "json"]).args(arguments);
+        Server::start_command(command.args(["kv", protocol, "--format", "json"]).args(arguments))
+    }
+
+    fn start_command(command: &mut Command) -> Result<(Server, Value), String> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kiln starts");
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
@@ -48,7 +55,12 @@ impl Server {
             let said = child.wait_with_output().expect("it ends");
             return Err(String::from_utf8_lossy(&said.stderr).into_owned());
         }
-        Ok((Server { child, output }, begun))
+        let address = begun["address"].as_str().unwrap_or_default().to_owned();
+        Ok((Server { child, output, address }, begun))
+    }
+
+    fn address(&self) -> String {
+        self.address.clone()
     }
 
     fn signal(&self, name: &str) {
@@ -85,6 +97,17 @@ impl Client {
             reply.extend(&part[..bytes]);
         }
         lossy(&reply)
+    }
+
+    /// Sends a request whose answer is one line; none if the connection is closed.
+    fn try_ask(&mut self, request: &[u8]) -> Option<String> {
+        self.0.write_all(request).ok()?;
+        let (mut reply, mut part) = (Vec::new(), [0; 4096]);
+        while !reply.ends_with(b"\n") {
+            let bytes = self.0.read(&mut part).ok().filter(|bytes| *bytes > 0)?;
+            reply.extend(&part[..bytes]);
+        }
+        Some(lossy(&reply))
     }
 
     fn statistic(&mut self, name: &str) -> u64 {
@@ -380,6 +403,7 @@ fn between(work: fn(&UdpSocket), end: impl FnOnce(Server)) {
             let processed = begun["processed"].as_u64().expect("a number");
             println!("{processed} processed instructions, {MOST_PROCESSED} allowed");
             assert!(processed <= MOST_PROCESSED, "{processed}");
+            assert!(begun["warning"].as_str().is_some_and(|warning| warning.contains("veth")), "{begun}");
             server
         }
         Err(said) => {

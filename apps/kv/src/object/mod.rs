@@ -7,9 +7,11 @@
 //! They are in memory of this process and not in the heap, because programs do nothing with them: a program that meets the item of
 //! one leaves the request to user space. [`crate::store`] finds them by key, counts their bytes, and evicts them as it does strings.
 
+mod edit;
 mod fields;
 mod sorted;
 
+pub use edit::Edit;
 pub use fields::Fields;
 pub use sorted::SortedSet;
 

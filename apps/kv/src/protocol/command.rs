@@ -26,6 +26,14 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
         output.extend(ERROR);
         return Step::Done;
     };
+    if may_change(&words)
+        && let Err(why) = service.store.admit()
+    {
+        if words.last() != Some(&&b"noreply"[..]) {
+            refuse(&why, output);
+        }
+        return Step::Done;
+    }
     match *first {
         b"get" | b"gets" => {
             return retrieve(service, &words[1..], None, first.ends_with(b"s"), answered, output);
@@ -61,6 +69,20 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
         _ => output.extend(ERROR),
     }
     Step::Done
+}
+
+/// Whether a line may change the store. What waits for a value is asked again when it has come.
+fn may_change(words: &[&[u8]]) -> bool {
+    match words[0] {
+        b"gat" | b"gats" | b"delete" | b"incr" | b"decr" | b"touch" | b"flush_all" | b"md" | b"ma" => true,
+        b"mg" => words.iter().skip(2).any(|flag| matches!(flag.first(), Some(b'T' | b'N' | b'R'))),
+        _ => false,
+    }
+}
+
+/// Answers that the log cannot be written.
+pub fn refuse(why: &str, output: &mut Vec<u8>) {
+    output.extend(format!("SERVER_ERROR the log cannot be written: {}\r\n", why.replace(['\r', '\n'], " ")).bytes());
 }
 
 fn retrieve(

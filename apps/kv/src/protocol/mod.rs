@@ -102,7 +102,11 @@ impl<'s, 'h> Session<'s, 'h> {
             let (value, end) = (input.get(..bytes)?, input.get(bytes..needed)?);
             let storing = self.waiting.take()?;
             if end == b"\r\n" {
-                storing.store(self.service, value, output);
+                match self.service.store.admit() {
+                    Ok(()) => storing.store(self.service, value, output),
+                    Err(_) if storing.is_quiet() => {}
+                    Err(why) => command::refuse(&why, output),
+                }
             } else {
                 storing.refuse(output);
             }

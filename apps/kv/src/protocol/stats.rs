@@ -58,4 +58,8 @@ fn general(service: &Service<'_>, output: &mut Vec<u8>) {
         ("xdp_passed", programs.passed),
     ];
     rows.into_iter().for_each(|(name, value)| row(output, name, value));
+    if let Some(journal) = store.journal() {
+        row(output, "log_bytes", journal.files.bytes());
+        row(output, "log_failing", u8::from(journal.failure().is_some()));
+    }
 }

@@ -6,6 +6,10 @@ use super::service::Service;
 pub trait Waiting {
     /// Bytes of the value, without the end of line behind it.
     fn bytes(&self) -> usize;
+    /// Whether no answer is wanted.
+    fn is_quiet(&self) -> bool {
+        false
+    }
     /// Stores the value, and answers.
     fn store(self: Box<Self>, service: &Service<'_>, value: &[u8], output: &mut Vec<u8>);
     /// Answers that what came is no value of this size.

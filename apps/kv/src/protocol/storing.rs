@@ -83,6 +83,10 @@ impl Waiting for Storing {
         self.bytes
     }
 
+    fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     fn refuse(self: Box<Self>, output: &mut Vec<u8>) {
         if !self.quiet {
             output.extend(b"CLIENT_ERROR bad data chunk\r\n");

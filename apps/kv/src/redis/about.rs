@@ -25,7 +25,7 @@ pub fn info(call: &mut Call<'_, '_>) -> Served {
     let own = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed).to_string();
     let misses = counted.gets.load(Ordering::Relaxed).saturating_sub(counted.hits.load(Ordering::Relaxed));
     let uptime = call.service.begun.elapsed().as_secs();
-    let sections: [(&str, Vec<(&str, String)>); 6] = [
+    let sections: [(&str, Vec<(&str, String)>); 7] = [
         (
             "Server",
             vec![
@@ -47,6 +47,7 @@ pub fn info(call: &mut Call<'_, '_>) -> Served {
                 ("maxmemory_policy", "allkeys-lru".to_owned()),
             ],
         ),
+        ("Persistence", persistence(call)),
         (
             "Stats",
             vec![
@@ -79,6 +80,31 @@ pub fn info(call: &mut Call<'_, '_>) -> Served {
     Ok(())
 }
 
+/// What is known of the log.
+fn persistence(call: &Call<'_, '_>) -> Vec<(&'static str, String)> {
+    let Some(journal) = call.service.store.journal() else { return vec![("aof_enabled", "0".to_owned())] };
+    let files = &journal.files;
+    vec![
+        ("aof_enabled", "1".to_owned()),
+        ("aof_rewrite_in_progress", u8::from(files.is_rewriting.load(Ordering::Relaxed)).to_string()),
+        ("aof_rewrites", files.rewrites.load(Ordering::Relaxed).to_string()),
+        ("aof_last_write_status", if journal.failure().is_some() { "err" } else { "ok" }.to_owned()),
+        ("aof_current_size", files.bytes().to_string()),
+        ("aof_base_size", files.base_bytes.load(Ordering::Relaxed).to_string()),
+    ]
+}
+
+/// `BGREWRITEAOF`.
+pub fn rewrite(call: &mut Call<'_, '_>) -> Served {
+    let journal = call.service.store.journal().ok_or("ERR there is no log: the server was started without --data")?;
+    if journal.files.is_rewriting.load(Ordering::Relaxed) {
+        return Err("ERR Background append only file rewriting already in progress".into());
+    }
+    journal.ask_for_rewrite();
+    call.reply.simple("Background append only file rewriting started");
+    Ok(())
+}
+
 /// `CONFIG`: what clients look for before they begin.
 pub fn config(call: &mut Call<'_, '_>) -> Served {
     if call.lower(1) != b"get" {
@@ -88,7 +114,7 @@ pub fn config(call: &mut Call<'_, '_>) -> Served {
         return Err("ERR wrong number of arguments for 'config|get' command".into());
     }
     let known = [
-        ("appendonly", "no".to_owned()),
+        ("appendonly", if call.service.store.journal().is_some() { "yes" } else { "no" }.to_owned()),
         ("databases", "1".to_owned()),
         ("maxmemory", call.service.store.most_bytes().to_string()),
         ("maxmemory-policy", "allkeys-lru".to_owned()),

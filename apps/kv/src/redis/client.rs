@@ -44,6 +44,11 @@ impl Client {
         }
     }
 
+    /// A client that need not say the password.
+    pub fn trusted(service: &Service<'_>) -> Client {
+        Client { knows_password: true, ..Client::new(service) }
+    }
+
     /// Whether it has yet to say the password.
     pub fn is_stranger(&self) -> bool {
         !self.knows_password
@@ -235,7 +240,7 @@ pub fn client(call: &mut Call<'_, '_>) -> Served {
             }
             b"off" => call.client.wanted = Wanted::None,
             b"skip" => {
-                if call.client.wanted == Wanted::All {
+                if call.client.wanted != Wanted::None {
                     call.client.wanted = Wanted::NotNext;
                 }
             }

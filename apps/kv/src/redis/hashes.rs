@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use super::call::{Call, SYNTAX, Served};
 use super::glob;
-use super::number::{decimal, float, integer};
+use super::number::{cursor, decimal, float, integer};
 use super::reply::Refusal;
 use crate::digits;
-use crate::object::{Fields, element_bytes};
+use crate::object::{Edit, Fields, element_bytes};
 
 /// Reads the hash of the command's key. `None` if there is none.
 fn read<R>(call: &Call<'_, '_>, read: impl FnOnce(&Fields) -> R) -> Result<Option<R>, Refusal> {
@@ -18,7 +18,7 @@ fn read<R>(call: &Call<'_, '_>, read: impl FnOnce(&Fields) -> R) -> Result<Optio
 }
 
 /// Changes the hash of the command's key, or a new one.
-fn extend<R>(call: &Call<'_, '_>, change: impl FnMut(&mut Fields) -> R) -> Result<R, Refusal> {
+fn extend<R>(call: &Call<'_, '_>, change: impl FnMut(&mut Edit<'_, Fields>) -> R) -> Result<R, Refusal> {
     call.service.statistics.sets.fetch_add(1, Ordering::Relaxed);
     let more = call.words[2..].iter().map(|word| element_bytes(word.len())).sum();
     Ok(call.service.store.extend(call.words[1], more, change)?)
@@ -108,10 +108,9 @@ pub fn hvals(call: &mut Call<'_, '_>) -> Served {
 /// `HDEL`.
 pub fn hdel(call: &mut Call<'_, '_>) -> Served {
     let words = &call.words[2..];
-    let removed = call
-        .service
-        .store
-        .alter(call.words[1], |fields: &mut Fields| words.iter().filter(|field| fields.remove(field)).count())?;
+    let removed = call.service.store.alter(call.words[1], |fields: &mut Edit<'_, Fields>| {
+        words.iter().filter(|field| fields.remove(field)).count()
+    })?;
     call.reply.integer(removed.unwrap_or(0) as i64);
     Ok(())
 }
@@ -172,8 +171,7 @@ pub fn hincrbyfloat(call: &mut Call<'_, '_>) -> Served {
 
 /// `HSCAN`.
 pub fn hscan(call: &mut Call<'_, '_>) -> Served {
-    let place = std::str::from_utf8(call.words[2]).ok().and_then(|text| text.parse::<u64>().ok());
-    let place = place.ok_or("ERR invalid cursor")?;
+    let place = cursor(call.words[2])?;
     let (mut pattern, mut count) = (&b"*"[..], 10);
     for option in call.words[3..].chunks(2) {
         match (&*option[0].to_ascii_lowercase(), option.get(1)) {

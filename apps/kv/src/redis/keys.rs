@@ -2,7 +2,7 @@
 
 use super::call::{Call, SYNTAX, Served};
 use super::glob;
-use super::number::{integer, time};
+use super::number::{cursor, integer, time};
 use crate::object::Kind;
 use crate::store;
 
@@ -129,8 +129,7 @@ pub fn keys(call: &mut Call<'_, '_>) -> Served {
 
 /// `SCAN`.
 pub fn scan(call: &mut Call<'_, '_>) -> Served {
-    let place = std::str::from_utf8(call.words[1]).ok().and_then(|text| text.parse::<u64>().ok());
-    let place = place.ok_or("ERR invalid cursor")?;
+    let place = cursor(call.words[1])?;
     let (mut pattern, mut count, mut wanted) = (&b"*"[..], 10, None);
     for option in call.words[2..].chunks(2) {
         match (&*option[0].to_ascii_lowercase(), option.get(1)) {

@@ -56,6 +56,9 @@ impl<'s, 'h> Session<'s, 'h> {
             match self.requests.next(self.client.is_stranger()) {
                 Ok(None) => return Next::Go,
                 Ok(Some(words)) => {
+                    if is_of_a_browser(words.as_slice()) {
+                        return Next::Close;
+                    }
                     if !words.is_empty() {
                         serve(self.service, &mut self.client, words.as_slice(), output);
                         // The same words are met again when the output is sent.
@@ -89,6 +92,45 @@ impl<'s, 'h> Session<'s, 'h> {
     }
 }
 
+/// Whether a request is a line of HTTP: a page makes a browser send it, and what follows may be commands. Redis does not answer either.
+fn is_of_a_browser(words: &[&[u8]]) -> bool {
+    words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:"))
+}
+
+/// Commands that are served again, as of a client that has said the password.
+pub struct Replay<'s, 'h> {
+    service: &'s Service<'h>,
+    client: Client,
+    output: Vec<u8>,
+}
+
+impl<'s, 'h> Replay<'s, 'h> {
+    /// Serves commands of a log.
+    pub fn new(service: &'s Service<'h>) -> Replay<'s, 'h> {
+        Replay { service, client: Client::trusted(service), output: Vec::new() }
+    }
+
+    /// Serves a command.
+    ///
+    /// # Errors
+    /// Returns the refusal, unless it is that the key has another type: then a later command removes the key.
+    pub fn apply(&mut self, words: &[&[u8]]) -> Result<(), String> {
+        // What is between these is served one after the other.
+        let is_frame = |word: &[u8]| word.eq_ignore_ascii_case(b"multi") || word.eq_ignore_ascii_case(b"exec");
+        if words.first().is_none_or(|word| is_frame(word)) {
+            return Ok(());
+        }
+        self.output.clear();
+        serve(self.service, &mut self.client, words, &mut self.output);
+        match self.output.strip_prefix(b"-") {
+            Some(refusal) if !refusal.starts_with(b"WRONGTYPE") => {
+                Err(String::from_utf8_lossy(refusal.trim_ascii_end()).into_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 fn serve(service: &Service<'_>, client: &mut Client, words: &[&[u8]], output: &mut Vec<u8>) {
     let before = output.len();
     let resp3 = client.resp3;
@@ -112,6 +154,9 @@ fn run(call: &mut Call<'_, '_>) -> Served {
     }
     if call.client.is_stranger() && !row.flags.contains(&"no_auth") {
         return Err("NOAUTH Authentication required.".into());
+    }
+    if row.flags.first() == Some(&"write") {
+        call.service.store.admit().map_err(|why| format!("MISCONF Errors writing to the AOF file: {why}"))?;
     }
     (row.serve)(call)
 }

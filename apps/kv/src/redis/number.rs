@@ -42,8 +42,8 @@ pub fn score(text: &[u8]) -> Result<f64, Refusal> {
 
 /// The text of a sum of numbers that may have fractions; `None` if it is no finite number.
 pub fn decimal(number: f64) -> Option<String> {
-    let text = if number == number.trunc() { double(number) } else { number.to_string() };
-    number.is_finite().then_some(text)
+    // Zero has no sign.
+    number.is_finite().then(|| (number + 0.0).to_string())
 }
 
 /// 17 digits that count, and no zeros at the end.
@@ -68,6 +68,23 @@ pub fn double(number: f64) -> String {
 
 fn trimmed(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
+}
+
+/// A place in a scan, as C's `strtoul` reads it: it may have a sign, and be empty.
+///
+/// # Errors
+/// Returns Redis' words for what is none.
+pub fn cursor(text: &[u8]) -> Result<u64, Refusal> {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let is_number = digits.iter().all(u8::is_ascii_digit) && (text.is_empty() || !digits.is_empty());
+    let number = std::str::from_utf8(digits).ok().filter(|_| is_number);
+    let number = number.and_then(|text| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() });
+    let number = number.ok_or("ERR invalid cursor")?;
+    Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
 /// A time in milliseconds since 1970: `number` units of `unit` milliseconds, counted from `base`. `None` if it is beyond all times.

@@ -116,33 +116,41 @@ struct Wanted {
     get: bool,
     keep: bool,
     persist: bool,
-    expires: Option<u64>,
+    /// The option that says when, and its number.
+    timed: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-fn options(call: &Call<'_, '_>, words: &[&[u8]], is_set: bool) -> Result<Wanted, Refusal> {
-    let (mut wanted, mut timed, mut rest) = (Wanted::default(), None, words);
+fn options(words: &[&[u8]], is_set: bool) -> Result<Wanted, Refusal> {
+    let (mut wanted, mut rest) = (Wanted::default(), words);
     while let Some((option, behind)) = rest.split_first() {
         rest = behind;
         let option = option.to_ascii_lowercase();
-        let is_free = timed.is_none() && !wanted.keep && !wanted.persist;
+        // The last one of a kind counts.
+        let is_free = wanted.timed.as_ref().is_none_or(|(name, _)| *name == option) && !wanted.keep && !wanted.persist;
         match &*option {
             b"nx" if is_set && !wanted.present => wanted.absent = true,
             b"xx" if is_set && !wanted.absent => wanted.present = true,
             b"get" if is_set => wanted.get = true,
-            b"keepttl" if is_set && timed.is_none() => wanted.keep = true,
-            b"persist" if !is_set && timed.is_none() => wanted.persist = true,
+            b"keepttl" if is_set && wanted.timed.is_none() => wanted.keep = true,
+            b"persist" if !is_set && wanted.timed.is_none() => wanted.persist = true,
             b"ex" | b"px" | b"exat" | b"pxat" if is_free && !rest.is_empty() => {
-                let unit = if option[0] == b'p' { 1 } else { 1000 };
-                timed = Some((rest[0], unit, if option.ends_with(b"at") { 0 } else { store::now() }));
+                wanted.timed = Some((option, rest[0].to_vec()));
                 rest = &rest[1..];
             }
             _ => return Err(SYNTAX),
         }
     }
-    if let Some((text, unit, base)) = timed {
-        wanted.expires = Some(expires(call, text, unit, base)?);
-    }
     Ok(wanted)
+}
+
+impl Wanted {
+    /// When the value is to end, if that is said.
+    fn expires(&self, call: &Call<'_, '_>) -> Result<Option<u64>, Refusal> {
+        let Some((option, number)) = &self.timed else { return Ok(None) };
+        let unit = if option[0] == b'p' { 1 } else { 1000 };
+        let base = if option.ends_with(b"at") { 0 } else { store::now() };
+        expires(call, number, unit, base).map(Some)
+    }
 }
 
 fn expires(call: &Call<'_, '_>, text: &[u8], unit: i64, base: u64) -> Result<u64, Refusal> {
@@ -154,7 +162,8 @@ fn expires(call: &Call<'_, '_>, text: &[u8], unit: i64, base: u64) -> Result<u64
 /// `SET`.
 pub fn set(call: &mut Call<'_, '_>) -> Served {
     let (key, value) = (call.words[1], call.words[2]);
-    let wanted = options(call, &call.words[3..], true)?;
+    let wanted = options(&call.words[3..], true)?;
+    let expires = wanted.expires(call)?;
     fits(value)?;
     if !wanted.get && !wanted.keep {
         let condition = match (wanted.absent, wanted.present) {
@@ -162,7 +171,7 @@ pub fn set(call: &mut Call<'_, '_>) -> Served {
             (_, true) => Condition::Present,
             _ => Condition::Any,
         };
-        match store_whole(call, key, value, wanted.expires.unwrap_or(0), condition)? {
+        match store_whole(call, key, value, expires.unwrap_or(0), condition)? {
             true => call.reply.ok(),
             false => call.reply.null(),
         }
@@ -178,7 +187,7 @@ pub fn set(call: &mut Call<'_, '_>) -> Served {
             return (Change::Keep, Ok((false, old)));
         }
         let kept = found.filter(|_| wanted.keep).map_or(0, |found| found.expires);
-        (put(value.to_vec(), wanted.expires.unwrap_or(kept)), Ok((true, old)))
+        (put(value.to_vec(), expires.unwrap_or(kept)), Ok((true, old)))
     })?;
     match old? {
         (_, old) if wanted.get => call.reply.bulk_or_null(old.as_deref()),
@@ -243,11 +252,15 @@ pub fn getdel(call: &mut Call<'_, '_>) -> Served {
 
 /// `GETEX`.
 pub fn getex(call: &mut Call<'_, '_>) -> Served {
-    let wanted = options(call, &call.words[2..], false)?;
+    let wanted = options(&call.words[2..], false)?;
     let found = found(call, call.words[1]);
     let value = found.as_ref().map(string).transpose()?;
-    if wanted.persist || wanted.expires.is_some() {
-        call.service.store.retime(call.words[1], |_| (wanted.expires.unwrap_or(0), ()));
+    if found.is_some() {
+        // As in Redis, a wrong time of no key is not looked at.
+        let expires = wanted.expires(call)?;
+        if wanted.persist || expires.is_some() {
+            call.service.store.retime(call.words[1], |_| (expires.unwrap_or(0), ()));
+        }
     }
     call.reply.bulk_or_null(value);
     Ok(())

@@ -41,6 +41,7 @@ macro_rules! rows {
 pub const ROWS: &[Row] = rows! {
     "append" 3 WRITE ONE, strings::append;
     "auth" -2 TALK NONE, client::auth;
+    "bgrewriteaof" 1 ADMIN NONE, about::rewrite;
     "client" -2 ABOUT NONE, client::client;
     "command" -1 ABOUT NONE, about::command;
     "config" -2 ADMIN NONE, about::config;

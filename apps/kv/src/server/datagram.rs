@@ -32,7 +32,11 @@ pub fn serve(socket: &UdpSocket, service: &Service<'_>, buffer: &mut Vec<u8>) ->
         if sender.port() == own.port() {
             continue;
         }
-        for datagram in answers(service, &buffer[..bytes]) {
+        let answers = answers(service, &buffer[..bytes]);
+        if service.store.journal().is_some_and(|journal| !journal.wait(journal.position())) {
+            continue;
+        }
+        for datagram in answers {
             // A client that is gone, or a full queue: datagrams may get lost.
             let _ = socket.send_to(&datagram, sender);
         }

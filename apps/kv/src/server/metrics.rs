@@ -48,7 +48,17 @@ pub fn text(service: &Service<'_>) -> String {
         ("xdp_passed_total", "counter", "Requests that the program in XDP left to the server.", programs.passed),
         ("uptime_seconds", "gauge", "Seconds since the server began.", service.begun.elapsed().as_secs()),
     ];
-    rows.iter().fold(String::new(), |mut text, (name, kind, help, value)| {
+    let journal = store.journal();
+    let log = journal.map(|journal| {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let failing = u64::from(journal.failure().is_some());
+        [
+            ("log_bytes", "gauge", "Bytes of the log's files.", journal.files.bytes()),
+            ("log_rewrites_total", "counter", "Rewrites of the log.", of(&journal.files.rewrites)),
+            ("log_failing", "gauge", "1 while the log cannot be written, and changes are refused.", failing),
+        ]
+    });
+    rows.iter().chain(log.iter().flatten()).fold(String::new(), |mut text, (name, kind, help, value)| {
         let _ = write!(text, "# HELP kiln_kv_{name} {help}\n# TYPE kiln_kv_{name} {kind}\nkiln_kv_{name} {value}\n");
         text
     })

@@ -10,6 +10,9 @@
 mod connection;
 mod datagram;
 pub mod metrics;
+#[cfg(feature = "tls")]
+pub mod tls;
+mod transport;
 mod worker;
 
 use std::io;
@@ -18,6 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::protocol::Service;
+use mio::net::TcpStream;
+use transport::Transport;
 
 /// How often [`Service::maintain`] is called.
 const MAINTAINED: Duration = Duration::from_millis(50);
@@ -41,6 +46,8 @@ pub struct Server {
     metrics: Option<TcpListener>,
     /// Connections of a worker. What is beyond is closed when it is accepted.
     connections: usize,
+    #[cfg(feature = "tls")]
+    tls: Option<tls::Tls>,
 }
 
 impl Server {
@@ -53,7 +60,15 @@ impl Server {
         let udp = udp.then(|| UdpSocket::bind(tcp.local_addr()?)).transpose()?;
         tcp.set_nonblocking(true)?;
         udp.as_ref().map_or(Ok(()), |udp| udp.set_nonblocking(true))?;
-        Ok(Server { protocol, tcp, udp, metrics: None, connections: CONNECTIONS })
+        Ok(Server {
+            protocol,
+            tcp,
+            udp,
+            metrics: None,
+            connections: CONNECTIONS,
+            #[cfg(feature = "tls")]
+            tls: None,
+        })
     }
 
     /// The same server, whose workers have so many connections each at most.
@@ -68,6 +83,22 @@ impl Server {
     /// Returns an error if the address is in use or not this machine's.
     pub fn with_metrics(self, address: SocketAddr) -> io::Result<Server> {
         Ok(Server { metrics: Some(metrics::bind(address)?), ..self })
+    }
+
+    /// The same server, whose connections are encrypted.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(self, tls: tls::Tls) -> Server {
+        Server { tls: Some(tls), ..self }
+    }
+
+    /// What a connection's bytes go through.
+    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            return Ok(Transport::Tls(Box::new(tls.accept(stream)?)));
+        }
+        Ok(Transport::Plain(stream))
     }
 
     /// Where Prometheus is answered; `None` if it is not.

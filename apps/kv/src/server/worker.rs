@@ -21,7 +21,7 @@ const NOTICED: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Serves until `stop` is set.
-pub fn run(server: &Server, service: &Service<'_>, stop: &AtomicBool) -> io::Result<()> {
+pub fn run<'s>(server: &'s Server, service: &'s Service<'_>, stop: &AtomicBool) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
     let Server { protocol, tcp, udp, connections: most, .. } = server;
     let mut poll = Poll::new()?;
@@ -30,7 +30,7 @@ pub fn run(server: &Server, service: &Service<'_>, stop: &AtomicBool) -> io::Res
         poll.registry().register(&mut SourceFd(&udp.as_raw_fd()), DATAGRAMS, Interest::READABLE)?;
     }
     let (connections, buffer) = (HashMap::new(), vec![0; BUFFER_BYTES]);
-    let mut worker = Worker { service, protocol: *protocol, most: *most, connections, next: FIRST, buffer };
+    let mut worker = Worker { service, server, protocol: *protocol, most: *most, connections, next: FIRST, buffer };
     let (mut events, mut datagrams, mut again) = (Events::with_capacity(1024), Vec::new(), Vec::new());
     // What is told once, and may be there still.
     let (mut accepts, mut receives) = (false, false);
@@ -66,6 +66,7 @@ pub fn run(server: &Server, service: &Service<'_>, stop: &AtomicBool) -> io::Res
 
 struct Worker<'s, 'h> {
     service: &'s Service<'h>,
+    server: &'s Server,
     protocol: Protocol,
     /// Connections at most.
     most: usize,
@@ -92,8 +93,9 @@ impl Worker<'_, '_> {
             if poll.registry().register(&mut stream, Token(number), interest).is_err() {
                 continue;
             }
+            let Ok(transport) = self.server.transport(stream) else { continue };
             self.next += 1;
-            self.connections.insert(number, Connection::new(stream, self.service, self.protocol));
+            self.connections.insert(number, Connection::new(transport, self.service, self.protocol));
             self.service.statistics.connections.fetch_add(1, Ordering::Relaxed);
             self.service.statistics.all_connections.fetch_add(1, Ordering::Relaxed);
             ready.push(number);
@@ -102,17 +104,32 @@ impl Worker<'_, '_> {
 
     /// Gives connections a turn; returns those that have more to do.
     fn turns(&mut self, ready: Vec<usize>) -> Vec<usize> {
-        let mut again = Vec::new();
+        let (mut again, mut held) = (Vec::new(), Vec::new());
         for number in ready {
             let Some(connection) = self.connections.get_mut(&number) else { continue };
             match connection.turn(&mut self.buffer) {
                 After::Wait => {}
                 After::Again => again.push(number),
+                After::Held => held.push(number),
                 After::Over => {
                     self.connections.remove(&number);
                     self.service.statistics.connections.fetch_sub(1, Ordering::Relaxed);
                 }
             }
+        }
+        // One wait for the disk serves all of them.
+        let position = held.iter().filter_map(|number| self.connections.get(number)).map(Connection::recorded).max();
+        let is_safe = match (position, self.service.store.journal()) {
+            (Some(position), Some(journal)) => journal.wait(position),
+            _ => true,
+        };
+        if is_safe {
+            again.append(&mut held);
+        }
+        for number in held {
+            // Whether its changes are going to be on the disk is not known: no reply says so.
+            self.connections.remove(&number);
+            self.service.statistics.connections.fetch_sub(1, Ordering::Relaxed);
         }
         again
     }

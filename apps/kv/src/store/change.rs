@@ -84,7 +84,7 @@ impl Store<'_> {
             };
             let condition = found.as_ref().map_or(Condition::Absent, |found| Condition::Version(found.version));
             let outcome = text::with(key, flags, &value, |text| {
-                let new = New { key, hash, expires, value: value.len() as u64 | u64::from(marks), text };
+                let new = New { key, hash, expires, value: value.len() as u64 | u64::from(marks), text, object: None };
                 if place.at.is_some_and(|at| self.overwrite(&locked, at, &new)) {
                     return Outcome::Stored;
                 }
@@ -109,8 +109,13 @@ impl Store<'_> {
         if is_new_version {
             self.heap.store(at + item::CAS, self.next_version(locked));
         }
+        let is_recorded =
+            expires != self.load(at + item::EXPIRES) || (value as u32 ^ marks) & mark::ALL & !mark::FETCHED != 0;
         self.heap.store(at + item::EXPIRES, expires);
         self.heap.store(at + item::VALUE, value & !u64::from(mark::ALL) | u64::from(marks & mark::ALL));
+        if is_recorded {
+            self.note_item(at);
+        }
     }
 
     /// Sets when a key ends to what `change` makes of when it does; what that gave beside it. `None` if there is no such key.
@@ -124,6 +129,7 @@ impl Store<'_> {
             // Whoever has read the old time does not write it again.
             self.heap.store(at + item::CAS, self.next_version(&locked));
             self.heap.store(at + item::EXPIRES, new);
+            self.note_expires(key, new);
         }
         Some(result)
     }

@@ -13,8 +13,10 @@
 //! over has a hash that nobody looks for. A lock that a dead process left is freed by whoever meets it.
 
 mod change;
+mod dump;
 mod evict;
 mod hash;
+mod journal;
 pub mod layout;
 mod objects;
 mod put;
@@ -30,7 +32,8 @@ pub use objects::Refused;
 pub use read::{Found, Item};
 
 use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kiln_heap::Memory;
@@ -39,6 +42,8 @@ use kiln_heap::own::{OwnHeap, STATE_BYTES};
 use kiln_heap::supply::{self, NoMemory};
 use layout::{bucket, state};
 use values::Objects;
+
+use crate::journal::Journal;
 
 /// A heap that threads share.
 pub type Heap<'h> = dyn Memory + Sync + 'h;
@@ -116,6 +121,10 @@ pub struct Store<'h> {
     evicted: AtomicU64,
     /// Values that are not in the heap.
     objects: Objects,
+    /// Where changes are recorded, if there is a log.
+    journal: OnceLock<Arc<Journal>>,
+    /// Whether the log is being read.
+    is_loading: AtomicBool,
 }
 
 thread_local! {
@@ -173,6 +182,8 @@ impl<'h> Store<'h> {
             emptied: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
             objects: Objects::default(),
+            journal: OnceLock::new(),
+            is_loading: AtomicBool::new(false),
         };
         store.tick();
         // The buckets' address is last: programs begin when it is there.

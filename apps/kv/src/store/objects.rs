@@ -4,8 +4,8 @@
 //!   bucket -> item: key, OBJECT | kind | number -> objects[number]: a lock, and the object until its item is freed
 //! ```
 //!
-//! An object has a lock of its own, which is not held together with that of a bucket: a long answer stops nobody but those who want
-//! the same object. Whoever holds it may find that the object is gone, because its key was removed in between: then there is a new
+//! An object has a lock of its own, which nobody takes who holds a bucket's: a long answer stops nobody but those who want
+//! the same object. Whoever holds it may take a bucket's for a moment, to record a change. Whoever holds it may find that the object is gone, because its key was removed in between: then there is a new
 //! item by now, or none. Who takes the last element out marks it as gone first, and then removes the item.
 
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use super::layout::{item, state};
 use super::put::New;
 use super::values::{Held, NUMBERS, Shared, held, value_of};
 use super::{Condition, Outcome, Store, text};
-use crate::object::{Kind, Typed};
+use crate::object::{Edit, Kind, Typed};
 
 /// How often a key is looked for again, because its object was gone. Each time, somebody has removed one.
 const TRIES: usize = 100_000;
@@ -70,7 +70,11 @@ impl Store<'_> {
     ///
     /// # Errors
     /// [`Refused::OtherType`] if the value is of another type.
-    pub fn alter<T: Typed, R>(&self, key: &[u8], change: impl FnOnce(&mut T) -> R) -> Result<Option<R>, Refused> {
+    pub fn alter<T: Typed, R>(
+        &self,
+        key: &[u8],
+        change: impl FnOnce(&mut Edit<'_, T>) -> R,
+    ) -> Result<Option<R>, Refused> {
         for _ in 0..TRIES {
             let Some((number, object)) = self.object(key, T::KIND)? else { return Ok(None) };
             let mut held = held(&object);
@@ -79,7 +83,8 @@ impl Store<'_> {
                 std::thread::yield_now();
                 continue;
             };
-            let result = change(typed);
+            let mut changes = self.changes(key);
+            let result = change(&mut Edit::new(typed, changes.as_mut()));
             let (is_empty, bytes) = (typed.is_empty(), typed.bytes());
             self.add(state::BYTES, bytes.wrapping_sub(held.bytes));
             held.bytes = bytes;
@@ -87,6 +92,8 @@ impl Store<'_> {
                 held.object = None;
                 drop(held);
                 self.remove_object(key, number, &object);
+            } else if let Some(changes) = changes {
+                self.note_changed(key, number, &object, &changes.finish());
             }
             return Ok(Some(result));
         }
@@ -103,7 +110,7 @@ impl Store<'_> {
         &self,
         key: &[u8],
         more_bytes: u64,
-        mut change: impl FnMut(&mut T) -> R,
+        mut change: impl FnMut(&mut Edit<'_, T>) -> R,
     ) -> Result<R, Refused> {
         for _ in 0..TRIES {
             if !self.make_room(more_bytes) {
@@ -113,13 +120,14 @@ impl Store<'_> {
                 return Ok(result);
             }
             let mut new = T::default();
-            let result = change(&mut new);
+            let mut changes = self.changes(key);
+            let result = change(&mut Edit::new(&mut new, changes.as_mut()));
             if new.is_empty() {
                 return Ok(result);
             }
             let bytes = new.bytes();
             let held = Held { object: Some(new.into_object()), bytes };
-            match self.put_object(key, T::KIND, held) {
+            match self.put_object(key, T::KIND, held, &changes.map(|changes| changes.finish()).unwrap_or_default()) {
                 Outcome::Stored => return Ok(result),
                 Outcome::NoMemory => return Err(Refused::NoMemory),
                 Outcome::Exists | Outcome::NotFound => {}
@@ -129,14 +137,15 @@ impl Store<'_> {
     }
 
     /// Stores the item of a new object, if its key is new.
-    fn put_object(&self, key: &[u8], kind: Kind, held: Held) -> Outcome {
+    fn put_object(&self, key: &[u8], kind: Kind, held: Held, records: &[u8]) -> Outcome {
         let bytes = held.bytes;
         let Some(number) = self.objects.add(Arc::new(Mutex::new(held))) else { return Outcome::NoMemory };
         // Counted before anybody can count it out.
         self.add(state::BYTES, bytes);
         let outcome = text::with(key, 0, b"", |text| {
             let value = value_of(kind, number);
-            self.put_new(&New { key, hash: self.hash_of(key), expires: 0, value, text }, Condition::Absent, None)
+            let new = New { key, hash: self.hash_of(key), expires: 0, value, text, object: Some(records) };
+            self.put_new(&new, Condition::Absent, None)
         });
         if outcome != Outcome::Stored {
             self.forget_object(number);
@@ -149,13 +158,27 @@ impl Store<'_> {
         let hash = self.hash_of(key);
         let locked = self.lock_of(hash);
         let place = self.find(&locked, hash, key);
-        let is_own = |at: usize| {
-            let value = self.load(at + item::VALUE);
-            let is_numbered = value & item::OBJECT != 0 && value & NUMBERS == number;
-            is_numbered && self.objects.get(number).is_some_and(|found| Arc::ptr_eq(&found, object))
-        };
-        if place.at.is_some_and(is_own) {
+        if place.at.is_some_and(|at| self.is_of(at, number, object)) {
             self.remove_at(locked, place);
+        }
+    }
+
+    /// Whether an item's value is this object.
+    fn is_of(&self, at: usize, number: u64, object: &Shared) -> bool {
+        let value = self.load(at + item::VALUE);
+        let is_numbered = value & item::OBJECT != 0 && value & NUMBERS == number;
+        is_numbered && self.objects.get(number).is_some_and(|found| Arc::ptr_eq(&found, object))
+    }
+
+    /// Records changes of a key's object, whose lock is held, unless the key has another value by now.
+    fn note_changed(&self, key: &[u8], number: u64, object: &Shared, records: &[u8]) {
+        if records.is_empty() {
+            return;
+        }
+        let hash = self.hash_of(key);
+        let locked = self.lock_of(hash);
+        if self.find(&locked, hash, key).at.is_some_and(|at| self.is_of(at, number, object)) {
+            self.note(|to| to.extend_from_slice(records));
         }
     }
 }

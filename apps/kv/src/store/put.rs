@@ -1,8 +1,10 @@
 //! Items that are written: over the old one, or in memory of their own that is linked.
 
+use super::journal::text_of;
 use super::layout::{bucket, item, state};
 use super::table::{Locked, Place};
 use super::{Condition, Outcome, Store, text};
+use crate::journal::record;
 
 /// Bytes of a block of the allocator that are not the item's.
 const BLOCK_HEADER_BYTES: usize = 8;
@@ -19,6 +21,21 @@ pub(super) struct New<'n> {
     /// The value's bytes and marks, or which object it is, in 32 bits.
     pub value: u64,
     pub text: &'n [u8],
+    /// The records of an object, which are its text in the log.
+    pub object: Option<&'n [u8]>,
+}
+
+impl New<'_> {
+    /// Appends what the item is from now on.
+    fn record(&self, is_replaced: bool, to: &mut Vec<u8>) {
+        let Some(object) = self.object else {
+            return text_of(self.text, self.key.len(), self.value, self.expires).append(to);
+        };
+        if is_replaced {
+            record::remove(to, self.key);
+        }
+        to.extend_from_slice(object);
+    }
 }
 
 /// Units of the allocator that an item with a text of so many bytes takes.
@@ -66,6 +83,7 @@ impl Store<'_> {
         self.heap.store(at + item::HASH, !new.hash);
         self.heap.store(at + item::CAS, self.next_version(locked));
         self.write(at, new);
+        self.note(|to| new.record(true, to));
         if old_bytes != new.text.len() {
             self.add(state::BYTES, (new.text.len() as u64).wrapping_sub(old_bytes as u64));
         }
@@ -76,7 +94,7 @@ impl Store<'_> {
     pub fn put(&self, key: &[u8], flags: u32, expires: u64, value: &[u8], condition: Condition) -> Outcome {
         let hash = self.hash_of(key);
         text::with(key, flags, value, |text| {
-            let new = New { key, hash, expires, value: value.len() as u64, text };
+            let new = New { key, hash, expires, value: value.len() as u64, text, object: None };
             // What never fits is refused first, whatever is there.
             if (item::TEXT + text.len()) as u64 > self.most_bytes {
                 return self.put_new(&new, condition, None);
@@ -120,6 +138,7 @@ impl Store<'_> {
         self.heap.store(at + item::CAS, self.next_version(&locked));
         self.heap.store(at + item::NEXT, found.map_or(0, |old| self.load(old + item::NEXT)));
         self.heap.store(link, self.base + at as u64);
+        self.note(|to| new.record(found.is_some(), to));
         drop(locked);
         self.add(state::BYTES, (item::TEXT + new.text.len()) as u64);
         self.add(state::ITEMS, 1);

@@ -138,6 +138,9 @@ impl Store<'_> {
             return None;
         }
         if let Some(expires) = expires {
+            if expires != self.load(at + item::EXPIRES) {
+                self.note_expires(key, expires);
+            }
             self.heap.store(at + item::EXPIRES, expires);
         }
         let value = self.load(at + item::VALUE);

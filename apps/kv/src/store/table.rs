@@ -1,5 +1,6 @@
 //! The hash table: locks of buckets, chains of items, and items that are written, linked and unlinked.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kiln_heap::lock::{self, Holder, USER};
@@ -109,11 +110,12 @@ impl Store<'_> {
 
     pub(super) fn is_expired(&self, at: usize) -> bool {
         let expires = self.load(at + item::EXPIRES);
-        expires != 0 && expires <= now()
+        expires != 0 && expires <= now() && !self.is_loading.load(Ordering::Relaxed)
     }
 
     /// Takes an item out of its bucket; it is freed when the lock is not held any more.
     pub(super) fn unlink(&self, link: usize, at: usize) {
+        self.note_removed(at);
         self.heap.store(link, self.load(at + item::NEXT));
     }
 

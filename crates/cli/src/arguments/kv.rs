@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use kiln_driver::kv::Sync;
 
 use super::dispatch::Mode;
 
@@ -13,6 +15,8 @@ Examples:
   kiln kv memcached                   on 127.0.0.1:11211, without privilege
   kiln kv redis                       on 127.0.0.1:6379, for redis-cli
   kiln kv memcached --memory 1024 --threads 4
+  kiln kv redis --data /var/lib/kv    what was stored is there after a restart
+  kiln kv top 127.0.0.1:6379          what a server does, second by second
   kiln kv memcached --listen 10.0.0.2:11211 --xdp eth0
                                       get and set over UDP in XDP, all else
                                       behind sockets (root)
@@ -33,6 +37,8 @@ pub enum KvCommand {
     /// Serve memcached's text and meta protocol over TCP, and over UDP if asked for.
     #[command(after_help = EXAMPLES)]
     Memcached(MemcachedArguments),
+    /// Show what a server does, second by second.
+    Top(KvTopArguments),
     /// Serve Redis' protocol (RESP2 and RESP3): strings, hashes and sorted sets.
     #[command(after_help = EXAMPLES)]
     Redis(RedisArguments),
@@ -83,4 +89,66 @@ pub struct KvMemory {
     /// Answer Prometheus at this address, too, under /metrics.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
+    /// Keep a log of all changes in this directory, in the format of Redis' append-only file, and begin with what it has.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub data: Option<PathBuf>,
+    /// When the disk has changes: before they are acknowledged, every second, or when the system writes them.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = SyncWhen::Second, requires = "data")]
+    pub sync: SyncWhen,
+    /// Cut a damaged log at its last good record, and keep a copy of the damaged file.
+    #[arg(long, requires = "data")]
+    pub repair: bool,
+    /// Encrypt connections with TLS: the PEM file with the server's certificate, and those above it.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The PEM file with the certificate's key.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Serve only clients with a certificate below one of this PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+}
+
+/// When the disk has changes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncWhen {
+    /// Before they are acknowledged.
+    Always,
+    /// Once in a second.
+    Second,
+    /// When the system writes them.
+    No,
+}
+
+impl From<SyncWhen> for Sync {
+    fn from(when: SyncWhen) -> Sync {
+        match when {
+            SyncWhen::Always => Sync::Always,
+            SyncWhen::Second => Sync::Second,
+            SyncWhen::No => Sync::No,
+        }
+    }
+}
+
+/// `kiln kv top`.
+#[derive(Args, Debug)]
+pub struct KvTopArguments {
+    /// The server: kiln kv, Redis or memcached, without TLS.
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
+    pub address: SocketAddr,
+    /// Show one row and end.
+    #[arg(long)]
+    pub once: bool,
+    /// Seconds between two rows.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub every: Duration,
+    /// The file whose first line is the server's password.
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+}
+
+/// A time between two rows.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "no number of seconds".to_owned())?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err("0.1 to 3600".to_owned()) }
 }

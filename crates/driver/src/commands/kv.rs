@@ -8,11 +8,16 @@
 //!
 //! Nothing is pinned: the kernel detaches the program when the process ends, however it ends.
 
+mod top;
+
 use std::net::{SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kiln_kv::EXTENSION;
+use kiln_kv::log::{Log, LogError, REWRITE_BYTES, Settings as LogSettings};
+pub use kiln_kv::log::{Opened, Sync};
 use kiln_kv::protocol::Service;
 pub use kiln_kv::server::Protocol;
 use kiln_kv::server::Server;
@@ -25,6 +30,7 @@ use kiln_sandbox::supply::{self, NoMemory};
 
 use crate::commands::{cc, sandbox};
 use crate::heap::KernelHeap;
+pub use top::{Monitor, Rates};
 
 const HEAP: &str = "kiln_heap_map";
 const PROGRAM: &str = "kv_memcached";
@@ -37,8 +43,30 @@ pub const MOST_BYTES: u64 = 2 << 30;
 /// The fewest: room for the largest value, and for those that are being replaced.
 pub const FEWEST_BYTES: u64 = 8 << 20;
 
-/// How to serve.
+/// What is kept on the disk.
 #[derive(Clone, Debug)]
+pub struct Data {
+    /// Where.
+    pub directory: PathBuf,
+    /// When changes are brought to the disk.
+    pub sync: Sync,
+    /// Whether what is damaged is cut off.
+    pub repair: bool,
+}
+
+/// What encrypted connections need: the contents of PEM files.
+#[derive(Clone)]
+pub struct TlsFiles {
+    /// The server's certificate, and those above it.
+    pub certificates: Vec<u8>,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// What has to stand above a client's certificate. Without it, clients show none.
+    pub clients: Option<Vec<u8>>,
+}
+
+/// How to serve.
+#[derive(Clone)]
 pub struct Options {
     /// What is spoken.
     pub protocol: Protocol,
@@ -58,6 +86,10 @@ pub struct Options {
     pub threads: usize,
     /// Where Prometheus is answered, under `/metrics`.
     pub metrics: Option<SocketAddr>,
+    /// What is kept on the disk, if something is.
+    pub data: Option<Data>,
+    /// What encrypted connections need, if connections are encrypted.
+    pub tls: Option<TlsFiles>,
     /// The C compiler.
     pub clang: String,
 }
@@ -70,11 +102,16 @@ pub struct Begun {
     pub metrics: Option<SocketAddr>,
     /// Instructions that the kernel's verifier processed, if there is a program.
     pub processed: Option<u32>,
+    /// What the log said, if there is one.
+    pub log: Option<Opened>,
+    /// What the user should know.
+    pub warning: Option<String>,
 }
 
 impl Begun {
-    fn new(server: &Server, processed: Option<u32>) -> Result<Begun, Error> {
-        Ok(Begun { address: address(server)?, metrics: asked(server.metrics_address())?, processed })
+    fn new(server: &Server) -> Result<Begun, Error> {
+        let (address, metrics) = (address(server)?, asked(server.metrics_address())?);
+        Ok(Begun { address, metrics, processed: None, log: None, warning: None })
     }
 }
 
@@ -96,8 +133,7 @@ pub fn serve(options: &Options, stop: &AtomicBool, begun: &dyn Fn(Begun)) -> Res
             let server = bind(options)?;
             let heap = store::own_heap(&settings);
             let store = create(&heap, store::OWN_VARIABLE_BYTES, &settings)?;
-            begun(Begun::new(&server, None)?);
-            run(&server, store, options, stop)
+            run(&server, store, options, stop, begun)
         }
     }
 }
@@ -110,6 +146,14 @@ fn with_program(
     stop: &AtomicBool,
     begun: &dyn Fn(Begun),
 ) -> Result<(), Error> {
+    if options.data.is_some() {
+        let message = "--data does not go with --xdp: what the program in XDP stores would not reach the log";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    if options.tls.is_some() {
+        let message = "--tls-cert does not go with --xdp: requests over UDP are not encrypted";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
     let SocketAddr::V4(listen) = options.listen else {
         return Err(Error::InvalidInput("--xdp serves IPv4: --listen ADDRESS:PORT of the interface".to_owned()));
     };
@@ -127,16 +171,30 @@ fn with_program(
     let store = create(&heap, variables, &settings)?;
     let program = loaded.program(PROGRAM)?;
     let link = kiln_linux::Link::xdp(&program, index, options.mode)?;
-    begun(Begun::new(&server, Some(program.info()?.verified_insns))?);
-    let served = run(&server, store, options, stop);
+    let (processed, warning) = (Some(program.info()?.verified_insns), veth_warning(interface, options.mode));
+    let with_program = |said: Begun| begun(Begun { processed, warning: warning.clone(), ..said });
+    let served = run(&server, store, options, stop, &with_program);
     drop(link);
     served
+}
+
+/// What to know of an interface that drops what the program sends back, as far as its driver says so.
+fn veth_warning(interface: &str, mode: XdpMode) -> Option<String> {
+    let asked = std::process::Command::new("ip").args(["-d", "-o", "link", "show", "dev", interface]).output();
+    let is_veth = asked.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).contains(" veth "));
+    (is_veth && mode != XdpMode::Generic).then(|| {
+        let name = crate::Shown::from(interface);
+        format!(
+            "{name} is a veth: replies arrive only if the other end has an XDP program, too; --mode generic needs none"
+        )
+    })
 }
 
 fn bind(options: &Options) -> Result<Server, Error> {
     let udp = options.udp || options.interface.is_some();
     let listening = |at: SocketAddr| move |error| Error::machine(&format!("listening at {at}"), &error, "");
     let server = Server::bind(options.listen, options.protocol, udp).map_err(listening(options.listen))?;
+    let server = encrypted(server, options)?;
     match options.metrics {
         Some(metrics) => server.with_metrics(metrics).map_err(listening(metrics)),
         None => Ok(server),
@@ -159,10 +217,53 @@ fn create<'h>(heap: &'h Heap<'h>, variables: usize, settings: &Settings) -> Resu
     })
 }
 
-fn run(server: &Server, store: Store<'_>, options: &Options, stop: &AtomicBool) -> Result<(), Error> {
+#[cfg(feature = "tls")]
+fn encrypted(server: Server, options: &Options) -> Result<Server, Error> {
+    let Some(files) = &options.tls else { return Ok(server) };
+    if options.udp {
+        let message = "--udp does not go with --tls-cert: datagrams are not encrypted";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    let tls = kiln_kv::server::tls::Tls::read(&files.certificates, &files.key, files.clients.as_deref());
+    tls.map(|tls| server.with_tls(tls)).map_err(Error::InvalidInput)
+}
+
+#[cfg(not(feature = "tls"))]
+fn encrypted(server: Server, options: &Options) -> Result<Server, Error> {
+    match options.tls {
+        None => Ok(server),
+        Some(_) => Err(Error::Unsupported("this build has no TLS: the feature `tls` is off".to_owned())),
+    }
+}
+
+fn run(
+    server: &Server,
+    store: Store<'_>,
+    options: &Options,
+    stop: &AtomicBool,
+    begun: &dyn Fn(Begun),
+) -> Result<(), Error> {
     let service = Service::new(store).with_password(options.password.clone());
-    let served = server.run(&service, options.threads, stop);
-    served.map_err(|error| Error::machine("waiting for sockets", &error, ""))
+    let said = Begun::new(server)?;
+    let serve = || {
+        let served = server.run(&service, options.threads, stop);
+        served.map_err(|error| Error::machine("waiting for sockets", &error, ""))
+    };
+    let Some(Data { directory, sync, repair }) = options.data.clone() else {
+        begun(said);
+        return serve();
+    };
+    let settings = LogSettings { directory, sync, repair, rewrite_bytes: REWRITE_BYTES };
+    let log = Log::open(&settings, &service).map_err(log_error)?;
+    begun(Begun { log: Some(log.opened.clone()), ..said });
+    log.serve(&service, serve).map_err(log_error)?
+}
+
+fn log_error(error: LogError) -> Error {
+    match error {
+        LogError::Io { path, doing, error } => Error::machine(&format!("{doing} {}", path.display()), &error, ""),
+        other => Error::InvalidInput(other.to_string()),
+    }
 }
 
 /// The extension, compiled for this heap's size and loaded, and the bytes of its variables.

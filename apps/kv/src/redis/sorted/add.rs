@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::object::{SortedSet, element_bytes};
+use crate::object::{Edit, SortedSet, element_bytes};
 use crate::redis::call::{Call, SYNTAX, Served};
 use crate::redis::number::score;
 use crate::redis::reply::Refusal;
@@ -57,7 +57,7 @@ fn options<'w, 'c>(words: &'w [&'c [u8]]) -> Result<(Wanted, &'w [&'c [u8]]), Re
 }
 
 /// Sets a member's score, or adds to it.
-fn set_one(set: &mut SortedSet, wanted: Wanted, score: f64, member: &[u8]) -> Result<Outcome, Refusal> {
+fn set_one(set: &mut Edit<'_, SortedSet>, wanted: Wanted, score: f64, member: &[u8]) -> Result<Outcome, Refusal> {
     let old = set.score(member);
     let Some(old) = old else {
         if wanted.present {
@@ -83,7 +83,7 @@ fn set_one(set: &mut SortedSet, wanted: Wanted, score: f64, member: &[u8]) -> Re
 fn add(call: &mut Call<'_, '_>, wanted: Wanted, pairs: &[(f64, &[u8])]) -> Served {
     call.service.statistics.sets.fetch_add(1, Ordering::Relaxed);
     let more = pairs.iter().map(|(_, member)| element_bytes(member.len())).sum();
-    let outcomes = call.service.store.extend(call.words[1], more, |set: &mut SortedSet| {
+    let outcomes = call.service.store.extend(call.words[1], more, |set: &mut Edit<'_, SortedSet>| {
         pairs.iter().map(|(score, member)| set_one(set, wanted, *score, member)).collect::<Result<Vec<_>, _>>()
     })??;
     if wanted.increment {

@@ -6,7 +6,7 @@ mod range;
 
 use super::call::{Call, SYNTAX, Served};
 use super::reply::Refusal;
-use crate::object::SortedSet;
+use crate::object::{Edit, SortedSet};
 pub use add::{zadd, zincrby};
 use limits::{Bounds, ByBytes, ByScore};
 pub use range::{zrange, zremrange};
@@ -64,7 +64,7 @@ pub fn zrank(call: &mut Call<'_, '_>) -> Served {
 /// `ZREM`.
 pub fn zrem(call: &mut Call<'_, '_>) -> Served {
     let members = &call.words[2..];
-    let removed = call.service.store.alter(call.words[1], |set: &mut SortedSet| {
+    let removed = call.service.store.alter(call.words[1], |set: &mut Edit<'_, SortedSet>| {
         members.iter().filter(|member| set.remove(member).is_some()).count()
     })?;
     call.reply.integer(removed.unwrap_or(0) as i64);
@@ -101,7 +101,7 @@ pub fn zpop(call: &mut Call<'_, '_>) -> Served {
     let is_counted = wanted.is_some();
     let wanted = wanted.map_or(Ok(1), |count| count.ok_or(NOT_POSITIVE))?;
     let is_max = call.is_named("zpopmax");
-    let popped = call.service.store.alter(call.words[1], |set: &mut SortedSet| {
+    let popped = call.service.store.alter(call.words[1], |set: &mut Edit<'_, SortedSet>| {
         let mut popped = Vec::new();
         let count = wanted.min(set.len());
         let from = if is_max { set.len() - count } else { 0 };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::limits::{Bounds, ByBytes, ByRank, ByScore};
-use crate::object::SortedSet;
+use crate::object::{Edit, SortedSet};
 use crate::redis::call::{Call, SYNTAX, Served};
 use crate::redis::number::integer;
 use crate::redis::reply::Refusal;
@@ -117,7 +117,7 @@ pub fn zrange(call: &mut Call<'_, '_>) -> Served {
 }
 
 fn remove(call: &mut Call<'_, '_>, bounds: &impl Bounds) -> Served {
-    let removed = call.service.store.alter(call.words[1], |set: &mut SortedSet| {
+    let removed = call.service.store.alter(call.words[1], |set: &mut Edit<'_, SortedSet>| {
         let (ranks, mut members) = (bounds.ranks(set), Vec::new());
         set.visit(ranks.start, ranks.end, false, &mut |member, _| members.push(member.to_vec()));
         for member in &members {

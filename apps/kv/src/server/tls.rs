@@ -1,0 +1,119 @@
+//! TLS 1.2 and 1.3, in user space.
+
+use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+/// What a server shows its clients, and asks of them.
+#[derive(Clone)]
+pub struct Tls(Arc<ServerConfig>);
+
+impl Tls {
+    /// Reads a certificate with those above it, its key, and the certificates that have to stand above a client's: PEM. Without the last
+    /// ones, clients show none.
+    ///
+    /// # Errors
+    /// Returns what is wrong with them.
+    pub fn read(certificates: &[u8], key: &[u8], clients: Option<&[u8]>) -> Result<Tls, String> {
+        let all = |pem: &[u8], what: &str| -> Result<Vec<CertificateDer<'static>>, String> {
+            let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+            let read = read.map_err(|error| format!("{what}: {error}"))?;
+            if read.is_empty() { Err(format!("{what}: no certificate in PEM")) } else { Ok(read) }
+        };
+        let chain = all(certificates, "the certificate")?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key: {error}"))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| error.to_string())?;
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in all(pem, "the clients' authority")? {
+                    roots.add(certificate).map_err(|error| format!("the clients' authority: {error}"))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| error.to_string())?)
+            }
+        };
+        let config = builder.with_single_cert(chain, key).map_err(|error| format!("certificate and key: {error}"))?;
+        Ok(Tls(Arc::new(config)))
+    }
+
+    /// A connection that was accepted.
+    ///
+    /// # Errors
+    /// Returns an error if there is no memory or no randomness.
+    pub fn accept(&self, stream: TcpStream) -> io::Result<Secured> {
+        let session = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
+        Ok(Secured { stream, session })
+    }
+}
+
+/// A connection with TLS.
+pub struct Secured {
+    stream: TcpStream,
+    session: ServerConnection,
+}
+
+impl Secured {
+    /// Reads what clients have said, as [`io::Read::read`].
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.session.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A client that ends without saying so has sent all that it sends, too.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+            if self.session.read_tls(&mut self.stream)? == 0 {
+                return Ok(0);
+            }
+            let processed = self.session.process_new_packets();
+            // An alert, or the next step of a handshake.
+            self.flush()?;
+            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
+    }
+
+    /// Encrypts as much as there is room for, as [`io::Write::write`].
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            let written = self.session.writer().write(bytes)?;
+            let is_flushed = self.flush()?;
+            if written > 0 || bytes.is_empty() {
+                return Ok(written);
+            }
+            if !is_flushed || self.session.is_handshaking() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+    }
+
+    /// Gives the socket what is encrypted; whether it has everything.
+    pub fn flush(&mut self) -> io::Result<bool> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut self.stream) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for Secured {
+    fn drop(&mut self) {
+        // So that the client knows that nothing was cut off; whether it gets to know does not matter here.
+        self.session.send_close_notify();
+        let _ = self.flush();
+    }
+}
