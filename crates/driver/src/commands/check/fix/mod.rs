@@ -12,6 +12,7 @@
 
 mod checks;
 mod propose;
+mod rewritten;
 mod rules;
 mod text;
 
@@ -185,7 +186,8 @@ impl Search<'_> {
 
     fn proposals(&mut self, source: &Source, current: &Checked) -> Vec<Proposal> {
         let Verdict::Rejected { code, diagnosis, .. } = &current.verdict else {
-            return section(source, current).into_iter().collect();
+            let table = matches!(current.verdict, Verdict::Invalid { .. }).then(|| rewritten::function_table(source));
+            return section(source, current).into_iter().chain(table.flatten()).collect();
         };
         let place = &diagnosis.place;
         let own =
