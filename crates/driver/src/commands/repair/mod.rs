@@ -237,8 +237,10 @@ impl<'w> Work<'w> {
     fn new(input: &'w Input, options: &Options, progress: &'w mut dyn Progress, begun: Instant) -> Work<'w> {
         let end = begun + options.budget;
         let own = input.verifier_options();
+        // The running kernel rejects an index that is a processor's number only where it has that many processors.
+        let processors = options.profile.is_none().then(kiln_inspect::input::possible_processors).flatten();
         let profile = options.profile.clone().unwrap_or(own.profile);
-        let verifier = kiln_verifier::Options { profile, deadline: Some(end), ..own };
+        let verifier = kiln_verifier::Options { profile, processors, deadline: Some(end), ..own };
         // Marks are about the instructions that stand now.
         let object = Object { operations: Vec::new(), ..input.object.clone() };
         let (proofs, guards, find_input) = (evidence::Proofs::new(), options.guards, options.find_input);
