@@ -250,6 +250,8 @@ pub fn peers(effort: PeerEffort) -> Result<Vec<Value>, Failure> {
         most_bytes: 256 << 20,
         threads: 1,
         metrics: None,
+        data: None,
+        tls: None,
         clang: String::new(),
     };
     let (stop, (begun, address)) = (AtomicBool::new(false), mpsc::channel());

@@ -74,6 +74,12 @@ const TASKS: &[Task] = &[
         run: mistakes::run,
     },
     Task {
+        name: "messages",
+        arguments: "",
+        what: "write docs/reference/messages.md: what Kiln, Linux 6.18 and 7.3 say of the same programs",
+        run: mistakes::messages,
+    },
+    Task {
         name: "structure",
         arguments: "[--format json]",
         what: "measure circles of imports, imports that run back up, long files and long functions",

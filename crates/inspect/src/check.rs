@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::cost::Cost;
 use crate::input::Input;
 use crate::sandboxed::{self, Sandboxed};
+use crate::show::core_names;
 use crate::show::diagnostic::{self, Diagnosis, Look};
 use crate::show::place::Place;
 use crate::show::shown::Shown;
@@ -130,7 +131,15 @@ pub fn verdict(object: &Prepared<'_>, program: &Program, options: &kiln_verifier
         Some(_) => object.verify(program, options),
         None => Err(kiln_verifier::Error::Invalid(no_type(program))),
     };
-    let statistics = verified.map(|verified| verified.statistics);
+    let statistics = verified.map(|verified| verified.statistics).map_err(|error| match error {
+        kiln_verifier::Error::Rejected(mut rejection) if rejection.reason == kiln_verifier::Reason::KernelLacks => {
+            let types = options.kernel_types.as_deref();
+            let help = types.and_then(|types| core_names::help_for_missing(object.object(), types, rejection.insn));
+            rejection.help = help.unwrap_or(rejection.help);
+            kiln_verifier::Error::Rejected(rejection)
+        }
+        error => error,
+    });
     verdict_of(
         object.object(),
         program,

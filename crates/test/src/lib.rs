@@ -41,6 +41,7 @@ pub mod engine;
 pub mod filetest;
 pub mod generate;
 pub mod havoc;
+pub mod messages;
 pub mod mistakes;
 pub mod oracle;
 pub mod stack_objects;

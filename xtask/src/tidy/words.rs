@@ -44,6 +44,7 @@ const WRITTEN: [&str; 7] = [
     "docs/measurements/superoptimizer-results.md",
     "docs/reference/flags.md",
     "docs/reference/isa.md",
+    "docs/reference/messages.md",
     "docs/reference/mistakes.md",
     "docs/reference/rules.md",
     "crates/transform/superopt/src/rules/data/README.md",

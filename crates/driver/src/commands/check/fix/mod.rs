@@ -12,6 +12,7 @@
 
 mod checks;
 mod propose;
+mod rewritten;
 mod rules;
 mod text;
 
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use kiln_inspect::check::{Checked, Verdict};
 use kiln_inspect::show::shown::Shown;
+use kiln_verifier::Reason;
 use serde::Serialize;
 
 use self::propose::{Case, Proposal};
@@ -185,7 +187,8 @@ impl Search<'_> {
 
     fn proposals(&mut self, source: &Source, current: &Checked) -> Vec<Proposal> {
         let Verdict::Rejected { code, diagnosis, .. } = &current.verdict else {
-            return section(source, current).into_iter().collect();
+            let table = matches!(current.verdict, Verdict::Invalid { .. }).then(|| rewritten::function_table(source));
+            return section(source, current).into_iter().chain(table.flatten()).collect();
         };
         let place = &diagnosis.place;
         let own =
@@ -197,7 +200,7 @@ impl Search<'_> {
             self.functions = Some(kernel_functions());
         }
         let functions = self.functions.as_deref().unwrap_or_default();
-        Case { source, code, diagnosis, section: current.section.exact(), at, statement, functions }.proposals()
+        proposals(&Case { source, code, diagnosis, section: current.section.exact(), at, statement, functions })
     }
 
     /// The verdict on the program in an edited source; `None` if it does not compile, or breaks another program.
@@ -211,6 +214,33 @@ impl Search<'_> {
         });
         of(&current.program).filter(|_| !broken).cloned()
     }
+}
+
+/// The proposals for a rejection.
+fn proposals(case: &Case<'_>) -> Vec<Proposal> {
+    let is = |reason: Reason| reason.code() == case.code;
+    let mut found = Vec::new();
+    // A pointer that a call made useless must not be read in another way.
+    found.extend(rules::lost(case));
+    if !found.is_empty() {
+        return found;
+    }
+    if is(Reason::PossiblyNull) {
+        found.extend(checks::null(case));
+    } else if is(Reason::PacketBounds) {
+        found.extend(checks::packet(case));
+    } else if is(Reason::UnboundedOffset) {
+        found.extend(checks::offset(case));
+    } else if is(Reason::MapValueBounds) || is(Reason::StackBounds) || is(Reason::MemoryBounds) {
+        found.extend(rules::widths(case));
+        found.extend(checks::size(case));
+        found.extend(checks::index(case));
+    } else if is(Reason::ArgumentSize) {
+        found.extend(checks::size(case));
+    } else {
+        found.extend(rules::other(case));
+    }
+    found
 }
 
 /// What stays the same of a rejection while lines move: its code and its line's text.

@@ -3,10 +3,9 @@
 use std::ops::Range;
 
 use kiln_inspect::show::diagnostic::Diagnosis;
-use kiln_verifier::{Reason, Wanted};
+use kiln_verifier::Wanted;
 
 use super::text::{Edit, Source, is_name};
-use super::{checks, rules};
 
 /// A guess.
 #[derive(Clone, Debug)]
@@ -38,33 +37,6 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// The proposals.
-    pub fn proposals(&self) -> Vec<Proposal> {
-        let is = |reason: Reason| reason.code() == self.code;
-        let mut found = Vec::new();
-        // A pointer that a call made useless must not be read in another way.
-        found.extend(rules::lost(self));
-        if !found.is_empty() {
-            return found;
-        }
-        if is(Reason::PossiblyNull) {
-            found.extend(checks::null(self));
-        } else if is(Reason::PacketBounds) {
-            found.extend(checks::packet(self));
-        } else if is(Reason::UnboundedOffset) {
-            found.extend(checks::offset(self));
-        } else if is(Reason::MapValueBounds) || is(Reason::StackBounds) || is(Reason::MemoryBounds) {
-            found.extend(rules::widths(self));
-            found.extend(checks::size(self));
-            found.extend(checks::index(self));
-        } else if is(Reason::ArgumentSize) {
-            found.extend(checks::size(self));
-        } else {
-            found.extend(rules::other(self));
-        }
-        found
-    }
-
     /// The numbers of the help.
     pub fn wanted(&self) -> &'a Wanted {
         &self.diagnosis.wanted

@@ -8,6 +8,7 @@ use kiln_verifier::Reason;
 
 use super::checks::argument;
 use super::propose::{Case, Form, Proposal};
+use super::rewritten;
 use super::text::{Edit, is_name};
 
 /// For a pointer that a call made useless, as the story says.
@@ -140,14 +141,15 @@ fn calls(case: &Case<'_>, name: &str, range: Range<usize>) -> Vec<(Range<usize>,
 
 /// Rules with edits of their own, by their reason.
 type Propose = fn(&Case<'_>) -> Vec<Proposal>;
-const RULES: [(Reason, Propose); 15] = [
+const RULES: [(Reason, Propose); 16] = [
     (Reason::UnreleasedReference, release),
     (Reason::LockDiscipline, lock),
     (Reason::ReturnValue, returned),
     (Reason::NotAPointer, read_memory),
-    (Reason::ArgumentType, context_argument),
+    (Reason::ArgumentType, |case| [rewritten::compared(case), context_argument(case)].concat()),
+    (Reason::DynptrMisuse, rewritten::dynptr),
     (Reason::ContextAccess, context_access),
-    (Reason::HelperNotAllowed, field_exists),
+    (Reason::HelperNotAllowed, rewritten::other_hook),
     (Reason::KernelLacks, |case| {
         let found = field_exists(case);
         if found.is_empty() { kernel_function(case) } else { found }
@@ -215,7 +217,7 @@ fn lock(case: &Case<'_>) -> Vec<Proposal> {
         return vec![Proposal { title: format!("add `{line}` before the lock is taken"), edits, safe: true }];
     }
     if source.call("bpf_spin_lock", case.statement.clone()).is_some() {
-        return Vec::new();
+        return rewritten::one_lock(case, held).into_iter().collect();
     }
     before_returns(case, at, &format!("bpf_spin_unlock({held});"))
 }
@@ -280,6 +282,9 @@ fn context_argument(case: &Case<'_>) -> Vec<Proposal> {
     vec![Proposal { title: format!("add `{line}` and pass its address"), edits, safe: true }]
 }
 
+/// Elements of the arrays in contexts that are written out: `cb` of a socket buffer has five, addresses have four.
+const CONTEXT_ELEMENTS: u32 = 5;
+
 /// For a field of the context: the length of a socket buffer that is set, and one of an array by a variable index.
 fn context_access(case: &Case<'_>) -> Vec<Proposal> {
     let Some(context) = case.context() else { return Vec::new() };
@@ -293,10 +298,14 @@ fn context_access(case: &Case<'_>) -> Vec<Proposal> {
         let begin = case.source.code(0..range.start).rfind(&format!("{context}->{array}"));
         let Some(whole) = begin.map(|begin| begin..range.end + 1) else { continue };
         let index = case.text(range);
-        let element = |at: u32| format!("{index} == {at} ? {context}->{array}[{at}] : ");
-        let elements: String = (0..5).map(element).collect();
-        let apart = elements.replace(" ? ", " ? ({ asm volatile(\"\"); ").replace(" : ", "; }) : ");
-        found.push(case.replace(whole, &format!("({apart}0)"), false));
+        let name = case.source.fresh("element");
+        // The assembly keeps clang from making one load of them, at an offset that varies.
+        let element = |at: u32| {
+            let read = format!("__u32 {name} = {context}->{array}[{at}]; asm volatile(\"\" : \"+r\"({name}));");
+            format!("{index} == {at} ? ({{ {read} {name}; }}) : ")
+        };
+        let elements: String = (0..CONTEXT_ELEMENTS).map(element).collect();
+        found.push(case.replace(whole, &format!("({elements}0)"), false));
     }
     found
 }
@@ -321,7 +330,7 @@ fn field_exists(case: &Case<'_>) -> Vec<Proposal> {
 }
 
 /// An include of a header that the source lacks, after its last one.
-fn include(case: &Case<'_>, header: &str) -> Option<Edit> {
+pub fn include(case: &Case<'_>, header: &str) -> Option<Edit> {
     let text = &case.source.text;
     if text.contains(header) {
         return None;
