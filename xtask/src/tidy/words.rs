@@ -39,7 +39,7 @@ const SLACK: usize = 10;
 const MARKS: [&str; 2] = ["<!-- written -->", "<!-- survivors -->"];
 
 /// Pages that a command writes.
-const WRITTEN: [&str; 7] = [
+const WRITTEN: [&str; 8] = [
     "docs/measurements/agreement.md",
     "docs/measurements/superoptimizer-results.md",
     "docs/reference/flags.md",
