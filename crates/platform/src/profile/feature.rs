@@ -106,11 +106,15 @@ features! {
     PacketsBeyondEnd: (5, 11), "knowing that a pointer is beyond the packet's end";
     /// The stack may be accessed at an offset that is not constant. Since 5.12; the stable updates of 5.10 have it too.
     VariableStackOffsets: (5, 10), "an access of the stack at a variable offset";
+    /// A pointer to a number that a hook gets is a number. Before, programs could not read it.
+    NumberPointers: (5, 17), "a hook's argument that points to a number";
+    /// The lower half of a number is a copy of it where the upper half is 0.
+    NarrowCopies: (6, 5), "learning through a copy of a number's lower half";
     /// Programs on `bind` may return 2 and 3.
     BindFlags: (5, 12), "returning more than 1 from a bind hook";
-    /// Privileged programs may read stack bytes that were never written. Since 6.3; the stable updates of 5.10 have it
-    /// too.
-    UninitializedStackReads: (5, 10), "reading stack that was never written";
+    /// Privileged programs may read stack bytes that were never written. Since 6.3; the stable updates of 6.1 have it
+    /// too, and those of 5.10, but not those of 5.15.
+    UninitializedStackReads: (6, 1), "reading stack that was never written";
     /// Global functions may have their arguments described by tags (`__arg_ctx`, `__arg_nonnull`).
     ArgumentTags: (6, 8), "an argument tag of a global function";
     /// A global function that is never called is not verified.

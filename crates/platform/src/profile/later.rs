@@ -60,6 +60,11 @@ const ON_SOCKETS: ProgramTypes = ProgramTypes::of(&[CgroupSock, CgroupSockAddr])
 const ON_CALLS: ProgramTypes = ProgramTypes::of(&[CgroupDevice, CgroupSysctl, CgroupSockopt]);
 const PROBES: ProgramTypes = ProgramTypes::of(&[Kprobe, Tracepoint, PerfEvent, RawTracepoint, RawTracepointWritable]);
 
+const TRACING: ProgramTypes = ProgramTypes::of(&[Tracing]);
+/// Where tracing programs may not sleep.
+const WITHOUT_SLEEP: AttachTypes = AttachTypes::of(&[AttachType::TraceRawTp, AttachType::TraceIter]);
+const ON_CONNECT: AttachTypes = AttachTypes::of(&[AttachType::CgroupInet4Connect, AttachType::CgroupInet6Connect]);
+
 const HELPERS: &[Later] = &[
     Later {
         attach_types: AttachTypes::ALL.without(AttachTypes::of(&[AttachType::TraceRawTp])),
@@ -131,6 +136,18 @@ const HELPERS: &[Later] = &[
         attach_types: AttachTypes::of(&[AttachType::CgroupUnixGetpeername, AttachType::CgroupUnixGetsockname]),
         ..later(&["setsockopt", "getsockopt"], ProgramTypes::of(&[CgroupSockAddr]), 6, 18)
     },
+    later(&["copy_from_user"], PROBES, 6, 1),
+    Later { attach_types: WITHOUT_SLEEP, ..later(&["copy_from_user"], TRACING, 6, 1) },
+    later(&["spin_lock", "spin_unlock", "get_current_ancestor_cgroup_id"], PROBES.union(TRACING), 5, 15),
+    later(&["get_socket_cookie"], TRACING, 5, 12),
+    later(&["sk_storage_get", "sk_storage_delete"], TRACING, 5, 11),
+    later(&["get_netns_cookie"], ProgramTypes::of(&[SockOps, SkMsg, CgroupSockopt]), 5, 15),
+    later(&["setsockopt", "getsockopt"], ProgramTypes::of(&[CgroupSockopt]), 5, 15),
+    Later {
+        attach_types: ON_CONNECT,
+        ..later(&["setsockopt", "getsockopt"], ProgramTypes::of(&[CgroupSockAddr]), 5, 8)
+    },
+    later(&["setsockopt", "getsockopt"], ProgramTypes::of(&[CgroupSockAddr]), 5, 12),
     later(
         &["get_current_pid_tgid", "get_current_cgroup_id", "get_cgroup_classid"],
         ON_SOCKETS.union(ON_MESSAGES),
@@ -144,14 +161,20 @@ const HELPERS: &[Later] = &[
     later(&["sk_storage_delete"], ON_MESSAGES, 5, 10),
     later(&["get_socket_cookie"], ProgramTypes::of(&[CgroupSock]), 5, 10),
     later(
-        &["get_numa_node_id", "get_prandom_u32", "get_smp_processor_id", "ktime_get_ns", "tail_call"],
+        &[
+            "get_numa_node_id",
+            "get_prandom_u32",
+            "get_smp_processor_id",
+            "ktime_get_ns",
+            "tail_call",
+            "spin_lock",
+            "spin_unlock",
+        ],
         ON_CALLS,
         5,
         10,
     ),
-    later(&["spin_lock", "spin_unlock"], ON_CALLS.union(PROBES), 5, 10),
     later(&["perf_event_read_value"], PROBES.without(ProgramTypes::of(&[Kprobe])), 5, 10),
-    later(&["setsockopt", "getsockopt"], ProgramTypes::of(&[CgroupSockAddr, CgroupSockopt]), 5, 10),
     later(
         &["sk_lookup_tcp", "sk_lookup_udp", "skc_lookup_tcp", "sk_release", "skb_ancestor_cgroup_id"],
         ProgramTypes::of(&[CgroupSkb]),

@@ -134,6 +134,13 @@ impl Profile {
     pub fn lacks_helper(&self, helper: &Helper, program: ProgramType, attach: Option<AttachType>) -> Option<Lack> {
         let name = format!("the helper bpf_{}", helper.name);
         let answer = self.answered(|found| found.helpers.get(&(helper.id, program)));
+        // libbpf calls `bpf_probe_read` and `bpf_probe_read_str` instead where the kernel has only these.
+        if matches!(
+            helper.name,
+            "probe_read_kernel" | "probe_read_user" | "probe_read_kernel_str" | "probe_read_user_str"
+        ) {
+            return None;
+        }
         match later::helper_since(helper.name, program, attach) {
             Some(since) if self.version >= helper.since => {
                 self.lacking(format!("{name} in {program} programs"), since, answer)

@@ -66,7 +66,10 @@ impl Path<'_> {
                 if register.is_pointer() {
                     Register::scalar(Scalar::of_width(32))
                 } else if register.scalar.umax <= u64::from(u32::MAX) {
-                    self.linked(reg, register)
+                    match self.options.kernel_has(Feature::NarrowCopies) {
+                        true => self.linked(reg, register),
+                        false => Register { id: 0, offset: 0, offset_in_half: false, ..register },
+                    }
                 } else {
                     let origin = register.origin;
                     Register { origin, ..Register::scalar(narrowed_as_kernel(&register.scalar, Size::B4)) }

@@ -96,7 +96,8 @@ impl Path<'_> {
         let structure = types.resolve(target).unwrap_or(TypeId::VOID);
         match types.kind(structure) {
             // The verifier treats a pointer to an unknown type as a number, and a pointer to a number too.
-            BtfKind::Void | BtfKind::Int { .. } => return Ok(Register::UNKNOWN),
+            BtfKind::Void => return Ok(Register::UNKNOWN),
+            BtfKind::Int { .. } if self.options.kernel_has(Feature::NumberPointers) => return Ok(Register::UNKNOWN),
             BtfKind::Pointer { .. } if self.options.kernel_has(Feature::PointersAsNumbers) => {
                 return Ok(Register::UNKNOWN);
             }
