@@ -68,6 +68,9 @@ const PLAIN: &[(&str, &str)] = &[
     ("driver/src/commands/run/one.rs", "names"),
     // What a reader sent, which is compared and never shown; and a document, which its readers clean.
     ("query/live/src/http.rs", "*"),
+    // Texts of PostgreSQL's protocol, for the client to show.
+    ("query/serve/src/postgres/fault.rs", "*"),
+    ("query/serve/src/postgres/text.rs", "*"),
     ("inspect/src/lint/mod.rs", "allowed"),
     ("inspect/src/lint/mod.rs", "denied"),
     ("driver/src/commands/check/flame.rs", "*"),

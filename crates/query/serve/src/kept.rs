@@ -38,7 +38,8 @@ impl Kept {
     pub fn add(&mut self, rows: &[Row]) {
         for rows in rows.chunk_by(|one, other| one.window == other.window) {
             // Of rows without windows the last are as good as any; of a window the first are, for they are ordered.
-            let kept = match rows[0].window {
+            let bounds = rows[0].window;
+            let kept = match bounds {
                 None => &rows[rows.len() - fitting(rows.iter().rev(), self.max_rows)..],
                 Some(_) => &rows[..fitting(rows.iter(), self.max_rows)],
             };
@@ -47,7 +48,7 @@ impl Kept {
             self.last += 1;
             self.rows += rows.len();
             self.size += rows.iter().map(size).sum::<usize>();
-            self.windows.push_back(Window { number: self.last, bounds: rows[0].window, rows: rows.to_vec() });
+            self.windows.push_back(Window { number: self.last, bounds, rows: rows.to_vec() });
             while self.size > self.max_rows {
                 let Some(oldest) = self.windows.pop_front() else { break };
                 self.rows -= oldest.rows.len();

@@ -335,6 +335,15 @@ impl<'a> Code<'a> {
         }
     }
 
+    /// The arguments of a global function, by its type.
+    fn checked_arguments(&self, callee: &Routine<'_>) -> RegSet {
+        let count = self.prepared.accepted_btf.as_deref().and_then(|btf| match *btf.kind(TypeId(callee.btf_id)) {
+            Kind::Function { prototype, .. } => Some(btf.parameters(prototype).len().min(5)),
+            _ => None,
+        });
+        RegSet::arguments(count.unwrap_or(5))
+    }
+
     fn live_before(&self, at: usize, after: RegSet, lives: &[RegSet]) -> RegSet {
         let op = &self.ops[at];
         let mut live = after;
@@ -348,7 +357,8 @@ impl<'a> Code<'a> {
                         Some(callee) if !callee.global => {
                             lives[callee.start as usize].intersection(RegSet::arguments(5))
                         }
-                        _ => RegSet::arguments(5),
+                        Some(callee) => self.checked_arguments(callee),
+                        None => RegSet::arguments(5),
                     },
                     CallTarget::Kfunc { .. } => RegSet::arguments(op.kfunc_arguments.unwrap_or(5)),
                 };

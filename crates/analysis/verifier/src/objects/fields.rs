@@ -14,7 +14,7 @@
 
 use kiln_platform::{Feature, MapType, ProgramType, SpecialField, SpecialType};
 use kiln_program::Map;
-use kiln_program::btf::{Btf, Kind as BtfKind, Qualifier, TypeId};
+use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, Qualifier, TypeId};
 
 /// The most special fields of one value (kernel `BTF_FIELDS_MAX`).
 const MAX_FIELDS: usize = 11;
@@ -253,8 +253,12 @@ impl Tables<'_> {
             let mut parameters = btf.parameters(prototype).iter();
             parameters.any(|parameter| btf.text(parameter.name).is_empty() && parameter.type_id != TypeId::VOID)
         };
-        let unnamed =
-            |id: TypeId| matches!(btf.kind(id), BtfKind::Function { prototype, .. } if has_unnamed(*prototype));
+        // Loaders name the parameters of what is only declared.
+        let unnamed = |id: TypeId| match *btf.kind(id) {
+            BtfKind::Function { linkage: Linkage::Extern, .. } => false,
+            BtfKind::Function { prototype, .. } => has_unnamed(prototype),
+            _ => false,
+        };
         if btf.own_ids().any(unnamed) {
             return false;
         }

@@ -209,6 +209,12 @@ const NEEDS: &[Need] = &[
     row("redis-server", Tool("redis-server", "--version"), "make test: answers of kiln kv beside Redis'"),
     row("redis-tools", Tool("redis-cli", "--version"), "make test: clients of kiln kv"),
     row("python3-redis", AnyOf(&["/usr/lib/python3/dist-packages/redis"]), "make test: a client of kiln kv"),
+    row("postgresql-client", Tool("psql", "--version"), "make test: a client of kiln serve"),
+    row(
+        "python3-pytest",
+        AnyOf(&["/usr/lib/python3/dist-packages/pytest"]),
+        "make test: tests of BPF programs in Python",
+    ),
     row("bpftrace", Tool("bpftrace", "--version"), "make test: answers of named queries beside its tools'"),
     row("ethtool", Tool("ethtool", "--version"), "make test: interfaces of its own"),
     row("chromium", Tool("chromium", "--version"), "make test: pages in a browser"),
