@@ -130,7 +130,7 @@ fn context_fields_are_those_the_kernel_knows() {
                         let names = log_names(access.value());
                         let shows =
                             |name: &&str| ["R7=", "R7_w="].iter().any(|at| log.contains(&format!("{at}{name}")));
-                        if !names.iter().any(|name| shows(&name)) {
+                        if !names.iter().any(shows) {
                             wrong.push(format!("{place:?} +{offset} {width}: {:?} but {log}", access.value()));
                         }
                     }
