@@ -283,6 +283,15 @@ fn what_the_kernel_answered_counts_before_the_tables() {
 }
 
 #[test]
+fn helpers_that_libbpf_replaces_are_as_old_as_their_replacement() {
+    let read = Helper::by_name("probe_read_kernel").unwrap();
+    let lacks = |profile: &Profile| profile.lacks_helper(read, ProgramType::Kprobe, None).is_some();
+    assert!(read.since > Profile::OLDEST && !lacks(&Profile::of(Profile::OLDEST)));
+    let found = Found { helpers: [((read.id, ProgramType::Kprobe), false)].into(), ..Found::default() };
+    assert!(lacks(&Profile::of_running(KernelVersion::new(6, 18), found)), "a locked kernel gives it to nobody");
+}
+
+#[test]
 fn kfuncs_that_changed_have_a_row_for_each_time() {
     let of = |major, minor| KernelVersion::new(major, minor);
     let at = |name, version| Kfunc::at(name, version).unwrap();

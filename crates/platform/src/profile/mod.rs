@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{AttachType, Field, Helper, KernelVersion, Kfunc, MapType, ProgramType, ReturnRule};
+use crate::{AttachType, Field, Helper, KernelVersion, Kfunc, MapType, ProgramType, ReturnRule, helper_id};
 pub use feature::Feature;
 
 /// What one kernel accepts.
@@ -134,18 +134,20 @@ impl Profile {
     pub fn lacks_helper(&self, helper: &Helper, program: ProgramType, attach: Option<AttachType>) -> Option<Lack> {
         let name = format!("the helper bpf_{}", helper.name);
         let answer = self.answered(|found| found.helpers.get(&(helper.id, program)));
-        // libbpf calls `bpf_probe_read` and `bpf_probe_read_str` instead where the kernel has only these.
-        if matches!(
-            helper.name,
-            "probe_read_kernel" | "probe_read_user" | "probe_read_kernel_str" | "probe_read_user_str"
-        ) {
-            return None;
-        }
+        // libbpf calls the older helper where the kernel has only that.
+        let replaced = match helper.id {
+            helper_id::PROBE_READ_KERNEL | helper_id::PROBE_READ_USER => Helper::by_id(helper_id::PROBE_READ),
+            helper_id::PROBE_READ_KERNEL_STR | helper_id::PROBE_READ_USER_STR => {
+                Helper::by_id(helper_id::PROBE_READ_STR)
+            }
+            _ => None,
+        };
+        let first = replaced.unwrap_or(helper).since;
         match later::helper_since(helper.name, program, attach) {
-            Some(since) if self.version >= helper.since => {
+            Some(since) if self.version >= first => {
                 self.lacking(format!("{name} in {program} programs"), since, answer)
             }
-            _ => self.lacking(name, helper.since, answer),
+            _ => self.lacking(name, first, answer),
         }
     }
 
