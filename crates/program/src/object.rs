@@ -414,6 +414,13 @@ impl Object {
         self.lines.get(node.line?.index())
     }
 
+    /// What the node's CO-RE relocation asks for, as C would write it: `struct sock.skc.port`.
+    pub fn asked(&self, node: &Node) -> Option<String> {
+        let relocation = self.core.get(node.core?.index())?;
+        let types = Btf::parse(self.btf.as_deref()?).ok()?;
+        types.access_name(TypeId(relocation.type_id), &relocation.access)
+    }
+
     /// The program by name.
     pub fn program(&self, name: &str) -> Option<&Program> {
         self.programs.iter().find(|program| program.name == name)

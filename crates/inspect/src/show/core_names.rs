@@ -41,8 +41,7 @@ pub fn describe(btf: Option<&Btf>, record: &CoreRelocation) -> String {
 /// and the test that other kernels need.
 pub fn help_for_missing(object: &Object, kernel: &Btf, insn: InsnId) -> Option<String> {
     let mut nodes = object.functions.iter().flat_map(|function| &function.nodes);
-    let record = object.core.get(nodes.find(|node| node.id == insn)?.core?.index())?;
-    let asked = Btf::parse(object.btf.as_deref()?).ok()?.access_name(TypeId(record.type_id), &record.access)?;
+    let asked = object.asked(nodes.find(|node| node.id == insn)?)?;
     let (structure, fields) = asked.split_once('.').unwrap_or((&asked, ""));
     // What follows three underscores is the author's own mark.
     let name = structure.rsplit(' ').next()?.split("___").next()?;

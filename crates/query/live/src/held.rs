@@ -26,11 +26,10 @@ impl Held {
         let path = found(program).unwrap_or_else(|| PathBuf::from(program));
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", "kill -STOP $$; exec \"$@\"", "sh"]).arg(path).args(arguments).stdin(Stdio::null());
-        let mut held = Held { child: shell.spawn().map_err(failed)?, is_held: true };
+        let held = Held { child: shell.spawn().map_err(failed)?, is_held: true };
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let pid = held.pid().ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
         rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), stopped)).map_err(|error| failed(error.into()))?;
-        held.is_held = true;
         Ok(held)
     }
 

@@ -241,7 +241,9 @@ impl Running {
                 (Some(reader), _) => return (reader.rows)(rows),
                 (None, exporter) => {
                     locked(&self.progress).kept.add(&rows);
-                    exporter.iter_mut().for_each(|exporter| exporter.rows(rows.clone()));
+                    if let Some(exporter) = exporter {
+                        exporter.rows(rows);
+                    }
                 }
             }
             true

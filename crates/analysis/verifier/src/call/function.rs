@@ -2,9 +2,10 @@
 
 use kiln_isa::{Insn, Reg};
 use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES, MAX_STACK_BEFORE_TAIL_CALL_BYTES};
-use kiln_platform::{Feature, ProgramType, helper_id};
+use kiln_platform::{Feature, ProgramType};
 
-use crate::code::Code;
+use crate::code::ends::End;
+use crate::code::{Code, Op};
 use crate::error::{Step, reject};
 use crate::options::Options;
 use crate::path::{Findings, Next, Path, Since};
@@ -182,7 +183,7 @@ impl Findings {
         let own = if private && own >= PRIVATE_STACK_BYTES { 0 } else { own };
         let routine = &code.functions[function];
         let ops = &code.ops[routine.start as usize..routine.end as usize];
-        let is_tail_call = |op: &crate::code::Op<'_>| op.helper.is_some_and(|helper| helper.id == helper_id::TAIL_CALL);
+        let is_tail_call = |op: &Op<'_>| End::of(op) == Some(End::TailCall);
         // The program that follows begins on top of what the callers keep.
         let mut before_tail_call = (!chain.is_empty() && ops.iter().any(is_tail_call)).then_some(0);
         within(Depth { bytes: own, frames: 1, before_tail_call }, chain.len())?;
@@ -213,6 +214,6 @@ impl Options {
         );
         interrupts
             && self.kernel_has(Feature::PrivateStacks)
-            && !code.ops.iter().any(|op| op.helper.is_some_and(|helper| helper.id == helper_id::TAIL_CALL))
+            && !code.ops.iter().any(|op| End::of(op) == Some(End::TailCall))
     }
 }

@@ -337,11 +337,8 @@ impl<'a> Code<'a> {
 
     /// The arguments of a global function, by its type.
     fn checked_arguments(&self, callee: &Routine<'_>) -> RegSet {
-        let count = self.prepared.accepted_btf.as_deref().and_then(|btf| match *btf.kind(TypeId(callee.btf_id)) {
-            Kind::Function { prototype, .. } => Some(btf.parameters(prototype).len().min(5)),
-            _ => None,
-        });
-        RegSet::arguments(count.unwrap_or(5))
+        let types = self.prepared.accepted_btf.as_deref();
+        RegSet::arguments(types.and_then(|types| argument_count(types, TypeId(callee.btf_id))).unwrap_or(5))
     }
 
     fn live_before(&self, at: usize, after: RegSet, lives: &[RegSet]) -> RegSet {
@@ -412,8 +409,12 @@ fn kfunc_name<'a>(object: &'a Object, node: &Node) -> Option<&'a str> {
 }
 
 fn kfunc_arguments(types: &Btf, name: &str) -> Option<usize> {
-    let id = types.find(name, |kind| matches!(kind, Kind::Function { .. }))?;
-    let Kind::Function { prototype, .. } = *types.kind(id) else { return None };
+    argument_count(types, types.find(name, |kind| matches!(kind, Kind::Function { .. }))?)
+}
+
+/// How many registers hold a function's arguments.
+fn argument_count(types: &Btf, function: TypeId) -> Option<usize> {
+    let Kind::Function { prototype, .. } = *types.kind(function) else { return None };
     Some(types.parameters(prototype).len().min(5))
 }
 

@@ -22,7 +22,6 @@ mod trail;
 
 use kiln_isa::{CallTarget, Insn, Reg};
 use kiln_platform::{Feature, MapType};
-use kiln_program::btf::{Btf, TypeId};
 use kiln_program::{CoreRelocation, Map, Reference};
 
 pub(crate) use accesses::{Accesses, Written};
@@ -218,9 +217,7 @@ impl<'a> Code<'a> {
     pub(crate) fn missing_in_kernel(&self, at: Position) -> Option<String> {
         let node = self.op(at).node;
         let poisoned = node.insn == Insn::Call(CallTarget::Helper(CoreRelocation::POISON_HELPER));
-        let relocation = self.object.core.get(node.core.filter(|_| poisoned)?.index())?;
-        let types = Btf::parse(self.object.btf.as_deref()?).ok()?;
-        types.access_name(TypeId(relocation.type_id), &relocation.access)
+        if poisoned { self.object.asked(node) } else { None }
     }
 
     /// The map a register points to or into.
