@@ -11,7 +11,7 @@
 //!   Helper -------+-- prototype_for(ProgramType) -> arguments, result, flags
 //!                 +-- allowed_in(ProgramType)
 //!   Kfunc --------+-- flags, allowed_in(ProgramType); its prototype is in the kernel's BTF
-//!   MapType ------+-- rules on key, value and entries; which helpers take it
+//!   MapType ------+-- rules on key, value and entries; which helpers take it; its flags
 //!   section_program_type("xdp/foo") -> SectionRule
 //! ```
 //!
@@ -26,6 +26,7 @@ mod hook;
 mod kfunc;
 mod kind;
 pub mod limits;
+mod map_definition;
 mod map_type;
 mod profile;
 mod program_type;
@@ -49,6 +50,7 @@ pub use hook::{
     iterator_target, member_refuses, raw_tracepoint, writable_fields,
 };
 pub use kfunc::{DynptrSource, Kfunc, KfuncFlag, KfuncMeaning, Later};
+pub use map_definition::{MapDefinition, MapFlag};
 pub use map_type::{LOAD_TIME_ENTRIES, Lookup, MapRules, MapType, MapTypes, SizeRule};
 pub use profile::{Feature, Found, Lack, Profile};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};

@@ -5,8 +5,6 @@
 //! let redirect_map = Helper::by_name("redirect_map").unwrap();
 //! assert!(MapType::Devmap.allows_helper(redirect_map));
 //! assert!(!MapType::Hash.allows_helper(redirect_map));
-//! assert!(MapType::Array.check_sizes(4, 16, 1).is_ok());
-//! assert!(MapType::Array.check_sizes(8, 16, 1).is_err());
 //! ```
 
 use crate::kind::kernel_enum;
@@ -216,17 +214,6 @@ impl MapRules {
     }
 }
 
-/// A violation of a map type's rules on sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SizeError {
-    /// The key's size.
-    Key(SizeRule),
-    /// The value's size.
-    Value(SizeRule),
-    /// The number of entries.
-    Entries(SizeRule),
-}
-
 impl MapType {
     /// The rules of this type.
     // long: one row for each map type
@@ -387,21 +374,6 @@ impl MapType {
         changes_sockets
             && !matches!(program_type, ProgramType::SkReuseport | ProgramType::SkLookup)
             && MAY_CHANGE_SOCKET_MAPS.contains(program_type)
-    }
-
-    /// Whether a map of this type may have these sizes.
-    pub fn check_sizes(self, key: u32, value: u32, entries: u32) -> Result<(), SizeError> {
-        let rules = self.rules();
-        if !rules.key.allows(key) {
-            return Err(SizeError::Key(rules.key));
-        }
-        if !rules.value.allows(value) {
-            return Err(SizeError::Value(rules.value));
-        }
-        if !rules.entries.allows(entries) {
-            return Err(SizeError::Entries(rules.entries));
-        }
-        Ok(())
     }
 }
 

@@ -376,15 +376,19 @@ fn maps_go_where_the_rules_say() {
 
 #[test]
 fn maps_have_the_sizes_the_rules_allow() {
-    let Some(mut kernel) = Kernel::open("map sizes") else {
+    let Some(mut kernel) = Kernel::open_since("map sizes", KernelVersion::new(5, 4)) else {
         return;
     };
     let mut wrong = Vec::new();
-    for (map_type, right_key, right_value, right_entries, flags) in TYPED_MAPS {
+    let version = kernel.version;
+    let known = |(map_type, ..): &&(MapType, u32, u32, u32, u32)| map_type.since() <= version;
+    for (map_type, right_key, right_value, right_entries, flags) in TYPED_MAPS.iter().filter(known) {
         let mut check = |key, value, entries| {
             let made = kernel.create_map(*map_type, key, value, entries, *flags);
-            if made != map_type.check_sizes(key, value, entries).is_ok() {
-                wrong.push(format!("{map_type} {key} {value} {entries}: kernel {made}"));
+            let definition = MapDefinition { map_type: *map_type, key, value, entries, flags: *flags, extra: 0 };
+            let refused = definition.refused(kernel.version);
+            if made != refused.is_none() {
+                wrong.push(format!("{map_type} {key} {value} {entries}: kernel {made}, {refused:?}"));
             }
         };
         for key in [0, 1, 3, 4, 5, 8, 12, 16, 260, 264, 512, 513] {
@@ -398,6 +402,35 @@ fn maps_have_the_sizes_the_rules_allow() {
             check(*right_key, *right_value, entries);
         }
     }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn maps_take_the_flags_of_the_table() {
+    // Flags of loaders: a file descriptor or a node comes with each, or the map's file is meant.
+    const FOR_LOADERS: u32 = 1 << 2 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16;
+    let Some(mut kernel) = Kernel::open_since("map flags", KernelVersion::new(5, 4)) else {
+        return;
+    };
+    let (mut wrong, mut asked) = (Vec::new(), 0);
+    let version = kernel.version;
+    let known = |(map_type, ..): &&(MapType, u32, u32, u32, u32)| map_type.since() <= version;
+    for (map_type, key, value, entries, right) in TYPED_MAPS.iter().filter(known) {
+        let one = (0..32).map(|bit| 1 << bit);
+        for flag in one.chain([3 << 3, 3 << 7, *right, 0]).filter(|flag| flag & FOR_LOADERS == 0) {
+            for flags in [flag, flag | right] {
+                let made = kernel.create_map(*map_type, *key, *value, *entries, flags);
+                let (key, value, entries) = (*key, *value, *entries);
+                let refused =
+                    MapDefinition { map_type: *map_type, key, value, entries, flags, extra: 0 }.refused(kernel.version);
+                asked += 1;
+                if made != refused.is_none() {
+                    wrong.push(format!("{map_type} {flags:#x}: kernel {made}, {refused:?}"));
+                }
+            }
+        }
+    }
+    println!("{asked} questions");
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 

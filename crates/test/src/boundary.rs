@@ -97,11 +97,11 @@ fn kernel_processed(file: &Filetest, loaded: &kiln_linux::LoadedImage) -> Outcom
     }
 }
 
-/// The kernel's log contains the text of `kernel:`, so that a file is rejected for the intended reason.
+/// The kernel's log, or the call that fails, contains the text of `kernel:`, so that a file is rejected for the intended reason.
 fn kernel_reason(file: &Filetest, failure: &LoadFailure) -> Outcome {
-    let said = said(failure);
+    let (said, call) = (said(failure), failure.error.to_string());
     match &file.expectations.kernel_says {
-        Some(part) if failure.logs.iter().any(|log| log.log.contains(part)) => Ok(Vec::new()),
+        Some(part) if failure.logs.iter().any(|log| log.log.contains(part)) || call.contains(part) => Ok(Vec::new()),
         Some(part) => Err(format!("the kernel's reason does not contain `{part}`: {said}")),
         None => Err(format!("a rejected file states the kernel's reason, such as `; kernel: {said}`")),
     }

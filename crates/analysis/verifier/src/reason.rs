@@ -85,6 +85,9 @@ reasons! {
     /// An access is not aligned as it must be.
     Misaligned: "misaligned",
         fix "align the variable to the size of the access";
+    /// A map is defined in a way in which the kernel makes none of its type.
+    MapDefinition: "bad-map-definition",
+        fix "give the map the sizes and flags that its type takes";
     /// A resource is still held where it must not be.
     UnreleasedReference: "unreleased-reference",
         fix "release what was acquired on every path out (bpf_sk_release, bpf_ringbuf_submit or _discard)";

@@ -1,9 +1,11 @@
 //! Rules that hold for the program as a whole, whether or not a path leads to what breaks them.
 
-use kiln_program::Reference;
+use kiln_platform::{MapDefinition, MapType};
+use kiln_program::{Map, READ_ONLY_FLAG, Reference};
 
 use crate::code::{Code, Position};
-use crate::error::{Step, refuse};
+use crate::error::{Step, refuse, reject};
+use crate::options::Options;
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -15,6 +17,9 @@ impl Path<'_> {
             if let Reference::Map(map) | Reference::MapValue { map, .. } = op.node.reference {
                 self.at = at as Position;
                 self.code.check_map_allowed(map.0)?;
+                if let Some(map) = self.code.object.maps.get(map.index()) {
+                    self.options.check_definition(map)?;
+                }
             }
         }
         self.at = self.code.functions[0].start;
@@ -30,6 +35,30 @@ impl Path<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Options {
+    /// Sizes and flags with which the kernel makes a map. What the loader decides, or changes, is not checked: a number of
+    /// entries of 0, sizes of ring buffers, structures of the kernel, and whether data sections can be mapped.
+    fn check_definition(&self, map: &Map) -> Step<()> {
+        let rules = map.map_type.rules();
+        let rounded = matches!(map.map_type, MapType::Ringbuf | MapType::UserRingbuf);
+        let entries = if map.max_entries == 0 || rounded { rules.load_time_entries() } else { map.max_entries };
+        let definition = MapDefinition {
+            map_type: map.map_type,
+            key: map.key_size,
+            value: map.value_size,
+            entries,
+            flags: if map.is_section() { map.flags & READ_ONLY_FLAG } else { map.flags },
+            extra: map.extra,
+        };
+        match definition.refused(self.profile.version()) {
+            Some(why) if map.map_type != MapType::StructOps => {
+                reject(Reason::MapDefinition, format!("the kernel makes no map {}: {why}", map.name))
+            }
+            _ => map.inner.as_deref().map_or(Ok(()), |inner| self.check_definition(inner)),
+        }
     }
 }
 
