@@ -351,10 +351,7 @@ impl<'c, 'p> Check<'c, 'p> {
                 let (lowest, highest) = register.stack_range(reg, 0, bytes)?;
                 let frame = register.frame();
                 let length = bytes as i32;
-                if length == 0 {
-                    return Ok(());
-                }
-                if how == Use::Write && !reads && constant && lowest == highest {
+                if length > 0 && how == Use::Write && !reads && constant && lowest == highest {
                     self.path.state.check_no_dynptr(frame, lowest, length)?;
                     self.call.fills.push((frame, lowest, length));
                     return Ok(());

@@ -223,9 +223,6 @@ impl<'p> KfuncCheck<'_, 'p> {
         match register.kind() {
             Kind::Stack => {
                 let (lowest, highest) = register.stack_range(reg, 0, bytes)?;
-                if bytes == 0 {
-                    return Ok(());
-                }
                 self.path.read_stack_bytes(register.frame(), lowest, highest - lowest + bytes as i32, true)
             }
             Kind::MapValue => {

@@ -204,9 +204,13 @@ impl Path<'_> {
         Ok(())
     }
 
-    /// Reads bytes whatever they hold, as a helper does; with `clobbers`, the reader may write them too.
+    /// Reads bytes whatever they hold, as a helper does; with `clobbers`, the reader may write them too. No bytes are read
+    /// where the length is 0, but the frame reaches down to there.
     pub(crate) fn read_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, clobbers: bool) -> Step<()> {
         self.findings.use_stack(&mut self.state, frame, lowest)?;
+        if length == 0 {
+            return Ok(());
+        }
         self.findings.note_read(&self.state, self.at, frame, lowest, length as u32);
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
