@@ -273,12 +273,13 @@ impl Arithmetic<'_, '_> {
         let divides = matches!(op, AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod);
         let tracked = is_tracked(op, width, &second.scalar)
             && (!divides || self.path.options.kernel_has(Feature::DivisionRanges));
+        // If the result matters, so do both numbers, even where nothing is known of it.
+        let origin = self.path.findings.join_origins(first.origin, second.origin);
         if !tracked && !self.path.any_load() {
-            return Register::UNKNOWN;
+            return Register { origin, ..Register::UNKNOWN };
         }
         let kernel = apply_as_kernel(op, width, &first.scalar, &second.scalar);
         let scalar = self.path.known(kernel, || apply(op, width, &first.scalar, &second.scalar));
-        let origin = self.path.findings.join_origins(first.origin, second.origin);
         let mut result = Register { origin, ..Register::scalar(scalar) };
         // A copy plus a constant is still tied to what it is a copy of.
         if first.id != 0
