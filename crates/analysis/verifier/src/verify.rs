@@ -96,6 +96,7 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
         explorer = Explorer::strict(&code, options);
         explorer.run(&mut ()).map_err(told)?;
     }
+    explorer.path.check_removed_callbacks().map_err(|fault| explained(&explorer.path, *fault))?;
     let throwing = explorer.path.check_ends_of_callbacks();
     throwing.map_err(|fault| explained(&explorer.path, *fault))?;
     let mut statistics = explorer.statistics();

@@ -5,7 +5,7 @@ use kiln_platform::{SpecialType, helper_id};
 
 use crate::call::said::{HelperEffect, KfuncCall, KfuncEffect};
 use crate::code::Code;
-use crate::error::{Step, refuse, unsupported};
+use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -93,15 +93,35 @@ impl KfuncEffect<'_, '_> {
 impl HelperEffect<'_, '_> {
     /// A helper that runs a function of the program any number of times before it returns.
     pub(crate) fn call_with_callback(&mut self) -> Step<Next> {
-        let HelperEffect { helper, prototype: _, call, .. } = *self;
+        let HelperEffect { helper, call, .. } = *self;
         let Some(callee) = call.callback else { return unsupported("this callback") };
         let arguments = &self.path.state.frame().registers;
         let (first, third, fourth) = (arguments[1], arguments[3], arguments[4]);
+        let mut turns = u64::MAX;
+        if helper.id == helper_id::LOOP {
+            self.path.findings.mark_precise(&first);
+            turns = first.scalar.umax;
+        }
+        if u64::from(self.path.state.frame().callback_turns) < turns {
+            self.enter_callback(callee, [first, third, fourth])?;
+        }
+        if turns == 0 {
+            self.path.findings.noted.idle_callbacks.entry(callee).or_insert(self.path.at);
+        }
+        self.path.state.frame_mut().callback_turns = 0;
+        self.path.state.clobber();
+        let result = self.result_of()?;
+        self.path.state.set(Reg::R0, result);
+        Ok(Next::At(self.path.at + 1))
+    }
+
+    /// One more turn of the function that the helper calls.
+    fn enter_callback(&mut self, callee: usize, [first, third, fourth]: [Register; 3]) -> Step<()> {
+        let HelperEffect { helper, call, .. } = *self;
         let mut frame = self.path.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
         self.path.findings.noted.take_results(callee, 0, 1);
         match helper.id {
             helper_id::LOOP => {
-                self.path.findings.mark_precise(&first);
                 frame.registers[1] = Register::scalar(crate::domain::Scalar::of_width(32));
                 frame.registers[2] = third;
             }
@@ -127,16 +147,26 @@ impl HelperEffect<'_, '_> {
             }
             _ => return unsupported(format!("the callback of {}", helper.name)),
         }
-        let turns = if helper.id == helper_id::LOOP { first.scalar.umax } else { u64::MAX };
-        if u64::from(self.path.state.frame().callback_turns) < turns {
-            self.path.push_callback(frame, callee)?;
+        self.path.push_callback(frame, callee)
+    }
+}
+
+impl Path<'_> {
+    /// A callback of no turns is removed as dead code. Its address then is that of what follows it; if nothing does, the
+    /// kernel cannot make code of the other functions.
+    pub(crate) fn check_removed_callbacks(&mut self) -> Step<()> {
+        let noted = &self.findings.noted;
+        let stays =
+            |function: usize| function == 0 || noted.entered[function] || noted.globals_called.contains(&function);
+        let count = self.code.functions.len();
+        if (0..count).filter(|function| stays(*function)).count() < 2 {
+            return Ok(());
         }
-        self.path.state.frame_mut().callback_turns = 0;
-        self.path.state.clobber();
-        let _prototype = helper.prototype_for(self.path.code.program_type);
-        let result = self.result_of()?;
-        self.path.state.set(Reg::R0, result);
-        Ok(Next::At(self.path.at + 1))
+        let removed = |callee: usize| !(callee..count).any(stays);
+        let first = noted.idle_callbacks.iter().filter(|(callee, _)| removed(**callee)).map(|(_, at)| *at).min();
+        let Some(at) = first else { return Ok(()) };
+        self.at = at;
+        reject(Reason::Unreachable, "the callback of 0 turns is removed, and other functions stay")
     }
 }
 

@@ -56,6 +56,7 @@ impl Words<'_> {
             Reason::ArgumentSize => self.size(),
             Reason::HelperNotAllowed => self.helper(),
             Reason::KernelLacks if self.path.code.missing_in_kernel(self.path.at).is_some() => self.helper(),
+            Reason::Unreachable => Some("No program to jit".to_owned()),
             Reason::GplOnly => Some("cannot call GPL-restricted function from non-GPL compatible program".to_owned()),
             Reason::MapHelperMismatch => self.map_helper(),
             Reason::ReadOnlyMemory => self.read_only(),

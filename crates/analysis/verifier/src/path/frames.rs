@@ -11,6 +11,7 @@ use crate::state::{Caller, Frame, State};
 
 impl Path<'_> {
     pub(crate) fn new_frame(&mut self, callee: usize, caller: Caller) -> Step<Frame> {
+        self.findings.noted.entered[callee] = true;
         self.findings.noted.callbacks[callee] |= caller != Caller::Call;
         let depth = self.state.frames.len();
         if depth >= MAX_CALL_FRAMES {

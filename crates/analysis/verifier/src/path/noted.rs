@@ -20,6 +20,10 @@ pub(crate) struct Mask {
 pub(crate) struct Noted {
     /// Global functions that were called, and are verified on their own.
     pub globals_called: Vec<usize>,
+    /// Functions that some path enters.
+    pub entered: Vec<bool>,
+    /// Callbacks passed to a call that makes no turn, and the first such call.
+    pub idle_callbacks: HashMap<usize, Position>,
     /// Functions that were passed to something that calls them.
     pub callbacks: Vec<bool>,
     /// Callbacks that run later, on a stack of their own.
@@ -48,6 +52,8 @@ impl Noted {
     pub(crate) fn new(code: &Code<'_>) -> Noted {
         Noted {
             globals_called: Vec::new(),
+            entered: vec![false; code.functions.len()],
+            idle_callbacks: HashMap::new(),
             callbacks: vec![false; code.functions.len()],
             later_callbacks: vec![false; code.functions.len()],
             results: vec![None; code.functions.len()],
