@@ -149,8 +149,8 @@ impl<'c, 'p> Check<'c, 'p> {
                 }
             }
             ArgKind::Callback => {
-                if register.kind() != Kind::Function {
-                    return self.argument.wrong("a function of this program");
+                if register.kind() != Kind::Function || register.fixed_offset() != Some(0) {
+                    return self.argument.wrong("a function of this program, unmodified");
                 }
                 self.call.callback = register.function();
             }

@@ -95,8 +95,8 @@ impl<'p> KfuncCheck<'_, 'p> {
                 self.path.code.check_constant_string(reg, &register, self.must_be("a constant string"))
             }
             Argument::Callback => {
-                if register.kind() != Kind::Function {
-                    return self.wrong("a function of this program");
+                if register.kind() != Kind::Function || register.fixed_offset() != Some(0) {
+                    return self.wrong("a function of this program, unmodified");
                 }
                 self.call.callback = register.function();
                 Ok(())

@@ -29,6 +29,16 @@ pub(crate) fn unreachable(code: &Code<'_>, at: Position) -> String {
     format!("unreachable insn {}", slot(code, at))
 }
 
+/// What the kernel says where a pointer must be passed or read as it was made, and it was moved.
+fn moved_pointer(reg: u8, register: &Register) -> String {
+    let name = type_name(register);
+    match register.fixed_offset() {
+        Some(moved) if moved < 0 => format!("negative offset {name} ptr R{reg} off={moved} disallowed"),
+        Some(moved) => format!("dereference of modified {name} ptr R{reg} off={moved} disallowed"),
+        None => format!("variable {name} access var_off={} disallowed", tnum(register)),
+    }
+}
+
 struct Words<'a> {
     path: &'a Path<'a>,
     /// What is at fault.
@@ -292,14 +302,10 @@ impl Words<'_> {
         }
         match register.fixed_offset() {
             Some(0) => Some(format!("invalid bpf_context access off={offset} size={bytes}")),
-            Some(moved) if i64::from(register.offset) < 0 => {
-                Some(format!("negative offset ctx ptr R{reg} off={moved} disallowed"))
-            }
-            Some(moved) if self.path.code.program_type == kiln_platform::ProgramType::Syscall => {
+            Some(moved) if moved > 0 && self.path.code.program_type == kiln_platform::ProgramType::Syscall => {
                 Some(format!("invalid bpf_context access off={} size={bytes}", moved + offset))
             }
-            Some(moved) => Some(format!("dereference of modified ctx ptr R{reg} off={moved} disallowed")),
-            None => Some(format!("variable ctx access var_off={} disallowed", tnum(&register))),
+            _ => Some(moved_pointer(reg, &register)),
         }
     }
 
@@ -413,15 +419,10 @@ impl Words<'_> {
                 format!("R{number} does not point to a readonly map'")
             });
         }
-        if matches!(kind, ArgKind::Context | ArgKind::ContextOrNull) && register.kind() == Kind::Context {
-            let Some(moved) = register.fixed_offset() else {
-                return Some(format!("variable ctx access var_off={} disallowed", tnum(&register)));
-            };
-            return Some(if moved < 0 {
-                format!("negative offset ctx ptr R{number} off={moved} disallowed")
-            } else {
-                format!("dereference of modified ctx ptr R{number} off={moved} disallowed")
-            });
+        if let (ArgKind::Context | ArgKind::ContextOrNull, Kind::Context) | (ArgKind::Callback, Kind::Function) =
+            (kind, register.kind())
+        {
+            return Some(moved_pointer(number, &register));
         }
         if self.cause.case == Case::NoPacketMemory {
             return Some("helper access to the packet is not allowed".to_owned());

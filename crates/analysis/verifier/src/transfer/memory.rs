@@ -154,6 +154,7 @@ impl Path<'_> {
         // Nothing else changes the program's stack.
         let before = match (base.kind(), before.kind()) {
             (Kind::Stack, Kind::Scalar) => narrowed(before, size),
+            (Kind::Stack, _) => before,
             _ => Register::scalar(Scalar::of_width(size.bits())),
         };
         self.store_to(address.base, base, offset, size, Register::UNKNOWN, Source::Imm(0))?;
