@@ -111,8 +111,7 @@ pub fn parse_types(path: &Path, bytes: &[u8]) -> Result<Arc<Btf>, Error> {
     Btf::parse(bytes).map(Arc::new).map_err(invalid)
 }
 
-/// The release whose rules apply where no kernel is named: the running kernel's if it is newer than
-/// [`KernelVersion::DESCRIBED`], as far as the tables go.
+/// The release whose rules apply where no kernel is named: the running kernel's, as far as the tables go.
 pub fn default_release() -> KernelVersion {
     rules_of(running_release()).0
 }
@@ -138,7 +137,7 @@ pub(crate) fn running_release() -> Option<KernelVersion> {
 fn rules_of(running: Option<KernelVersion>) -> (KernelVersion, Option<KernelVersion>) {
     let release = running.unwrap_or(KernelVersion::DESCRIBED);
     let newer = (release > KernelVersion::NEWEST).then_some(release);
-    (release.clamp(KernelVersion::DESCRIBED, KernelVersion::NEWEST), newer)
+    (release.clamp(Profile::OLDEST, KernelVersion::NEWEST), newer)
 }
 
 /// The types of the running kernel, where they can be read; parsed once.
@@ -442,7 +441,8 @@ mod tests {
     fn the_rules_are_those_of_the_running_kernel_if_it_is_newer() {
         let of = |major, minor| KernelVersion::new(major, minor);
         assert_eq!(rules_of(None), (of(6, 18), None));
-        assert_eq!(rules_of(Some(of(6, 1))), (of(6, 18), None));
+        assert_eq!(rules_of(Some(of(6, 1))), (of(6, 1), None));
+        assert_eq!(rules_of(Some(of(4, 19))), (Profile::OLDEST, None));
         assert_eq!(rules_of(Some(of(7, 2))), (of(7, 2), None));
         assert_eq!(rules_of(Some(of(9, 1))), (KernelVersion::NEWEST, Some(of(9, 1))));
         assert_eq!(newer_than_tables(of(9, 1)), "7.3 (the newest that Kiln describes; 9.1 runs here)");

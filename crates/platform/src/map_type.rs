@@ -475,6 +475,19 @@ const HELPERS_KEPT_TO_TYPES: &[(&[&str], MapTypes)] = &[
     (&["map_pop_elem"], MapTypes::of(&[MapType::Queue, MapType::Stack])),
     (&["map_peek_elem", "map_push_elem"], MapTypes::of(&[MapType::Queue, MapType::Stack, MapType::BloomFilter])),
     (&["map_lookup_percpu_elem"], MapTypes::of(&[MapType::PercpuArray, MapType::PercpuHash, MapType::LruPercpuHash])),
+    // The types that have an iterator for callbacks.
+    (
+        &["for_each_map_elem"],
+        MapTypes::of(&[
+            MapType::Hash,
+            MapType::LruHash,
+            MapType::PercpuHash,
+            MapType::LruPercpuHash,
+            MapType::Array,
+            MapType::PercpuArray,
+            MapType::Rhash,
+        ]),
+    ),
     (&["sk_storage_get", "sk_storage_delete"], MapTypes::of(&[MapType::SkStorage])),
     (&["inode_storage_get", "inode_storage_delete"], MapTypes::of(&[MapType::InodeStorage])),
     (&["task_storage_get", "task_storage_delete"], MapTypes::of(&[MapType::TaskStorage])),

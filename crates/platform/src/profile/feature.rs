@@ -141,6 +141,8 @@ features! {
     ConstantArrayKeys: (6, 14), "knowing that an array has a value for a constant key";
     /// Copies that differ by a negative constant, or in their lower halves, learn from one another.
     LinkedDifferences: (6, 18), "learning through copies that differ by what was subtracted";
+    /// A call of one of the program's functions counts as reading r1 to r5, whatever the function reads.
+    CallsReadArguments: (6, 18), "taking every argument of a call as read";
     /// A number that is 0 or -1 is followed as two where bits of it are cleared or set by a constant.
     SignForks: (6, 18), "following 0 and -1 one by one";
     /// The path on which a packet load in a function fails is followed, but precision is not traced back over it. Known

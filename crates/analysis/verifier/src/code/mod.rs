@@ -188,7 +188,7 @@ impl<'a> Code<'a> {
             Code { prepared, object, program, program_type, ops, functions, exception_callback, without_number };
         code.mark_prune_points();
         code.mark_components();
-        code.live_registers();
+        code.live_registers(options.kernel_has(Feature::CallsReadArguments));
         Ok(code)
     }
 
@@ -296,13 +296,13 @@ impl<'a> Code<'a> {
     }
 
     /// Which registers may be read: backward, to a fixpoint over loops and calls.
-    fn live_registers(&mut self) {
+    fn live_registers(&mut self, calls_read_arguments: bool) {
         let mut live = vec![RegSet::EMPTY; self.ops.len()];
         self.backward(|at| {
             let after = self
                 .successors(at as Position)
                 .fold(RegSet::EMPTY, |all, next| all.union(live.get(next as usize).copied().unwrap_or(RegSet::EMPTY)));
-            let before = self.live_before(at, after, &live);
+            let before = self.live_before(at, after, &live, calls_read_arguments);
             std::mem::replace(&mut live[at], before) != before
         });
         for (op, live) in self.ops.iter_mut().zip(live) {
@@ -341,7 +341,7 @@ impl<'a> Code<'a> {
         RegSet::arguments(types.and_then(|types| argument_count(types, TypeId(callee.btf_id))).unwrap_or(5))
     }
 
-    fn live_before(&self, at: usize, after: RegSet, lives: &[RegSet]) -> RegSet {
+    fn live_before(&self, at: usize, after: RegSet, lives: &[RegSet], calls_read_arguments: bool) -> RegSet {
         let op = &self.ops[at];
         let mut live = after;
         match op.node.insn {
@@ -349,6 +349,7 @@ impl<'a> Code<'a> {
                 live = live.difference(RegSet::CALLER_SAVED);
                 let read = match target {
                     CallTarget::Helper(_) => RegSet::arguments(op.helper.map_or(5, Helper::most_arguments)),
+                    CallTarget::Subprogram(_) if calls_read_arguments => RegSet::arguments(5),
                     // The arguments of a global function are checked at the call, whatever it reads of them.
                     CallTarget::Subprogram(_) => match op.callee.map(|callee| &self.functions[callee]) {
                         Some(callee) if !callee.global => {

@@ -9,7 +9,7 @@
 //! says none. `crates/test/tests/kernel_words.rs` holds it to what the running kernel prints for the corpora.
 
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, Source};
-use kiln_platform::{ArgKind, KfuncMeaning, ProgramType, ReturnRule};
+use kiln_platform::{ArgKind, KfuncMeaning, ProgramType, ReturnRule, helper_id};
 
 use crate::code::{Code, Position};
 use crate::error::Refused;
@@ -464,6 +464,9 @@ impl Words<'_> {
     }
 
     fn map_helper(&self) -> Option<String> {
+        if self.path.code.op(self.path.at).helper?.id == helper_id::FOR_EACH_MAP_ELEM {
+            return Some("callback function not allowed for map".to_owned());
+        }
         let frame = self.path.state.frames.last()?;
         let map = frame.registers[1..6].iter().find(|register| register.kind() == Kind::Map)?;
         let map_type = self.path.code.map_of(map)?.map_type;
