@@ -137,9 +137,57 @@ SELECT text0, count(*) FROM uprobe.'/lib/x86_64-linux-gnu/libc.so.6:getaddrinfo'
 EXPLAIN SELECT count(*) FROM syscalls
 SELECT question FROM dns
 SELECT path FROM http
-SELECT vfs FROM fn.vfs_read
 SELECT pod, count(*) FROM syscalls GROUP BY pod
 SELECT comm, sum(bytes) FROM file_reads GROUP BY comm
+SELECT now() - ts FROM syscalls LIMIT 1
+SELECT comm, count(*) c FROM syscalls GROUP BY ALL ORDER BY c DESC
+SELECT comm, count(*) FROM syscalls GROUP BY 1 ORDER BY 2 DESC FETCH FIRST 5 ROWS ONLY
+SELECT TOP 10 comm, count(*) FROM syscalls GROUP BY comm
+SELECT comm, name, count(*) FROM syscalls GROUP BY ROLLUP (comm, name)
+SELECT comm, name, count(*) FROM syscalls GROUP BY GROUPING SETS ((comm), (name))
+SELECT DISTINCT ON (comm) comm, name, latency_ns FROM syscalls ORDER BY comm, latency_ns DESC
+SELECT comm, arg_max(name, latency_ns) FROM syscalls GROUP BY comm
+SELECT comm, max_by(name, latency_ns) FROM syscalls GROUP BY comm
+SELECT comm, array_agg(DISTINCT name) FROM syscalls GROUP BY comm
+SELECT comm, variance(latency_ns) FROM syscalls GROUP BY comm
+SELECT corr(latency_ns, ret) FROM syscalls
+SELECT comm, mode() WITHIN GROUP (ORDER BY name) FROM syscalls GROUP BY comm
+SELECT width_bucket(latency_ns, 0, 1000000, 10) AS b, count(*) FROM syscalls GROUP BY b
+SELECT comm, count_if(ret < 0) FROM syscalls GROUP BY comm
+SELECT comm, countIf(ret < 0) FROM syscalls GROUP BY comm
+SELECT time_bucket('1 second', ts) AS t, count(*) FROM syscalls GROUP BY t
+SELECT comm, approx_percentile(latency_ns, 0.99) FROM syscalls GROUP BY comm
+SELECT comm, p999(latency_ns) FROM syscalls GROUP BY comm
+SELECT comm, p99.9(latency_ns) FROM syscalls GROUP BY comm
+SELECT * EXCLUDE (cgroup_id) FROM syscalls LIMIT 1
+SELECT COUNT(1) FROM syscalls
+SELECT comm, count() FROM syscalls GROUP BY comm
+SELECT comm, count(*) FROM syscalls WHERE comm IN (SELECT comm FROM processes WHERE uid = 0) GROUP BY comm
+SELECT s.comm, p.cmdline, count(*) FROM syscalls s LEFT JOIN processes p ON p.pid = s.pid GROUP BY 1, 2
+SELECT comm, name, sum(latency_ns) AS total FROM syscalls GROUP BY comm, name QUALIFY row_number() OVER (PARTITION BY comm ORDER BY total DESC) = 1
+SELECT comm FROM syscalls WHERE ret = -ENOENT
+SELECT comm FROM syscalls WHERE errno = 'ENOENT'
+SELECT comm, path FROM file_opens WHERE path GLOB '/etc/*'
+SELECT comm, path FROM file_opens WHERE path SIMILAR TO '/etc/%'
+SELECT comm, path FROM file_opens WHERE contains(path, 'passwd')
+SELECT ends_with(path, '.so'), count(*) FROM file_opens GROUP BY 1
+SELECT comm, latency_ns / 1e6 AS \"latency (ms)\" FROM syscalls WHERE name = 'fsync'
+SELECT comm, format('%d', pid) FROM syscalls LIMIT 1
+SELECT comm, CASE name WHEN 'read' THEN 'r' WHEN 'write' THEN 'w' END AS k, sum(ret) FROM syscalls GROUP BY comm, k
+SELECT max(latency_ns), min(latency_ns), avg(latency_ns) FROM syscalls WHERE name LIKE '%sync%'
+SELECT comm, sum(bytes) / 1024 / 1024 AS mb FROM file_writes GROUP BY comm ORDER BY mb DESC
+SELECT path, sum(bytes) FROM file_writes WHERE path LIKE '%.log' GROUP BY path
+SELECT f.path, count(*) FROM file_opens f JOIN processes p ON p.pid = f.pid WHERE p.exe LIKE '%nginx%' GROUP BY f.path
+SELECT daddr, sum(bytes_sent), sum(bytes_received) FROM tcp_closes GROUP BY daddr
+SELECT daddr, avg(rtt_us) FROM tcp_closes GROUP BY daddr ORDER BY 2 DESC
+SELECT question, count(*), p99(latency_ns) FROM dns GROUP BY question
+SELECT comm, kstack, sum(off_ns) FROM off_cpu GROUP BY comm, kstack ORDER BY 3 DESC LIMIT 20
+SELECT comm, sum(run_ns) FROM on_cpu GROUP BY comm WINDOW 1 SECOND
+SELECT ifnull(container, 'host') AS where_, count(*) FROM syscalls GROUP BY where_
+SELECT c.comm AS child, p.comm AS parent FROM execs c JOIN processes p ON p.pid = c.ppid
+SELECT comm, latency_ns FROM syscalls ORDER BY latency_ns DESC LIMIT 10
+SELECT comm, avg(latency_ns)::int FROM syscalls GROUP BY comm
+SELECT comm, flags & ~1 AS f FROM (SELECT comm, args[2] AS flags FROM syscalls WHERE name = 'openat')
 ";
 
 /// Maximum part that may be refused.

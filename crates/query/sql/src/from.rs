@@ -17,6 +17,7 @@ use kiln_plan::value::DataType;
 use sqlparser::ast::{self, JoinConstraint, JoinOperator, Spanned, TableFactor};
 
 use crate::bind::{self, Scope};
+use crate::clauses;
 use crate::error::Error;
 use crate::expression::{Binder, similar};
 use crate::subquery;
@@ -161,6 +162,7 @@ pub fn single(factor: &TableFactor, scope: &Scope<'_>) -> Result<From, Error> {
 
 /// A table of events or a subquery.
 fn factor(factor: &TableFactor, scope: &Scope<'_>) -> Result<(Table, Side, Option<Flow>), Error> {
+    clauses::of_table(factor)?;
     let side = |name: &str, alias: Option<&ast::TableAlias>, columns: usize| Side {
         name: alias.map_or_else(|| name.to_owned(), |alias| alias.name.value.clone()),
         other: alias.map(|_| name.to_owned()),
@@ -227,6 +229,7 @@ fn no_table(text: &str, scope: &Scope<'_>) -> Error {
 }
 
 fn join(bound: &mut From, join: &ast::Join, select: &ast::Select, scope: &Scope<'_>) -> Result<(), Error> {
+    clauses::of_table(&join.relation)?;
     let (keeps, constraint) = match &join.join_operator {
         JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => ([false, false], constraint),
         JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => ([true, false], constraint),
