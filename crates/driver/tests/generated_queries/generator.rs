@@ -193,7 +193,11 @@ impl Generator<'_> {
     pub(crate) fn text(&mut self, depth: usize) -> Text {
         match self.numbers.below(if depth == 0 { 3 } else { 6 }) {
             0 | 1 => self.column(true),
-            2 => Text::new(self.quoted(), 0.0),
+            2 => {
+                let quoted = Text::new(self.quoted(), 0.0);
+                // A name that a message has may have a zero byte in it, at which SQLite's parser ends.
+                if quoted.sql.contains('\0') { quoted.unportable() } else { quoted }
+            }
             3 => {
                 let one = self.text(depth - 1);
                 let function = *self.numbers.one(&["lower", "upper"]);
