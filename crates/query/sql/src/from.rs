@@ -219,6 +219,13 @@ fn no_table(text: &str, scope: &Scope<'_>) -> Error {
         let error = Error::new(format!("`{text}` is no function of a file"));
         return error.help("FROM uprobe.'/usr/lib/x86_64-linux-gnu/libc.so.6:malloc'");
     }
+    if let Some(function) = text.strip_prefix("fn.").or_else(|| text.strip_prefix("FN.")) {
+        let why = match scope.types {
+            Some(_) => format!("the kernel's types have no function `{function}`"),
+            None => "tables of kernel functions need the kernel's types".to_owned(),
+        };
+        return Error::new(why).help("names are those of /proc/kallsyms: FROM fn.vfs_read");
+    }
     let known = tables::all();
     let names = known.iter().map(|table| table.name.as_str());
     let named = scope.named.iter().map(|(name, _)| name.as_str());
