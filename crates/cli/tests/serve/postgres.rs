@@ -98,6 +98,33 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind], &length[..], body].concat()
 }
 
+/// A client's last message: that it knows the password, for whoever knows what was said before.
+fn proof(password: &str, asked: &str) -> String {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use hmac::Mac as _;
+    use sha2::{Digest as _, Sha256};
+
+    let code = |key: &[u8], message: &[u8]| -> [u8; 32] {
+        let mut code = hmac::Hmac::<Sha256>::new_from_slice(key).expect("any key");
+        code.update(message);
+        code.finalize().into_bytes().into()
+    };
+    let part = |name: &str| asked.split(',').find_map(|part| part.strip_prefix(name)).expect(name);
+    let mut last = STANDARD.decode(part("s=")).expect("a salt");
+    last.extend(1u32.to_be_bytes());
+    let mut salted = [0; 32];
+    for _ in 0..part("i=").parse::<u32>().expect("a number") {
+        last = code(password.as_bytes(), &last).to_vec();
+        salted.iter_mut().zip(&last).for_each(|(byte, other)| *byte ^= other);
+    }
+    let key = code(&salted, b"Client Key");
+    let without_proof = format!("c=biws,r={}", part("r="));
+    let signature = code(&Sha256::digest(key), format!("n=,r=x,{asked},{without_proof}").as_bytes());
+    let proof: [u8; 32] = std::array::from_fn(|at| key[at] ^ signature[at]);
+    format!("{without_proof},p={}", STANDARD.encode(proof))
+}
+
 impl Raw {
     fn connect(url: &str) -> TcpStream {
         let address = url.rsplit_once('@').and_then(|(_, address)| address.strip_suffix("/kiln")).expect("an address");
@@ -111,7 +138,10 @@ impl Raw {
         let mut raw = Raw(Raw::connect(url));
         raw.send(&message(b'x', b"\0\x03\0\0user\0kiln\0\0")[1..]);
         let password = url.split([':', '@']).nth(2).expect("a password");
-        raw.send(&message(b'p', &[password.as_bytes(), b"\0"].concat()));
+        assert!(raw.next().1.ends_with(b"SCRAM-SHA-256\0\0"));
+        raw.send(&message(b'p', b"SCRAM-SHA-256\0\0\0\0\x09n,,n=,r=x"));
+        let asked = String::from_utf8(raw.next().1[4..].to_vec()).expect("it is text");
+        raw.send(&message(b'p', proof(password, &asked).as_bytes()));
         raw.until(b'Z');
         raw
     }
@@ -219,6 +249,21 @@ fn hostile_clients_keep_nobody_away() {
         // It is closed, with or without a reason.
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.is_empty() || answer[0] == b'E', "{}", answer.escape_ascii());
+    }
+    // Proofs of the password that are malformed.
+    for bytes in [
+        message(b'p', b"SCRAM-SHA-256\0\xff\xff\xff\xff"),
+        message(b'p', b"SCRAM-SHA-256\0\0\0\0\xffn,,n=,r=x"),
+        message(b'p', b"SCRAM-SHA-256\0"),
+        message(b'p', b""),
+        message(b'Q', b"SELECT 1\0"),
+    ] {
+        let mut stream = Raw::connect(&url);
+        stream.write_all(&[&startup[..], &bytes].concat()).expect("it is sent");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!answer.windows(4).any(|some| some == b"TDCZ"), "{}", answer.escape_ascii());
+        assert!(answer.escape_ascii().to_string().contains("the password is wrong"), "{}", answer.escape_ascii());
     }
     // Messages that are malformed or too long end a session, and no other one.
     let mut other = Raw::begin(&url);

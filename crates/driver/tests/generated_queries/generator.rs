@@ -100,7 +100,10 @@ impl Generator<'_> {
         let column = *self.numbers.one(&columns);
         let values = self.rows.iter().filter_map(|row| row[column].as_integer());
         let bound = values.map(i128::unsigned_abs).max().unwrap_or_default() as f64;
-        Text::new(self.table.columns[column].name.clone(), bound)
+        let name = Text::new(self.table.columns[column].name.clone(), bound);
+        // Functions of SQLite's, such as `length`, see a text up to its first zero byte.
+        let is_cut = |row: &Vec<Value>| matches!(&row[column], Value::Text(text) if text.contains('\0'));
+        if self.rows.iter().any(is_cut) { name.unportable() } else { name }
     }
 
     pub(crate) fn constant(&mut self) -> Text {
@@ -193,7 +196,11 @@ impl Generator<'_> {
     pub(crate) fn text(&mut self, depth: usize) -> Text {
         match self.numbers.below(if depth == 0 { 3 } else { 6 }) {
             0 | 1 => self.column(true),
-            2 => Text::new(self.quoted(), 0.0),
+            2 => {
+                let quoted = Text::new(self.quoted(), 0.0);
+                // A name that a message has may have a zero byte in it, at which SQLite's parser ends.
+                if quoted.sql.contains('\0') { quoted.unportable() } else { quoted }
+            }
             3 => {
                 let one = self.text(depth - 1);
                 let function = *self.numbers.one(&["lower", "upper"]);

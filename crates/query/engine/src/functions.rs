@@ -58,10 +58,9 @@ const FUNCTIONS: &[(&str, i32, Evaluate)] = &[
     ("k_left_of", 2, |of| part(of, true)),
     ("k_right_of", 2, |of| part(of, false)),
     ("k_to_hex", 1, |of| of[0].bits().map_or(Value::Null, |bits| Value::text(&format!("{bits:x}")))),
-    ("k_starts_with", 2, |of| match (to_text(&of[0]), to_text(&of[1])) {
-        (Value::Text(text), Value::Text(beginning)) => Value::Bool(text.starts_with(&*beginning)),
-        _ => Value::Null,
-    }),
+    ("k_starts_with", 2, |of| of_two_texts(of, |text, part| text.starts_with(part))),
+    ("k_ends_with", 2, |of| of_two_texts(of, |text, part| text.ends_with(part))),
+    ("k_contains", 2, |of| of_two_texts(of, |text, part| text.contains(part))),
     ("k_reverse", 1, |of| with_text(&of[0], |text| text.chars().rev().collect())),
     ("k_repeat", 2, repeated),
     ("k_initcap", 1, |of| with_text(&of[0], initcap)),
@@ -133,13 +132,26 @@ fn regex_of(context: &Context<'_>, at: usize, flags: &str) -> Result<Option<Arc<
         return Ok(Some(known));
     }
     let Value::Text(pattern) = kiln(context.get_raw(at)) else { return Ok(None) };
-    let made = RegexBuilder::new(&pattern).case_insensitive(flags.contains('i')).size_limit(MOST_REGEX_BYTES).build();
-    let made = made.map_err(|error| {
+    let made = compiled(&pattern, flags).map_err(|why| rusqlite::Error::UserFunctionError(why.into()))?;
+    context.set_aux(at as i32, made).map(Some)
+}
+
+/// A regular expression, with the flag `i` for any case.
+fn compiled(pattern: &str, flags: &str) -> std::result::Result<Regex, String> {
+    let made = RegexBuilder::new(pattern).case_insensitive(flags.contains('i')).size_limit(MOST_REGEX_BYTES).build();
+    made.map_err(|error| {
         let why = error.to_string();
         let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        rusqlite::Error::UserFunctionError(format!("`{pattern}` is no regular expression: {why}").into())
-    })?;
-    context.set_aux(at as i32, made).map(Some)
+        format!("`{pattern}` is no regular expression: {why}")
+    })
+}
+
+/// Checks a regular expression, for `kiln_sql::parse_for_engine`.
+///
+/// # Errors
+/// Returns a sentence that says what is wrong with it.
+pub fn check_pattern(pattern: &str) -> std::result::Result<(), String> {
+    compiled(pattern, "").map(drop)
 }
 
 /// `regexp_replace(text, pattern, by, flags)`: the first match, with `g` all of them.
@@ -291,6 +303,14 @@ fn truncated(unit: &Value, time: &Value) -> Value {
     let (Value::Text(unit), Some(time)) = (unit, time.as_integer()) else { return Value::Null };
     let unit = kiln_plan::value::unit_ns(unit).and_then(|unit_ns| NonZeroUsize::new(unit_ns as usize));
     unit.map_or(Value::Null, |unit| fitting(Some(time - time.rem_euclid(unit.get() as i128))))
+}
+
+/// What holds of a text and another one; null if one of them is.
+fn of_two_texts(of: &[Value], holds: fn(&str, &str) -> bool) -> Value {
+    match (to_text(&of[0]), to_text(&of[1])) {
+        (Value::Text(text), Value::Text(part)) => Value::Bool(holds(&text, &part)),
+        _ => Value::Null,
+    }
 }
 
 fn with_text(value: &Value, make: impl Fn(&str) -> String) -> Value {

@@ -15,8 +15,9 @@ mod aggregates;
 mod functions;
 mod value;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kiln_plan::execute::engine::{Engine, Rows};
@@ -28,6 +29,8 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, params_from_iter};
 use value::{Handles, MOST_KEPT};
 
+pub use functions::check_pattern;
+
 /// How long one answer may take.
 const MOST_TIME: Duration = Duration::from_secs(10);
 /// Bytes that SQLite may use in this process.
@@ -35,7 +38,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Bytes of a text.
 const MOST_TEXT: i32 = 1 << 20;
 /// How long rows of a lookup table are not copied again: answers to rows that come one by one are many in a second, and
-/// `processes` reads several files for each row.
+/// `processes` reads files for each row.
 const COPIED_AGAIN: Duration = Duration::from_millis(200);
 /// How many of its instructions SQLite runs until it asks whether the time is over.
 const OPERATIONS: i32 = 10_000;
@@ -47,6 +50,8 @@ pub struct Sqlite {
     /// For each input, the statement that adds a row.
     inputs: Vec<String>,
     lookups: Vec<Lookup>,
+    /// The columns of lookup tables that the query reads: numbers of the table and of the column.
+    read: BTreeSet<(usize, usize)>,
     outputs: Vec<DataType>,
     /// When the rows of each lookup table were copied.
     copied: Vec<Option<Instant>>,
@@ -102,10 +107,17 @@ impl Sqlite {
         for (at, lookup) in query.lookups.iter().enumerate() {
             table(format!("l{at}"), lookup.columns.len())?;
         }
-        connection.authorizer(Some(only_own_tables));
+        let read = Arc::new(Mutex::new(BTreeSet::new()));
+        let seen = Arc::clone(&read);
+        connection.authorizer(Some(move |context: AuthContext<'_>| {
+            seen.lock().unwrap_or_else(PoisonError::into_inner).extend(of_lookup(&context.action));
+            only_own_tables(context)
+        }));
         if !connection.prepare_cached(&query.sql)?.readonly() {
             return Err(rusqlite::Error::InvalidQuery);
         }
+        connection.authorizer(Some(only_own_tables));
+        let read = std::mem::take(&mut *read.lock().unwrap_or_else(PoisonError::into_inner));
         let begun = Instant::now();
         let deadline_ms = Arc::new(AtomicU64::new(u64::MAX));
         let until = Arc::clone(&deadline_ms);
@@ -120,6 +132,7 @@ impl Sqlite {
             sql,
             inputs,
             lookups,
+            read,
             outputs,
             copied,
             handles,
@@ -145,7 +158,7 @@ impl Sqlite {
             self.connection.execute(&format!("DELETE FROM l{at}"), [])?;
             let places = vec!["?"; lookup.columns.len()].join(", ");
             let mut insert = self.connection.prepare_cached(&format!("INSERT INTO l{at} VALUES ({places})"))?;
-            for row in lookup.rows.all() {
+            for row in lookup.rows.all(&|column| self.read.contains(&(at, column))) {
                 insert.execute(params_from_iter(row.iter().map(|value| value::given(value, &self.handles))))?;
             }
         }
@@ -193,6 +206,12 @@ impl Engine for Sqlite {
         self.empty().map_err(|error| said(&error, self.most_time))?;
         Ok(answer)
     }
+}
+
+/// The column of a lookup table that a statement reads.
+fn of_lookup(action: &AuthAction<'_>) -> Option<(usize, usize)> {
+    let AuthAction::Read { table_name, column_name } = action else { return None };
+    Some((table_name.strip_prefix('l')?.parse().ok()?, column_name.strip_prefix('c')?.parse().ok()?))
 }
 
 /// Lets statements read and fill tables in memory, and nothing else: no file, no setting, no table of SQLite's own.

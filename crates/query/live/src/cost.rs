@@ -85,7 +85,7 @@ impl Estimate {
 pub fn estimate(object: &Object, program: &Program, hook: &Hook, sample: u32, model: &CostModel) -> Estimate {
     let nodes = &object.functions[program.entry.0 as usize].nodes;
     let part = match hook {
-        Hook::Typed(_) | Hook::Datagram { .. } => EventPart::TypedHook,
+        Hook::Typed(_) | Hook::Datagram { .. } | Hook::Kernel { .. } => EventPart::TypedHook,
         // A uprobe costs more; the model has no price for it.
         Hook::Record { .. } | Hook::Function { .. } | Hook::Clock { .. } => EventPart::RecordHook,
     };

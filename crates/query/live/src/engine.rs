@@ -11,7 +11,7 @@ use kiln_sql::Parsed;
 /// The first error with its place, or what the engine says.
 #[cfg(feature = "engine")]
 pub fn parse(sql: &str, types: &Btf, lookups: &[Lookup]) -> Result<Parsed, kiln_sql::Error> {
-    let parsed = kiln_sql::parse_for_engine(sql, Some(types), lookups)?;
+    let parsed = kiln_sql::parse_for_engine(sql, Some(types), lookups, kiln_engine::check_pattern)?;
     match parsed.flow.engine().map(kiln_engine::Sqlite::new) {
         Some(Err(why)) => Err(kiln_sql::Error::new(why)),
         _ => Ok(parsed),

@@ -9,7 +9,7 @@ use kiln_plan::execute::decode;
 use kiln_plan::execute::flow::Running;
 use kiln_plan::execute::{Executor, Limits, Lost};
 use kiln_plan::generate::{COUNTERS, GroupMap};
-use kiln_plan::table::Hook;
+use kiln_plan::table::{Hook, Moment};
 use kiln_plan::{Generated, Query, Row};
 use kiln_program::MapId;
 
@@ -458,6 +458,9 @@ fn attach(query: &Query, progs: &[Prog]) -> Result<Vec<Link>, Error> {
 fn link(prog: &Prog, hook: &Hook) -> Result<Vec<Link>, Error> {
     Ok(vec![match hook {
         Hook::Typed(_) | Hook::Datagram { .. } => Link::typed_tracepoint(prog)?,
+        Hook::Kernel { function, .. } => Link::typed_tracepoint(prog).map_err(|error| {
+            Error::Unsupported(format!("this kernel lets no program be attached to its function `{function}`: {error}"))
+        })?,
         Hook::Record { category, name } => Link::tracepoint(prog, category, name)?,
         Hook::Function { file, function } => {
             let file = Path::new(file);
@@ -499,6 +502,12 @@ impl Nothing {
         let kind = match hook {
             Hook::Typed(_) | Hook::Datagram { .. } => {
                 format!("tracing section \"{}\" attach trace_raw_tp", hook.section())
+            }
+            Hook::Kernel { at: Moment::Call, .. } => {
+                format!("tracing section \"{}\" attach trace_fentry", hook.section())
+            }
+            Hook::Kernel { at: Moment::Return, .. } => {
+                format!("tracing section \"{}\" attach trace_fexit", hook.section())
             }
             Hook::Record { .. } => format!("tracepoint section \"{}\"", hook.section()),
             Hook::Function { .. } => "kprobe section \"uprobe\"".to_owned(),

@@ -119,7 +119,7 @@ impl Rows for Indexed {
         }
     }
 
-    fn all(&self) -> Vec<Arc<[Value]>> {
+    fn all(&self, _: &dyn Fn(usize) -> bool) -> Vec<Arc<[Value]>> {
         self.rows.clone()
     }
 }
@@ -186,20 +186,21 @@ impl Processes {
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MAX_PROCESSES).collect()
     }
 
-    fn read(&self, pid: u64) -> Option<Arc<[Value]>> {
+    /// A process, with its `wanted` columns: each file of a process that is not read is time.
+    fn read(&self, pid: u64, wanted: &dyn Fn(usize) -> bool) -> Option<Arc<[Value]>> {
         let folder = self.root.join(pid.to_string());
         let text =
             |name: &str| std::fs::read(folder.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let status = text("status").ok()?;
+        let status = if [1, 2, 6].into_iter().any(wanted) { text("status").ok()? } else { String::new() };
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let number = |name: &str| {
             let number = field(name).and_then(|field| field.split_whitespace().next()?.parse().ok());
             number.map_or(Value::Null, Value::Uint)
         };
-        let exe = std::fs::read_link(folder.join("exe"));
-        let cgroup = text("cgroup").ok();
+        let exe = wanted(3).then(|| std::fs::read_link(folder.join("exe")).ok()).flatten();
+        let cgroup = wanted(4).then(|| text("cgroup").ok()).flatten();
         let cgroup = cgroup.as_ref().and_then(|cgroup| cgroup.lines().find_map(|line| line.strip_prefix("0::")));
-        let command = text("cmdline").unwrap_or_default().replace('\0', " ");
+        let command = if wanted(5) { text("cmdline").unwrap_or_default().replace('\0', " ") } else { String::new() };
         Some(Arc::new([
             Value::Uint(pid),
             number("PPid:"),
@@ -219,7 +220,7 @@ impl Rows for Processes {
         if let Some(row) = known().get(&pid) {
             return Some(Arc::clone(row));
         }
-        let row = self.read(pid)?;
+        let row = self.read(pid, &|_| true)?;
         let mut known = known();
         if known.len() >= MAX_PROCESSES {
             known.clear();
@@ -237,8 +238,8 @@ impl Rows for Processes {
         Ok(())
     }
 
-    fn all(&self) -> Vec<Arc<[Value]>> {
-        self.pids().into_iter().filter_map(|pid| self.read(pid)).collect()
+    fn all(&self, wanted: &dyn Fn(usize) -> bool) -> Vec<Arc<[Value]>> {
+        self.pids().into_iter().filter_map(|pid| self.read(pid, wanted)).collect()
     }
 }
 
@@ -294,7 +295,7 @@ impl Rows for Cgroups {
         Ok(())
     }
 
-    fn all(&self) -> Vec<Arc<[Value]>> {
+    fn all(&self, _: &dyn Fn(usize) -> bool) -> Vec<Arc<[Value]>> {
         self.read();
         self.known.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
@@ -317,6 +318,20 @@ mod tests {
         assert_eq!(own[3], Value::text(&exe.to_string_lossy()));
         assert!(find("processes", u64::MAX).is_none());
         assert_eq!(users_of("root:x:0:0:root:/root:/bin/sh\nbroken\n")[0][3], Value::text("/root"));
+    }
+
+    #[test]
+    fn only_wanted_files_of_processes_are_read() {
+        let root = tempfile::tempdir().expect("a directory");
+        let process = root.path().join("7");
+        std::fs::create_dir(&process).expect("it is made");
+        std::fs::write(process.join("cmdline"), "sh\0-c").expect("it is written");
+        let processes = Processes { root: root.path().to_owned(), known: Mutex::default() };
+        let of = |wanted: &[usize]| processes.all(&|column| wanted.contains(&column));
+        assert_eq!(of(&[0])[0][0], Value::Uint(7));
+        assert_eq!(of(&[0])[0][5], Value::text(""), "its command line is not read");
+        assert_eq!(of(&[5])[0][5], Value::text("sh -c"));
+        assert!(of(&[2]).is_empty(), "without `status`, it is over");
     }
 
     #[test]

@@ -226,7 +226,9 @@ impl Expr {
             Expr::Case(arms, otherwise) => {
                 otherwise.is_always_null() && arms.iter().all(|(_, value)| value.is_always_null())
             }
-            Expr::Call(Function::Coalesce, operands) => operands.iter().all(Expr::is_always_null),
+            Expr::Call(Function::Coalesce | Function::Least | Function::Greatest, operands) => {
+                operands.iter().all(Expr::is_always_null)
+            }
             _ => false,
         }
     }

@@ -21,8 +21,8 @@ pub trait Rows: Debug + Send + Sync {
     /// Returns a sentence if several rows have one value there, or the table has no index for it.
     fn check(&self, by: usize) -> Result<(), String>;
 
-    /// All rows, as they are now.
-    fn all(&self) -> Vec<Arc<[Value]>>;
+    /// All rows, as they are now. Columns that are not `wanted` may be null.
+    fn all(&self, wanted: &dyn Fn(usize) -> bool) -> Vec<Arc<[Value]>>;
 }
 
 /// A lookup table.
@@ -107,7 +107,7 @@ impl Rows for SyscallNames {
         Ok(())
     }
 
-    fn all(&self) -> Vec<Arc<[Value]>> {
+    fn all(&self, _: &dyn Fn(usize) -> bool) -> Vec<Arc<[Value]>> {
         (0..MOST_SYSCALLS).filter_map(|number| self.find(0, &Value::Int(number))).collect()
     }
 }
@@ -135,9 +135,15 @@ impl Rows for Errors {
         if by < 2 { Ok(()) } else { Err("errors are looked up by `errno` or `name`".to_owned()) }
     }
 
-    fn all(&self) -> Vec<Arc<[Value]>> {
+    fn all(&self, _: &dyn Fn(usize) -> bool) -> Vec<Arc<[Value]>> {
         (1..=ERRORS.len() as i64).filter_map(|number| self.find(0, &Value::Int(number))).collect()
     }
+}
+
+/// The number of an error by its name (`ENOENT`), as C writes it.
+pub fn errno(name: &str) -> Option<u64> {
+    let at = ERRORS.iter().position(|own| !own.is_empty() && *own == name)?;
+    u64::try_from(at + 1).ok()
 }
 
 /// Names of errors 1 to 133 (`asm-generic/errno.h`); empty where there is none.

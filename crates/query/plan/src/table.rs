@@ -96,11 +96,27 @@ pub enum Hook {
         /// The function's name in its symbols.
         function: String,
     },
+    /// A function of the kernel, its arguments typed by BTF (`fentry`, `fexit`).
+    Kernel {
+        /// The function's name.
+        function: String,
+        /// Where in it.
+        at: Moment,
+    },
     /// The clock of each processor, this many times a second (a perf event, `cpu-clock`).
     Clock {
         /// How often.
         hertz: u32,
     },
+}
+
+/// Where in a call of a function a program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Before it begins.
+    Call,
+    /// After it returned. Its arguments are those of the call.
+    Return,
 }
 
 /// Which way a datagram goes.
@@ -127,15 +143,17 @@ impl Hook {
             Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => format!("tp_btf/{name}"),
             Hook::Record { category, name } => format!("tracepoint/{category}/{name}"),
             Hook::Function { file, function } => format!("uprobe/{file}:{function}"),
+            Hook::Kernel { function, at: Moment::Call } => format!("fentry/{function}"),
+            Hook::Kernel { function, at: Moment::Return } => format!("fexit/{function}"),
             Hook::Clock { .. } => "perf_event".to_owned(),
         }
     }
 
-    /// The tracepoint's name. For a function and a clock, a name that any program may have.
+    /// The tracepoint's or the kernel function's name. For others, a name that any program may have.
     pub fn name(&self) -> &str {
         match self {
             Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => name,
-            Hook::Record { name, .. } => name,
+            Hook::Record { name, .. } | Hook::Kernel { function: name, .. } => name,
             Hook::Function { .. } => "uprobe",
             Hook::Clock { .. } => "clock",
         }

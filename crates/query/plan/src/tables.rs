@@ -4,6 +4,7 @@ mod build;
 mod calls;
 mod dns;
 mod files;
+mod functions;
 mod sockets;
 
 use kiln_program::btf::{Btf, Kind, TypeId};
@@ -54,12 +55,16 @@ pub fn all() -> Vec<Table> {
 }
 
 /// The table of this name: one of [`all`], `tracepoint.CATEGORY.NAME` where the kernel's types describe that tracepoint's
-/// record, `uprobe.FILE:FUNCTION`, or `samples_HERTZ`.
+/// record, `uprobe.FILE:FUNCTION`, `fn.FUNCTION` where they describe that function, or `samples_HERTZ`.
 pub fn find(name: &str, types: Option<&Btf>) -> Option<Table> {
-    if let Some(target) =
-        name.get(..UPROBE.len()).filter(|it| it.eq_ignore_ascii_case(UPROBE)).and(name.get(UPROBE.len()..))
-    {
-        return function(target);
+    let after = |prefix: &str| {
+        name.get(..prefix.len()).filter(|it| it.eq_ignore_ascii_case(prefix)).and(name.get(prefix.len()..))
+    };
+    if let Some(target) = after(functions::FILE) {
+        return functions::of_file(target);
+    }
+    if let Some(function) = after(functions::KERNEL) {
+        return functions::of_kernel(function, types?);
     }
     if let Some(hertz) = name.to_lowercase().strip_prefix("samples_") {
         let hertz = hertz.parse().ok().filter(|hertz| (1..=MAX_HERTZ).contains(hertz))?;
@@ -378,30 +383,6 @@ pub const DATA_LOC: &str = "__data_loc_";
 const TEXT_BYTES: u16 = 256;
 /// Maximum bytes of one of these texts, with the zero behind it.
 const MAX_TEXT_BYTES: u16 = 64;
-
-/// What the names of tables of functions begin with.
-const UPROBE: &str = "uprobe.";
-
-/// The table of the calls of a function: `FILE:FUNCTION`.
-fn function(target: &str) -> Option<Table> {
-    let (file, function) = target.rsplit_once(':').filter(|(file, name)| file.starts_with('/') && !name.is_empty())?;
-    let register = |name: &str| Read::Field { structure: "pt_regs".to_owned(), name: name.to_owned() };
-    let argument = |(index, name): (usize, &str)| {
-        let about = format!("argument {index}, if it is an integer or an address");
-        column(&format!("arg{index}"), DataType::Uint, Side::Exit, register(name), &about)
-    };
-    let mut own: Vec<Column> = ["di", "si", "dx", "cx", "r8", "r9"].into_iter().enumerate().map(argument).collect();
-    let text = Read::UserText(Box::new(register("di")));
-    own.push(column(
-        "text0",
-        DataType::Text,
-        Side::Exit,
-        text,
-        "argument 0 as text; empty if it is no address of text",
-    ));
-    let hook = Hook::Function { file: file.to_owned(), function: function.to_owned() };
-    Some(with_stacks(single(&format!("uprobe.{target}"), "a function of a program or library is called", hook, own)))
-}
 
 /// The table of a tracepoint, with a column for each number and text in its record.
 fn tracepoint(category: &str, event: &str, types: &Btf) -> Option<Table> {

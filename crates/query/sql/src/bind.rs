@@ -14,12 +14,17 @@ use sqlparser::ast::{
     SetExpr, SetOperator, SetQuantifier,
 };
 
+use crate::clauses;
+use crate::engine;
 use crate::error::Error;
-use crate::expression::{Binder, has_aggregate, refuse_options, walk};
+use crate::expression::{Binder, has_aggregate, has_function, refuse_options, walk};
 use crate::from::{self, MAX_SCANS, Side, SideColumns};
 use crate::places::Places;
 use crate::subquery;
 use crate::window::{Clause, Placed};
+
+/// Says what is wrong with a regular expression.
+pub type CheckPattern = fn(&str) -> Result<(), String>;
 
 /// The context for binding a query.
 pub struct Scope<'a> {
@@ -33,6 +38,8 @@ pub struct Scope<'a> {
     pub used: &'a std::cell::RefCell<BTreeSet<usize>>,
     /// The lookup tables.
     pub lookups: &'a [Lookup],
+    /// How the engine checks a constant that is a regular expression; `None` if there is no engine.
+    pub engine: Option<CheckPattern>,
     /// The queries of `WITH`, by their names; of two with one name the last counts.
     pub named: &'a [(String, Flow)],
 }
@@ -70,6 +77,7 @@ impl Scope<'_> {
 
 /// Binds a query. The queries of its `WITH` are bound once, and stand in `FROM` as subqueries do.
 pub fn query(query: &ast::Query, scope: &Scope<'_>) -> Result<Flow, Error> {
+    clauses::of_query(query)?;
     let Some(with) = &query.with else { return set(&query.body, Some(query), scope) };
     if with.recursive {
         let error = Error::new("WITH RECURSIVE is not understood");
@@ -106,7 +114,8 @@ pub fn rename(flow: &mut Flow, alias: &ast::TableAlias, scope: &Scope<'_>) -> Re
 
 /// Binds a `SELECT`, or several with `UNION` between them; `query` has their order and limit.
 fn set(body: &SetExpr, query: Option<&ast::Query>, scope: &Scope<'_>) -> Result<Flow, Error> {
-    let is_plain = query.is_none_or(|query| query.order_by.is_none() && query.limit_clause.is_none());
+    let is_plain =
+        query.is_none_or(|query| query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none());
     match body {
         SetExpr::Select(select) => self::select(select, query, scope),
         SetExpr::Query(inner) if is_plain => self::query(inner, scope),
@@ -196,6 +205,7 @@ pub fn few_scans(flow: Flow) -> Result<Flow, Error> {
 
 /// Binds a single `SELECT`.
 fn select(select: &ast::Select, query: Option<&ast::Query>, scope: &Scope<'_>) -> Result<Flow, Error> {
+    clauses::of_select(select)?;
     let window = scope.window(select);
     let mut from = from::bind(select, scope)?;
     if window.is_some() && from.has_windows() {
@@ -227,7 +237,7 @@ fn select(select: &ast::Select, query: Option<&ast::Query>, scope: &Scope<'_>) -
     bound.distinct = match &select.distinct {
         None | Some(Distinct::All) => false,
         Some(Distinct::Distinct) => true,
-        Some(_) => return Err(Error::new("DISTINCT ON is not understood")),
+        Some(_) => return Err(no_distinct_on()),
     };
     let is_ordered = !bound.order.is_empty() || bound.limit.is_some() || bound.offset > 0 || bound.distinct;
     if matches!(window, Some(Clause::Session(_))) && is_ordered {
@@ -238,6 +248,12 @@ fn select(select: &ast::Select, query: Option<&ast::Query>, scope: &Scope<'_>) -
     bound.filter = Expr::all(from.table.only.iter().cloned().chain(own).chain(filter));
     bound.matches = std::mem::take(&mut from.matches);
     from.statement(bound)
+}
+
+/// The error of `DISTINCT ON`, with what to write instead.
+pub fn no_distinct_on() -> Error {
+    let error = Error::new("DISTINCT ON is not understood");
+    error.help("SELECT ... FROM (SELECT ..., row_number() OVER (PARTITION BY a ORDER BY b) AS r FROM ...) WHERE r = 1")
 }
 
 fn is_grouped(select: &ast::Select) -> bool {
@@ -254,8 +270,28 @@ pub fn name_of(expr: &ast::Expr) -> String {
     match expr {
         ast::Expr::Identifier(name) => name.value.clone(),
         ast::Expr::CompoundIdentifier(names) => names.last().map_or_else(String::new, |name| name.value.clone()),
-        other => other.to_string().to_lowercase(),
+        other => lower_outside_quotes(&other.to_string()),
     }
+}
+
+/// SQL in lower case, but for the texts and names in quotes.
+fn lower_outside_quotes(sql: &str) -> String {
+    let mut quote = None;
+    let mut lower = String::with_capacity(sql.len());
+    for letter in sql.chars() {
+        match quote {
+            None => {
+                quote = matches!(letter, '\'' | '"' | '`').then_some(letter);
+                lower.extend(letter.to_lowercase());
+            }
+            // A quote inside is written twice, which ends the text and begins it again.
+            Some(own) => {
+                quote = (letter != own).then_some(own);
+                lower.push(letter);
+            }
+        }
+    }
+    lower
 }
 
 fn rows(select: &ast::Select, query: Option<&ast::Query>, binder: &Binder<'_>) -> Result<Query, Error> {
@@ -322,14 +358,8 @@ fn grouped(
             other => Err(binder.fail(other, Error::new(format!("`{other}` cannot be shown of groups")))),
         })
         .collect::<Result<_, _>>()?;
-    let GroupByExpr::Expressions(by, modifiers) = &select.group_by else {
-        return Err(Error::new("GROUP BY ALL is not understood"));
-    };
-    if !modifiers.is_empty() {
-        return Err(Error::new("ROLLUP, CUBE and TOTALS are not understood"));
-    }
     let mut keys = Vec::new();
-    for key in by {
+    for key in keys_of(&select.group_by, &items)? {
         keys.push(binder.expr(named(key, &items).map_err(|error| binder.fail(key, error))?)?);
     }
     let mut grouping = Grouping { binder, keys, aggregates: Vec::new(), aliases: Vec::new() };
@@ -352,6 +382,27 @@ fn grouped(
     };
     let groups = Groups { keys: grouping.keys, aggregates: grouping.aggregates, having, window, session_ns };
     Ok(Query { order, ..Query::new(binder.table.clone(), Shape::Groups(groups), outputs) })
+}
+
+/// What a query is grouped by; `ALL` are the items that have no aggregate.
+///
+/// # Errors
+/// For `ROLLUP` and the like.
+pub fn keys_of<'q>(by: &'q GroupByExpr, items: &[(&'q ast::Expr, String)]) -> Result<Vec<&'q ast::Expr>, Error> {
+    let (keys, modifiers) = match by {
+        GroupByExpr::Expressions(keys, modifiers) => (keys.iter().collect::<Vec<_>>(), modifiers),
+        GroupByExpr::All(modifiers) => {
+            let is_key = |expr: &&ast::Expr| !has_function(expr, &|function| engine::is_aggregate(function));
+            (items.iter().map(|(expr, _)| *expr).filter(is_key).collect(), modifiers)
+        }
+    };
+    let is_several =
+        |key: &&ast::Expr| matches!(key, ast::Expr::Rollup(_) | ast::Expr::Cube(_) | ast::Expr::GroupingSets(_));
+    if !modifiers.is_empty() || keys.iter().any(is_several) {
+        let error = Error::new("ROLLUP, CUBE, GROUPING SETS and TOTALS are not understood");
+        return Err(error.help("two queries: (SELECT ... GROUP BY a) UNION ALL (SELECT ... GROUP BY b)"));
+    }
+    Ok(keys)
 }
 
 /// Which column of a result an expression names, by its name or its number from 1.
@@ -428,6 +479,7 @@ impl Grouping<'_> {
                 .iter()
                 .find(|(name, _)| matches!(inner, ast::Expr::Identifier(own) if own.value.eq_ignore_ascii_case(name)));
             is_name.then(|| match (binder.expr(inner), alias) {
+                (Ok(constant @ Expr::Literal(_)), None) => Ok(constant),
                 (Err(error), None) => Err(error),
                 (_, Some((_, output))) => Ok(output.clone()),
                 (Ok(_), None) => {
@@ -480,19 +532,55 @@ pub fn limit(query: Option<&ast::Query>) -> Result<(Option<usize>, usize), Error
         Ok(Expr::Literal(Value::Uint(value))) => Ok(usize::try_from(value).unwrap_or(usize::MAX)),
         _ => Err(Error::new(format!("{clause} takes a whole number"))),
     };
-    if query.fetch.is_some() {
-        return Err(Error::new("FETCH is not understood").help("LIMIT 10"));
-    }
+    let first = match &query.fetch {
+        None => None,
+        Some(ast::Fetch { with_ties: false, percent: false, quantity }) => {
+            Some(quantity.as_ref().map_or(Ok(1), |quantity| number("FETCH FIRST", quantity))?)
+        }
+        Some(_) => return Err(Error::new("FETCH takes a number of rows ONLY").help("LIMIT 10")),
+    };
     match &query.limit_clause {
-        None => Ok((None, 0)),
+        None => Ok((first, 0)),
+        Some(LimitClause::LimitOffset { limit: Some(_), .. } | LimitClause::OffsetCommaLimit { .. })
+            if first.is_some() =>
+        {
+            Err(Error::new("a query has LIMIT or FETCH, not both"))
+        }
         Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
             let limit = limit.as_ref().map(|limit| number("LIMIT", limit)).transpose()?;
             let offset = offset.as_ref().map(|offset| number("OFFSET", &offset.value)).transpose()?;
-            Ok((limit, offset.unwrap_or(0)))
+            Ok((limit.or(first), offset.unwrap_or(0)))
         }
         Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
             Ok((Some(number("LIMIT", limit)?), number("LIMIT", offset)?))
         }
         Some(_) => Err(Error::new("LIMIT BY is not understood")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn columns_are_named_in_lower_case_but_for_texts() {
+        let named = |column: &str| {
+            let parsed = crate::parse(&format!("SELECT {column} FROM syscalls GROUP BY comm, pid"), None);
+            parsed.expect(column).flow.outputs()[0].name.clone()
+        };
+        for (column, name) in [
+            ("'ABC'", "'ABC'"),
+            ("COALESCE(COMM, 'It''s ÄB')", "coalesce(comm, 'It''s ÄB')"),
+            ("MAX(\"pid\") + 1", "max(\"pid\") + 1"),
+            ("Count(*)", "count(*)"),
+        ] {
+            assert_eq!(named(column), name);
+        }
+    }
+
+    #[test]
+    fn a_tilde_inverts_bits() {
+        let shown = |column: &str| format!("{:?}", crate::parse(&format!("SELECT {column} FROM syscalls"), None));
+        assert!(shown("~5").contains(&u64::MAX.wrapping_sub(5).to_string()), "{}", shown("~5"));
+        assert_eq!(shown("~pid"), shown("pid ^ 18446744073709551615").replace("pid ^ 18446744073709551615", "~pid"));
+        assert!(shown("~comm").contains("does not go between"), "{}", shown("~comm"));
     }
 }

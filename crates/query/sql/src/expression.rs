@@ -12,6 +12,7 @@ use sqlparser::ast::{
     Spanned, Subscript, UnaryOperator,
 };
 
+use crate::clauses;
 use crate::error::Error;
 use crate::from::Side;
 use crate::places::Places;
@@ -31,6 +32,9 @@ pub struct Binder<'a> {
     /// The lookup tables.
     pub lookups: &'a [Lookup],
 }
+
+/// Maximum number of columns that an error lists.
+const MOST_LISTED: usize = 40;
 
 /// Columns that every table with a cgroup has by a lookup table: their names, that table, and its column.
 const OF_CGROUPS: [(&str, &str); 3] = [("cgroup", "path"), ("container", "container"), ("pod", "pod")];
@@ -89,8 +93,11 @@ impl Binder<'_> {
                     _ => format!("no table of this query has a column `{name}`"),
                 };
                 let names: Vec<String> = sides.iter().flat_map(columns).map(|(name, ..)| name).collect();
-                let help = similar(name, names.iter().map(String::as_str));
-                Err(Error::new(message).help(help.unwrap_or_else(|| format!("`kiln tables {own}` lists its columns"))))
+                let help = similar(name, names.iter().map(String::as_str)).unwrap_or_else(|| match names.len() {
+                    1..=MOST_LISTED => format!("there are {}", names.join(", ")),
+                    _ => format!("`kiln tables {own}` lists its columns"),
+                });
+                Err(Error::new(message).help(help))
             }
         }
     }
@@ -138,7 +145,11 @@ impl Binder<'_> {
     fn bind(&self, expr: &ast::Expr) -> Result<Expr, Error> {
         walk(expr, &mut |inner| match inner {
             ast::Expr::Identifier(name) => {
-                Some(self.column(None, &name.value).map_err(|error| self.fail(inner, error)))
+                let column = self.column(None, &name.value).or_else(|error| {
+                    let number = kiln_plan::lookup::errno(&name.value).map(|number| Expr::Literal(Value::Uint(number)));
+                    number.ok_or_else(|| self.fail(inner, error))
+                });
+                Some(column)
             }
             ast::Expr::CompoundIdentifier(names) => match &names[..] {
                 [table, column] => {
@@ -227,8 +238,8 @@ impl Binder<'_> {
             };
             operands.insert(0, self.expr(&level.expr)?);
         }
-        let of_part = ["quantile", "percentile", "percentile_cont", "percentile_disc", "top_k"];
-        let wanted = if of_part.contains(&name) { 2 } else { 1 };
+        let is_quantile = QUANTILES.contains(&name);
+        let wanted = if is_quantile || name == "top_k" { 2 } else { 1 };
         if operands.len() > wanted || operands.len() < wanted && name != "count" {
             return Err(Error::new(format!("{name} takes {wanted} operand{}", if wanted == 1 { "" } else { "s" })));
         }
@@ -242,7 +253,7 @@ impl Binder<'_> {
             _ => Err(Error::new(format!("the second operand of {name} is a constant"))),
         };
         let function = match name {
-            "count" => AggregateFunction::Count,
+            "count" | "count_if" | "countif" => AggregateFunction::Count,
             "sum" => AggregateFunction::Sum,
             "avg" | "mean" => AggregateFunction::Avg,
             "min" => AggregateFunction::Min,
@@ -260,19 +271,23 @@ impl Binder<'_> {
                 }
             },
             "median" => AggregateFunction::Quantile(0.5),
-            "quantile" | "percentile" | "percentile_cont" | "percentile_disc" => {
+            _ if is_quantile => {
                 let part = part()?;
                 if !(0.0..=1.0).contains(&part) {
                     return Err(Error::new("a quantile is a part from 0 to 1").help("quantile(latency_ns, 0.99)"));
                 }
                 AggregateFunction::Quantile(if is_falling { 1.0 - part } else { part })
             }
-            other => match other.strip_prefix('p').and_then(|percent| percent.parse::<f64>().ok()) {
-                Some(percent) => AggregateFunction::Quantile(percent / 100.0),
+            other => match percentile(other) {
+                Some(part) => AggregateFunction::Quantile(part),
                 None => return Err(Error::new(format!("there is no aggregate {other}"))),
             },
         };
-        let of = operands.into_iter().next();
+        let mut operands = operands.into_iter();
+        let (of, filter) = match name {
+            "count_if" | "countif" => (None, Expr::all(operands.next().into_iter().chain(filter))),
+            _ => (operands.next(), filter),
+        };
         let of = match filter {
             None => of,
             // Null where the condition is not true, which no aggregate looks at.
@@ -321,11 +336,15 @@ pub fn refuse_options(options: &ast::WildcardAdditionalOptions) -> Result<(), Er
     Err(Error::new(format!("`*{options}` is not understood")).help("name the columns"))
 }
 
+/// Aggregates whose second operand says which part of the values is below the result.
+pub const QUANTILES: [&str; 6] =
+    ["quantile", "percentile", "percentile_cont", "percentile_disc", "approx_percentile", "approx_quantile"];
+
 /// Maximum number of values that `top_k` shows.
 const MAX_TOP: u64 = 100;
 
 /// Names of aggregates.
-pub const AGGREGATES: [&str; 17] = [
+pub const AGGREGATES: [&str; 21] = [
     "count",
     "sum",
     "avg",
@@ -343,6 +362,10 @@ pub const AGGREGATES: [&str; 17] = [
     "top_k",
     "approx_distinct",
     "approx_count_distinct",
+    "count_if",
+    "countif",
+    "approx_percentile",
+    "approx_quantile",
 ];
 
 /// The name of the aggregate that a function call is: one of [`AGGREGATES`], or `p50`, `p99` and the like.
@@ -351,23 +374,36 @@ pub fn aggregate_name(function: &ast::Function) -> Option<String> {
     if function.over.is_some() {
         return None;
     }
-    let is_percentile =
-        name.strip_prefix('p').is_some_and(|rest| rest.parse::<u8>().is_ok_and(|percent| percent <= 100));
-    (AGGREGATES.contains(&name.as_str()) || is_percentile).then_some(name)
+    (AGGREGATES.contains(&name.as_str()) || percentile(&name).is_some()).then_some(name)
 }
 
-/// Whether an expression has an aggregate in it.
+/// The part that `p50`, `p99` and the like are of; the digits of `p999` are those behind the point.
+pub fn percentile(name: &str) -> Option<f64> {
+    let digits = name.strip_prefix('p').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    match digits.len() {
+        1 | 2 => digits.parse::<f64>().ok().map(|percent| percent / 100.0),
+        3..=9 if digits.starts_with('9') => format!("0.{digits}").parse().ok(),
+        _ => (digits == "100").then_some(1.0),
+    }
+}
+
+/// Whether an expression has an aggregate of Kiln's plans in it.
 pub fn has_aggregate(expr: &ast::Expr) -> bool {
+    has_function(expr, &|function| aggregate_name(function).is_some())
+}
+
+/// Whether an expression has a function of this kind in it.
+pub fn has_function(expr: &ast::Expr, is_one: &dyn Fn(&ast::Function) -> bool) -> bool {
     let mut found = false;
     // Errors in it are reported when it is bound.
     let _ = walk(expr, &mut |inner| {
-        let is_aggregate = matches!(inner, ast::Expr::Function(function) if aggregate_name(function).is_some());
-        found |= is_aggregate;
+        let is_found = matches!(inner, ast::Expr::Function(function) if is_one(function));
+        found |= is_found;
         let leaf = matches!(
             inner,
             ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) | ast::Expr::CompoundFieldAccess { .. }
         );
-        (is_aggregate || leaf).then(|| Ok(Expr::Literal(Value::Null)))
+        (is_found || leaf).then(|| Ok(Expr::Literal(Value::Null)))
     });
     found
 }
@@ -398,6 +434,7 @@ pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
                     return Err(Error::new(format!("`{expr}` has more than 64 bits")));
                 }
                 (UnaryOperator::Minus, inner) => Expr::Negate(Box::new(inner)),
+                (UnaryOperator::BitwiseNot, inner) => folded(expr, BinaryOp::BitXor, inner, ALL_BITS)?,
                 _ => return Err(unknown(expr)),
             }
         }
@@ -407,21 +444,7 @@ pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
             if op == BinaryOp::ShiftLeft && matches!(other, Expr::Literal(Value::Text(_))) {
                 return in_network(vec![one, other]);
             }
-            let bound = Expr::binary(op, one, other);
-            match &bound {
-                // Constants are folded.
-                Expr::Binary(_, one, other) if [one, other].iter().all(|it| matches!(***it, Expr::Literal(_))) => {
-                    let value = bound.evaluate(&[]);
-                    // Of two integers, a quotient by 0 and what has more than 64 bits have no value.
-                    let is_quotient = matches!(op, BinaryOp::Divide | BinaryOp::Modulo);
-                    let is_integer = |it: &Expr| matches!(it, Expr::Literal(value) if value.as_integer().is_some());
-                    if value.is_null() && !is_quotient && is_integer(one) && is_integer(other) {
-                        return Err(Error::new(format!("`{expr}` has more than 64 bits")));
-                    }
-                    constant(value)
-                }
-                _ => bound,
-            }
+            folded(expr, op, one, other)?
         }
         ast::Expr::IsNull(inner) => Expr::IsNull(Box::new(walk(inner, leaf)?)),
         ast::Expr::IsNotNull(inner) => not(true, Expr::IsNull(Box::new(walk(inner, leaf)?))),
@@ -458,6 +481,22 @@ pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
     })
 }
 
+/// What inverts all bits of a value that `^` combines it with.
+const ALL_BITS: Expr = Expr::Literal(Value::Uint(u64::MAX));
+
+/// An operation; the value of one of two constants.
+fn folded(whole: &ast::Expr, op: BinaryOp, one: Expr, other: Expr) -> Result<Expr, Error> {
+    let (Expr::Literal(left), Expr::Literal(right)) = (&one, &other) else { return Ok(Expr::binary(op, one, other)) };
+    let are_integers = left.as_integer().is_some() && right.as_integer().is_some();
+    let value = Expr::binary(op, one, other).evaluate(&[]);
+    // Of two integers, a quotient by 0 and what has more than 64 bits have no value.
+    let is_quotient = matches!(op, BinaryOp::Divide | BinaryOp::Modulo);
+    if value.is_null() && !is_quotient && are_integers {
+        return Err(Error::new(format!("`{whole}` has more than 64 bits")));
+    }
+    Ok(constant(value))
+}
+
 /// Binds `CASE`.
 fn case(
     operand: Option<&ast::Expr>,
@@ -482,14 +521,17 @@ fn case(
 /// Binds a call of a function of single values.
 fn call(expr: &ast::Expr, function: &ast::Function, leaf: Leaf<'_>) -> Result<Expr, Error> {
     let name = function.name.to_string().to_lowercase();
+    if function.over.is_some() {
+        return Err(unknown(expr));
+    }
     let row = Function::ALL.iter().find(|(own, ..)| *own == name);
     let (_, own, counts) = row.ok_or_else(|| {
         if AGGREGATES.contains(&&*name) {
             return Error::beyond(format!("`{name}` is of many rows, and here is one"));
         }
-        let known = Function::ALL.iter().map(|(name, ..)| *name).chain(AGGREGATES);
-        Error { help: similar(&name, known), ..Error::beyond(format!("there is no function `{name}`")) }
+        Error { is_beyond: true, ..no_function(&name, Function::ALL.iter().map(|(name, ..)| *name)) }
     })?;
+    clauses::of_function(function)?;
     let FunctionArguments::List(list) = &function.args else { return Err(unknown(expr)) };
     let mut operands = Vec::new();
     for argument in &list.args {
@@ -503,6 +545,40 @@ fn call(expr: &ast::Expr, function: &ast::Function, leaf: Leaf<'_>) -> Result<Ex
         return in_network(operands);
     }
     Ok(Expr::Call(*own, operands))
+}
+
+/// Functions of other engines, with what to write here.
+const INSTEAD: &[(&[&str], &str)] = &[
+    (
+        &["now", "current_timestamp", "getdate"],
+        "`ts` is the time since boot; the rows of each second: ... WINDOW 1 SECOND",
+    ),
+    (&["time_bucket", "tumble", "date_bin"], "... WINDOW 10 SECONDS, or GROUP BY ts / 10s"),
+    (
+        &["arg_max", "max_by", "argmax", "arg_min", "min_by", "argmin"],
+        "SELECT ... FROM (SELECT ..., row_number() OVER (PARTITION BY comm ORDER BY latency_ns DESC) AS r FROM syscalls) WHERE r = 1",
+    ),
+    (
+        &["array_agg", "list", "grouparray", "collect_list", "collect_set"],
+        "string_agg(DISTINCT name), or top_k(name, 10)",
+    ),
+    (&["mode"], "top_k(name, 1)"),
+    (&["variance", "var_samp", "var_pop", "stddev_pop"], "stddev(x), or stddev(x) * stddev(x)"),
+    (
+        &["width_bucket", "bucket", "hist", "lhist"],
+        "histogram(latency_ns), or count(*) ... GROUP BY latency_ns / 100us",
+    ),
+    (&["format", "printf", "sprintf"], "concat(comm, '/', pid), or comm || '/' || pid"),
+    (&["str", "kstr"], "texts are columns, such as `comm` and `path`; `kiln tables NAME` lists them"),
+    (&["strftime", "to_char", "date_format"], "`ts` is the time since boot, not of a calendar"),
+    (&["uniq", "uniqexact", "count_distinct"], "count(DISTINCT pid), or approx_distinct(pid)"),
+];
+
+/// The error of a function that is not known, with what to write instead.
+pub fn no_function<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Error {
+    let instead = INSTEAD.iter().find(|(names, _)| names.contains(&name)).map(|(_, instead)| (*instead).to_owned());
+    let help = instead.or_else(|| similar(name, known.chain(AGGREGATES)));
+    Error { help, ..Error::new(format!("there is no function `{name}`")) }
 }
 
 /// Whether an address is in a network, which is a constant.
@@ -525,7 +601,8 @@ fn constant(value: Value) -> Expr {
     })
 }
 
-fn unknown(expr: &ast::Expr) -> Error {
+/// The error of an expression that nothing here understands.
+pub fn unknown(expr: &ast::Expr) -> Error {
     Error::beyond(format!("`{expr}` is not understood here"))
 }
 

@@ -17,6 +17,7 @@ use kiln_plan::value::DataType;
 use sqlparser::ast::{self, JoinConstraint, JoinOperator, Spanned, TableFactor};
 
 use crate::bind::{self, Scope};
+use crate::clauses;
 use crate::error::Error;
 use crate::expression::{Binder, similar};
 use crate::subquery;
@@ -161,6 +162,7 @@ pub fn single(factor: &TableFactor, scope: &Scope<'_>) -> Result<From, Error> {
 
 /// A table of events or a subquery.
 fn factor(factor: &TableFactor, scope: &Scope<'_>) -> Result<(Table, Side, Option<Flow>), Error> {
+    clauses::of_table(factor)?;
     let side = |name: &str, alias: Option<&ast::TableAlias>, columns: usize| Side {
         name: alias.map_or_else(|| name.to_owned(), |alias| alias.name.value.clone()),
         other: alias.map(|_| name.to_owned()),
@@ -217,6 +219,13 @@ fn no_table(text: &str, scope: &Scope<'_>) -> Error {
         let error = Error::new(format!("`{text}` is no function of a file"));
         return error.help("FROM uprobe.'/usr/lib/x86_64-linux-gnu/libc.so.6:malloc'");
     }
+    if let Some(function) = text.strip_prefix("fn.").or_else(|| text.strip_prefix("FN.")) {
+        let why = match scope.types {
+            Some(_) => format!("the kernel's types have no function `{function}`"),
+            None => "tables of kernel functions need the kernel's types".to_owned(),
+        };
+        return Error::new(why).help("names are those of /proc/kallsyms: FROM fn.vfs_read");
+    }
     let known = tables::all();
     let names = known.iter().map(|table| table.name.as_str());
     let named = scope.named.iter().map(|(name, _)| name.as_str());
@@ -227,6 +236,7 @@ fn no_table(text: &str, scope: &Scope<'_>) -> Error {
 }
 
 fn join(bound: &mut From, join: &ast::Join, select: &ast::Select, scope: &Scope<'_>) -> Result<(), Error> {
+    clauses::of_table(&join.relation)?;
     let (keeps, constraint) = match &join.join_operator {
         JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => ([false, false], constraint),
         JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => ([true, false], constraint),

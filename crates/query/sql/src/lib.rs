@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod bind;
+mod clauses;
 pub mod dispatch;
 mod engine;
 mod error;
@@ -34,9 +35,11 @@ use kiln_plan::lookup::{self, Lookup};
 use kiln_program::btf::Btf;
 use sqlparser::ast::Statement;
 use sqlparser::dialect::GenericDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+pub use bind::CheckPattern;
 pub use engine::NAMES as ENGINE_FUNCTIONS;
 pub use error::Error;
 pub use expression::similar;
@@ -44,6 +47,8 @@ use places::Places;
 
 /// Maximum number of tokens of a query, because syntax trees are walked by recursion.
 pub const MAX_TOKENS: usize = 2000;
+/// Maximum number of `NOT` in a row, and of `CASE` in each other, which is below what the parser allows.
+const MOST_NESTED: usize = 40;
 /// Maximum bytes of a query.
 pub const MAX_BYTES: usize = 64 << 10;
 
@@ -80,23 +85,30 @@ pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_with(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<Parsed, Error> {
-    parsed(sql, types, lookups, false)
+    parsed(sql, types, lookups, None)
 }
 
-/// Reads a query; what Kiln's own plans cannot express is left to an SQL engine ([`kiln_plan::flow::EngineQuery`]).
+/// Reads a query; what Kiln's own plans cannot express is left to an SQL engine ([`kiln_plan::flow::EngineQuery`]),
+/// which says by `check` what is wrong with a constant that is a regular expression.
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_for_engine(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<Parsed, Error> {
-    parsed(sql, types, lookups, true)
+pub fn parse_for_engine(
+    sql: &str,
+    types: Option<&Btf>,
+    lookups: &[Lookup],
+    check: CheckPattern,
+) -> Result<Parsed, Error> {
+    parsed(sql, types, lookups, Some(check))
 }
 
-fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], has_engine: bool) -> Result<Parsed, Error> {
+fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], engine: Option<CheckPattern>) -> Result<Parsed, Error> {
     let places = Places(sql);
     let dialect = GenericDialect {};
     let tokens = tokens(sql, "query", &dialect)?;
     let (tokens, clauses) = window::take_all(tokens, &places)?;
     let tokens = literal::replace_units(tokens, &places)?;
+    refuse_deep(&tokens, &places)?;
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| not_parsed(&parser, &error.to_string(), &places))?;
     let [statement] = <[Statement; 1]>::try_from(statements)
@@ -110,9 +122,9 @@ fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], has_engine: bool) 
         return Err(not_a_query(&statement));
     };
     let used = std::cell::RefCell::default();
-    let scope = bind::Scope { types, places: &places, clauses: &clauses, used: &used, lookups, named: &[] };
+    let scope = bind::Scope { types, places: &places, clauses: &clauses, used: &used, lookups, engine, named: &[] };
     let flow = match bind::query(&query, &scope) {
-        Err(own) if own.is_beyond && has_engine => {
+        Err(own) if own.is_beyond && engine.is_some() => {
             used.borrow_mut().clear();
             // What the engine's half says is wrong is wrong; what it cannot express either is Kiln's own error.
             engine::statement(&query, &scope).map_err(|error| {
@@ -126,6 +138,35 @@ fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], has_engine: bool) 
         return Err(Error::new("this WINDOW is of no SELECT").help("it stands after GROUP BY, not in an expression"));
     }
     Ok(Parsed { flow, action })
+}
+
+/// Refuses many `NOT` in a row, and many `CASE` in each other, before the parser does, which takes one that is too deep for a
+/// name.
+fn refuse_deep(tokens: &[TokenWithSpan], places: &Places<'_>) -> Result<(), Error> {
+    let (mut nots, mut cases) = (0, 0usize);
+    for token in tokens {
+        match &token.token {
+            Token::Whitespace(_) => continue,
+            Token::Word(word) if word.keyword == Keyword::NOT => nots += 1,
+            other => {
+                nots = 0;
+                match other {
+                    Token::Word(word) if word.keyword == Keyword::CASE => cases += 1,
+                    Token::Word(word) if word.keyword == Keyword::END => cases = cases.saturating_sub(1),
+                    _ => {}
+                }
+            }
+        }
+        if nots > MOST_NESTED || cases > MOST_NESTED {
+            return Err(Error { at: places.bytes(token.span), ..too_deep() });
+        }
+    }
+    Ok(())
+}
+
+fn too_deep() -> Error {
+    let error = Error::new("the query nests too deeply");
+    error.help(format!("{MOST_NESTED} parentheses, NOT, CASE or calls in each other are understood"))
 }
 
 /// The error of a statement that is no query, with the command that answers it.
@@ -164,5 +205,6 @@ fn tokens(text: &str, what: &str, dialect: &GenericDialect) -> Result<Vec<TokenW
 fn not_parsed(parser: &Parser<'_>, message: &str, places: &Places<'_>) -> Error {
     let message = message.split(" at Line:").next().unwrap_or_default();
     let message = message.strip_prefix("sql parser error: ").unwrap_or(message).to_owned();
-    Error { at: places.bytes(parser.get_current_token().span), ..Error::new(message) }
+    let error = if message == "recursion limit exceeded" { too_deep() } else { Error::new(message) };
+    Error { at: places.bytes(parser.get_current_token().span), ..error }
 }

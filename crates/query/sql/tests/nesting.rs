@@ -31,6 +31,18 @@ fn nesting_is_limited() {
             assert!(depth < 10_000 || answer != "parsed", "{name}, {depth}");
         }
     }
+    for (name, shape) in &shapes[..6] {
+        let said = said(&format!("SELECT pid FROM syscalls WHERE {}", shape(60)));
+        assert!(said.contains("nests too deeply"), "{name}: {said}");
+    }
+    let nots = |depth: usize| said(&format!("SELECT {}true FROM syscalls", "NOT ".repeat(depth)));
+    assert_eq!(nots(40), "parsed");
+    let cases = |depth: usize| {
+        said(&format!("SELECT {}1{} FROM syscalls", "CASE WHEN pid = 1 THEN ".repeat(depth), " END".repeat(depth)))
+    };
+    assert_eq!(cases(40), "parsed");
+    assert!(cases(41).contains("nests too deeply"), "{}", cases(41));
+    assert!(nots(41).contains("nests too deeply") && nots(400).contains("nests too deeply"), "{}", nots(41));
     let joined = format!("SELECT pid FROM {}syscalls{}", "(SELECT * FROM ".repeat(300), ")".repeat(300));
     assert_ne!(said(&joined), "parsed");
     let united = format!("SELECT pid FROM forks{}", " UNION ALL SELECT pid FROM forks".repeat(120));

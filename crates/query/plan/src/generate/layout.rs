@@ -271,6 +271,11 @@ pub fn check_hook(hook: &Hook, table: &Table, types: &Btf) -> Result<(), String>
         Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => {
             (name, types.find(&format!("btf_trace_{name}"), |kind| matches!(kind, Kind::Typedef { .. })))
         }
+        Hook::Kernel { function, .. } => {
+            let found = types.find(function, |kind| matches!(kind, Kind::Function { .. }));
+            let lacking = || format!("table `{}` needs the function `{function}`, which this kernel lacks", table.name);
+            return found.map(drop).ok_or_else(lacking);
+        }
         Hook::Record { name, .. } => {
             (name, types.find(&format!("trace_event_raw_{name}"), |kind| matches!(kind, Kind::Composite { .. })))
         }

@@ -26,7 +26,7 @@ use kiln_program::{Function, FunctionId, Linkage, Map, MapContents, MapId, Objec
 
 use crate::query::Query;
 use crate::split::Split;
-use crate::table::{Hook, Side};
+use crate::table::{Hook, Moment, Side};
 use layout::{Origin, Record, check_hook};
 use operators::Writing;
 use plan::Plan;
@@ -137,6 +137,12 @@ fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<
         (Origin::Records(_), _) => ("syscall".to_owned(), ProgramType::Syscall, None),
         (_, Hook::Typed(_) | Hook::Datagram { .. }) => {
             (hook.section(), ProgramType::Tracing, Some(AttachType::TraceRawTp))
+        }
+        (_, Hook::Kernel { at: Moment::Call, .. }) => {
+            (hook.section(), ProgramType::Tracing, Some(AttachType::TraceFentry))
+        }
+        (_, Hook::Kernel { at: Moment::Return, .. }) => {
+            (hook.section(), ProgramType::Tracing, Some(AttachType::TraceFexit))
         }
         (_, Hook::Record { .. }) => (hook.section(), ProgramType::Tracepoint, None),
         (_, Hook::Function { .. }) => (hook.section(), ProgramType::Kprobe, None),

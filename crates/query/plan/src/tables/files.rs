@@ -76,6 +76,7 @@ fn of_regular_files(name: &str, about: &str, names: &[&str]) -> Table {
     };
     let device = of_file(&[INODE, &[("inode", "i_sb")], &[("super_block", "s_dev")]]);
     let mut own = vec![
+        column("bytes", DataType::Uint, Side::Exit, argument(1, Scalar::unsigned(8)), "how many bytes, as `ret` says"),
         column("inode", DataType::Uint, Side::Exit, of_file(&[INODE, &[("inode", "i_ino")]]), "the file's number"),
         unlisted("device_nr", Side::Exit, device, "the device's number, as the kernel has it"),
     ];

@@ -97,7 +97,7 @@ impl Rows for Fixed {
         Ok(())
     }
 
-    fn all(&self) -> Vec<Arc<[Value]>> {
+    fn all(&self, _: &dyn Fn(usize) -> bool) -> Vec<Arc<[Value]>> {
         self.0.clone()
     }
 }

@@ -14,6 +14,7 @@
 mod answer;
 mod catalog;
 mod fault;
+mod scram;
 mod session;
 mod settings;
 mod text;
@@ -31,14 +32,16 @@ use std::time::{Duration, Instant};
 use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 use pgwire::messages::response::{ErrorResponse, SslResponse};
-use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
+use pgwire::messages::startup::{
+    Authentication, BackendKeyData, ParameterStatus, PasswordMessageFamily as Proof, SecretKey,
+};
 use pgwire::messages::{PgWireFrontendMessage as Asked, SslNegotiationMetaMessage as Negotiation};
 
 use self::fault::Fault;
 use self::session::Session;
 use self::settings::{DURATION, SETTINGS, duration};
 use self::wire::Wire;
-use crate::address::{self, knows};
+use crate::address;
 use crate::service::Service;
 use crate::shared::locked;
 
@@ -56,6 +59,7 @@ pub struct Door {
     listener: TcpListener,
     address: SocketAddr,
     key: String,
+    verifier: scram::Verifier,
 }
 
 impl Door {
@@ -64,8 +68,9 @@ impl Door {
     /// # Errors
     /// [`Error::InvalidInput`] where the address cannot be listened at.
     pub fn open(address: &str, anywhere: bool) -> Result<Door, Error> {
-        let (listener, address, key) = address::listen(address, anywhere, "passwords and rows are not encrypted")?;
-        Ok(Door { listener, address, key })
+        let (listener, address, key) = address::listen(address, anywhere, "rows are not encrypted")?;
+        let verifier = scram::Verifier::new(&key)?;
+        Ok(Door { listener, address, key, verifier })
     }
 
     /// How clients connect, with the password.
@@ -77,7 +82,7 @@ impl Door {
     pub fn answer(self, service: &Arc<Service>) -> Answering {
         let shared = Arc::new(Shared {
             service: Arc::clone(service),
-            key: self.key,
+            verifier: self.verifier,
             connections: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
@@ -124,7 +129,7 @@ impl Connection {
 
 struct Shared {
     service: Arc<Service>,
-    key: String,
+    verifier: scram::Verifier,
     /// The oldest first.
     connections: Mutex<Vec<Connection>>,
     is_over: AtomicBool,
@@ -211,12 +216,7 @@ fn started(shared: &Shared, wire: &mut Wire, own: (i32, i32)) -> io::Result<Opti
             _ => return refuse(wire, &Fault::new("08P01", "a session begins with a start-up message")).map(|()| None),
         }
     };
-    wire.send(&Authentication::CleartextPassword)?;
-    wire.flush()?;
-    let Asked::PasswordMessageFamily(password) = wire.read(end)? else {
-        return refuse(wire, &Fault::new("08P01", "a password is expected")).map(|()| None);
-    };
-    if !password.into_password().is_ok_and(|own| knows(&shared.key, &own.password)) {
+    if !is_proved(&shared.verifier, wire, end)? {
         let fault = Fault::new("28P01", "the password is wrong: `kiln serve` printed the address with it");
         return refuse(wire, &fault).map(|()| None);
     }
@@ -240,6 +240,22 @@ fn started(shared: &Shared, wire: &mut Wire, own: (i32, i32)) -> io::Result<Opti
     }
     wire.send(&BackendKeyData::new(own.0, SecretKey::I32(own.1)))?;
     Ok(Some(settings))
+}
+
+/// Whether a client proves that it knows the password.
+fn is_proved(verifier: &scram::Verifier, wire: &mut Wire, end: Option<Instant>) -> io::Result<bool> {
+    wire.send(&Authentication::SASL(vec![scram::NAME.to_owned()]))?;
+    wire.flush()?;
+    let Asked::PasswordMessageFamily(Proof::Raw(first)) = wire.read(end)? else { return Ok(false) };
+    let Some(first) = scram::first(&first) else { return Ok(false) };
+    let begun = verifier.begin(first).map_err(|error| io::Error::other(error.to_string()))?;
+    let Some((exchange, answer)) = begun else { return Ok(false) };
+    wire.send(&Authentication::SASLContinue(answer.into()))?;
+    wire.flush()?;
+    let Asked::PasswordMessageFamily(Proof::Raw(last)) = wire.read(end)? else { return Ok(false) };
+    let Some(proof) = exchange.end(&last) else { return Ok(false) };
+    wire.send(&Authentication::SASLFinal(proof.into()))?;
+    Ok(true)
 }
 
 /// The settings of a start-up message: `options=-c kiln.duration=5s`, and the client's name.

@@ -195,7 +195,9 @@ fn is_whole(kind: u8, body: &[u8]) -> bool {
                 }
                 rest.text()?;
             }
-            b'p' | b'Q' => rest.text()?,
+            b'Q' => rest.text()?,
+            // What proves that the client knows the password: `scram` reads it.
+            b'p' => drop(rest.bytes(body.len())?),
             b'P' => {
                 rest.text()?;
                 rest.text()?;

@@ -6,7 +6,7 @@ use sqlparser::ast;
 use super::function;
 use super::typed::Typed;
 use crate::error::Error;
-use crate::expression::aggregate_name;
+use crate::expression::{QUANTILES, aggregate_name, percentile};
 
 /// Functions that stand only with `OVER`: their names, how many operands they take, and the type of their value; `None` for
 /// the type of the first operand.
@@ -33,15 +33,21 @@ pub(super) fn name_of(function: &ast::Function) -> Option<String> {
     aggregate_name(&ast::Function { over: None, ..function.clone() }).or_else(|| MORE.contains(&&*name).then_some(name))
 }
 
+/// Whether a function is an aggregate, of Kiln's plans or of the engine's.
+pub fn is_aggregate(function: &ast::Function) -> bool {
+    function.over.is_none() && name_of(function).is_some()
+}
+
 /// The engine's aggregate: its name, its operands, and the type of its value.
 pub(super) fn engines(name: &str, operands: Vec<Typed>) -> Result<(&'static str, Vec<String>, DataType), Error> {
     let first = operands.first().map_or(DataType::Uint, |one| one.data_type);
     let second = || operands.get(1).map(|one| one.text.clone());
     let text = |one: &Typed| function::as_text(one);
-    let mut list: Vec<String> = operands.iter().map(|one| one.text.clone()).collect();
+    let list: Vec<String> = operands.iter().map(|one| one.text.clone()).collect();
     let wanted = match name {
         "count" => 0..=1,
-        "quantile" | "percentile" | "top_k" | "percentile_cont" | "percentile_disc" => 2..=2,
+        "top_k" => 2..=2,
+        _ if QUANTILES.contains(&name) => 2..=2,
         "string_agg" | "group_concat" => 1..=2,
         _ => 1..=1,
     };
@@ -55,6 +61,7 @@ pub(super) fn engines(name: &str, operands: Vec<Typed>) -> Result<(&'static str,
     let quantile = |part: String, list: &[String]| ("k_quantile", vec![list[0].clone(), part], first);
     Ok(match name {
         "count" => ("count", list, DataType::Uint),
+        "count_if" | "countif" => ("count", vec![format!("CASE WHEN {} THEN 1 END", list[0])], DataType::Uint),
         "sum" => {
             let data_type = if matches!(first, DataType::Time | DataType::Bool) { DataType::Uint } else { first };
             ("k_sum", list, data_type)
@@ -68,17 +75,17 @@ pub(super) fn engines(name: &str, operands: Vec<Typed>) -> Result<(&'static str,
         "top_k" => ("k_top_k", list, DataType::Text),
         "median" => quantile("0.5".to_owned(), &list),
         "percentile" => quantile(format!("({} / 100.0)", list[1]), &list),
-        "quantile" | "percentile_cont" | "percentile_disc" => quantile(list[1].clone(), &list),
+        _ if QUANTILES.contains(&name) => quantile(list[1].clone(), &list),
         "bool_and" | "every" => ("min", list, DataType::Bool),
         "bool_or" => ("max", list, DataType::Bool),
         "string_agg" | "group_concat" => {
-            list = vec![text(&operands[0]), second().unwrap_or_else(|| "','".to_owned())];
-            ("group_concat", list, DataType::Text)
+            // SQLite takes DISTINCT only without a separator, which is a comma then.
+            ("group_concat", [text(&operands[0])].into_iter().chain(second()).collect(), DataType::Text)
         }
         // p50 to p99
         name => {
-            let percent: u32 = name.trim_start_matches('p').parse().map_err(|_| Error::beyond(name))?;
-            quantile(format!("{:?}", f64::from(percent) / 100.0), &list)
+            let part = percentile(name).ok_or_else(|| Error::beyond(name))?;
+            quantile(format!("{part:?}"), &list)
         }
     })
 }

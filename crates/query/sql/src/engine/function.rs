@@ -5,7 +5,7 @@ use kiln_plan::value::DataType;
 
 use super::typed::{Typed, common};
 use crate::error::Error;
-use crate::expression::similar;
+use crate::expression::no_function;
 
 /// The type of a function's value.
 #[derive(Clone, Copy)]
@@ -63,6 +63,8 @@ const FUNCTIONS: &[(&str, &str, [usize; 2], usize, Gives)] = &[
     ("repeat", "k_repeat", [2, 2], 1, Always(Text)),
     ("initcap", "k_initcap", [1, 1], 1, Always(Text)),
     ("starts_with", "k_starts_with", [2, 2], 2, Always(Bool)),
+    ("ends_with", "k_ends_with", [2, 2], 2, Always(Bool)),
+    ("contains", "k_contains", [2, 2], 2, Always(Bool)),
     ("regexp_like", "k_regexp", [2, 2], 2, Always(Bool)),
     ("regexp_matches", "k_regexp", [2, 2], 2, Always(Bool)),
     ("regexp_replace", "k_regexp_replace", [3, 4], 4, Always(Text)),
@@ -87,6 +89,12 @@ pub(super) fn of_no_calendar(field: &str, time: &Typed) -> Result<(), Error> {
     }
     let message = format!("a time has no `{field}`: it is counted from the start of this machine, not by a calendar");
     Err(Error::new(message).help("windows are by this clock: ... GROUP BY ... WINDOW 1 MINUTE"))
+}
+
+/// Refuses a function that is not known, whatever its operands are.
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    let known = NAMES();
+    if known.contains(&name) || name == "date_part" { Ok(()) } else { Err(no_function(name, known.into_iter())) }
 }
 
 /// A function of these operands.
@@ -117,22 +125,26 @@ pub(super) fn called(name: &str, operands: &[Typed]) -> Result<Typed, Error> {
             Number => Float,
         };
         numbers_only(name, &operands[..if matches!(gives, Number) { operands.len() } else { 0 }])?;
-        return Ok(Typed::new(format!("{own}({})", list.join(", ")), data_type));
+        let is_null = match gives {
+            Always(_) => false,
+            As(at) => operands[*at].is_null,
+            Common(from) => operands[*from..].iter().all(|one| one.is_null),
+            Number => operands[0].is_null,
+        };
+        return Ok(Typed { is_null, ..Typed::new(format!("{own}({})", list.join(", ")), data_type) });
     }
     let Some((_, own, counts)) = Function::ALL.iter().find(|(own, ..)| *own == name) else {
-        let known = NAMES();
-        let error = Error::new(format!("there is no function `{name}`"));
-        let known = known.iter().copied().chain(crate::expression::AGGREGATES);
-        return Err(match similar(name, known) {
-            Some(help) => error.help(help),
-            None => error,
-        });
+        return Err(no_function(name, NAMES().into_iter()));
     };
     check_count(name, operands, *counts)?;
     let types: Vec<DataType> = operands.iter().map(|one| one.data_type).collect();
-    let data_type = Expr::Call(*own, (0..types.len()).map(Expr::Column).collect()).data_type(&types);
+    let operand = |(at, one): (usize, &Typed)| {
+        if one.is_null { Expr::Literal(kiln_plan::Value::Null) } else { Expr::Column(at) }
+    };
+    let call = Expr::Call(*own, operands.iter().enumerate().map(operand).collect());
     let list: Vec<&str> = operands.iter().map(|one| one.text.as_str()).collect();
-    Ok(Typed::new(format!("k_{name}({})", list.join(", ")), data_type))
+    let text = format!("k_{name}({})", list.join(", "));
+    Ok(Typed { is_null: call.is_always_null(), ..Typed::new(text, call.data_type(&types)) })
 }
 
 fn check_count(name: &str, operands: &[Typed], counts: [usize; 2]) -> Result<(), Error> {

@@ -18,6 +18,8 @@ mod expression;
 mod frame;
 mod function;
 mod names;
+mod operator;
+mod over;
 mod select;
 mod source;
 mod translator;
@@ -36,6 +38,7 @@ use crate::window::Clause;
 use translator::Translator;
 use typed::{Relation, limited};
 
+pub use aggregate::is_aggregate;
 pub use function::NAMES;
 
 /// A statement that an engine answers.

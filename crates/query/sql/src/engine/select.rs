@@ -7,14 +7,15 @@ use kiln_plan::flow::{EngineInput, Flow};
 use kiln_plan::query::Shape;
 use kiln_plan::value::DataType;
 use sqlparser::ast::{
-    self, Distinct, GroupByExpr, OrderByKind, OrderBySort, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    SetOperator, SetQuantifier,
+    self, Distinct, OrderByKind, OrderBySort, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
+    SetQuantifier,
 };
 
 use super::frame::{Frame, Hybrid, Is};
 use super::translator::{Common, Translator};
 use super::typed::{Relation, Typed, common_columns, limited};
 use crate::bind;
+use crate::clauses;
 use crate::error::Error;
 use crate::expression::refuse_options;
 use crate::window::Clause;
@@ -41,6 +42,7 @@ impl Translator<'_> {
 
     /// A query in its order, without its limits.
     pub fn ordered(&mut self, query: &ast::Query) -> Result<Relation, Error> {
+        clauses::of_query(query)?;
         let known = (self.named.len(), self.common.len());
         if let Some(with) = &query.with {
             self.with(with)?;
@@ -139,7 +141,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn select(&mut self, select: &ast::Select, query: Option<&ast::Query>) -> Result<Relation, Error> {
-        refuse_others(select)?;
+        clauses::of_select(select)?;
         if let Some(clause) = self.scope.window(select) {
             if self.window.is_some_and(|own| own != clause) {
                 let error = Error::new("parts of this query have different windows");
@@ -166,9 +168,9 @@ impl Translator<'_> {
     /// A query over groups that Kiln's plan makes; `None` if it cannot make them.
     fn of_groups(&mut self, select: &ast::Select, query: Option<&ast::Query>, from: &str) -> Option<Relation> {
         let scope = self.scope;
-        let GroupByExpr::Expressions(by, modifiers) = &select.group_by else { return None };
         let items = plain_items(select)?;
-        let bound = self.frame_mut().only_bound().filter(|_| modifiers.is_empty())?;
+        let by = bind::keys_of(&select.group_by, &items).ok()?;
+        let bound = self.frame_mut().only_bound()?;
         let binder = bound.binder(scope);
         let keys: Vec<Expr> =
             by.iter().map(|key| binder.expr(bind::named(key, &items)?)).collect::<Result<_, _>>().ok()?;
@@ -222,15 +224,10 @@ impl Translator<'_> {
 
     /// A query over rows, grouped by the engine if it groups.
     fn of_rows(&mut self, select: &ast::Select, query: Option<&ast::Query>, from: &str) -> Result<Relation, Error> {
-        let GroupByExpr::Expressions(by, modifiers) = &select.group_by else {
-            return Err(Error::new("GROUP BY ALL is not understood"));
-        };
-        if !modifiers.is_empty() {
-            return Err(Error::new("ROLLUP, CUBE and TOTALS are not understood"));
-        }
         let filter = select.selection.as_ref().map(|filter| self.filter(filter)).transpose()?.unwrap_or_default();
         let mut text = if filter.is_empty() { from.to_owned() } else { format!("{from} WHERE {filter}") };
         let plain = plain_items(select);
+        let by = bind::keys_of(&select.group_by, plain.as_deref().unwrap_or_default())?;
         let mut keys = Vec::new();
         self.frame_mut().in_aggregate = true;
         for key in by {
@@ -335,7 +332,7 @@ impl Translator<'_> {
         let distinct = match &select.distinct {
             None | Some(Distinct::All) => "",
             Some(Distinct::Distinct) => "DISTINCT ",
-            Some(_) => return Err(Error::new("DISTINCT ON is not understood")),
+            Some(_) => return Err(bind::no_distinct_on()),
         };
         self.each_row &= distinct.is_empty();
         let names: Vec<String> = items.iter().map(|(name, _)| name.clone()).collect();
@@ -434,31 +431,6 @@ fn conjuncts(expr: &ast::Expr) -> Vec<&ast::Expr> {
         }
         ast::Expr::Nested(inner) => conjuncts(inner),
         other => vec![other],
-    }
-}
-
-/// Refuses the clauses that nothing here understands.
-fn refuse_others(select: &ast::Select) -> Result<(), Error> {
-    let others = [
-        (select.top.is_some(), "TOP"),
-        (select.into.is_some(), "INTO"),
-        (!select.lateral_views.is_empty(), "LATERAL VIEW"),
-        (select.prewhere.is_some(), "PREWHERE"),
-        (!select.connect_by.is_empty(), "CONNECT BY"),
-        (!select.cluster_by.is_empty() || !select.distribute_by.is_empty(), "CLUSTER BY"),
-        (!select.sort_by.is_empty(), "SORT BY"),
-        (select.exclude.is_some(), "EXCLUDE"),
-        (select.value_table_mode.is_some(), "AS VALUE"),
-    ];
-    if let Some((_, clause)) = others.iter().find(|(is_there, _)| *is_there) {
-        return Err(Error::new(format!("{clause} is not understood")));
-    }
-    match &select.qualify {
-        None => Ok(()),
-        Some(_) => {
-            Err(Error::new("QUALIFY is not understood")
-                .help("SELECT ... FROM (SELECT ..., rank() ... AS r) WHERE r = 1"))
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use sqlparser::ast::{self, JoinConstraint, JoinOperator, Spanned as _, TableFact
 use super::frame::{Frame, Is, Source};
 use super::translator::Translator;
 use super::typed::Relation;
+use crate::clauses;
 use crate::error::Error;
 use crate::from;
 
@@ -125,6 +126,7 @@ impl Translator<'_> {
 
     /// One source, added to the last frame.
     fn factor(&mut self, factor: &TableFactor) -> Result<String, Error> {
+        clauses::of_table(factor)?;
         let alias = |alias: &Option<ast::TableAlias>, otherwise: &str| {
             alias.as_ref().map_or_else(|| otherwise.to_owned(), |alias| alias.name.value.clone())
         };

@@ -1,0 +1,92 @@
+//! Clauses that the parser reads and nothing here understands are refused, whichever half would answer: what is ignored gives
+//! a wrong answer.
+
+/// Reads a query, without and with an engine for the rest of SQL.
+fn said(sql: &str) -> [String; 2] {
+    let lookups = kiln_plan::lookup::constant();
+    let said = |parsed: Result<_, kiln_sql::Error>| match parsed {
+        Ok(_) => "parsed".to_owned(),
+        Err(error) => error.shown(sql),
+    };
+    [said(kiln_sql::parse(sql, None)), said(kiln_sql::parse_for_engine(sql, None, &lookups, |_| Ok(())))]
+}
+
+#[test]
+fn clauses_are_understood_or_refused() {
+    for (sql, clause) in [
+        ("SELECT TOP 1 comm FROM forks", "TOP"),
+        ("SELECT comm FROM forks PREWHERE pid = 1", "PREWHERE"),
+        ("SELECT comm FROM forks QUALIFY row_number() OVER (ORDER BY pid) = 1", "QUALIFY"),
+        ("SELECT comm FROM forks SORT BY comm", "SORT BY"),
+        ("SELECT comm FROM forks CLUSTER BY comm", "CLUSTER BY"),
+        ("SELECT comm FROM forks DISTRIBUTE BY comm", "CLUSTER BY"),
+        ("SELECT comm INTO x FROM forks", "INTO"),
+        ("SELECT comm FROM forks LATERAL VIEW explode(a) t", "LATERAL VIEW"),
+        ("SELECT comm FROM forks FOR UPDATE", "FOR"),
+        ("SELECT comm FROM forks FORMAT JSON", "FORMAT"),
+        ("SELECT comm FROM forks SETTINGS a = 1", "SETTINGS"),
+        ("SELECT comm FROM forks f WITH (NOLOCK)", "a hint"),
+        ("SELECT comm FROM forks PARTITION (p)", "PARTITION"),
+        ("SELECT comm FROM forks TABLESAMPLE (1)", "TABLESAMPLE"),
+        ("SELECT comm FROM (SELECT comm FROM forks) TABLESAMPLE (1)", "TABLESAMPLE"),
+        ("SELECT n.name FROM syscalls s JOIN errno n TABLESAMPLE (1) ON n.errno = -s.ret", "TABLESAMPLE"),
+        ("SELECT pid FROM (SELECT TOP 1 pid FROM forks)", "TOP"),
+        ("WITH s AS (SELECT TOP 1 pid FROM forks) SELECT pid FROM s", "TOP"),
+        ("SELECT pid FROM forks UNION ALL SELECT TOP 1 pid FROM exits", "TOP"),
+        ("FROM forks", "FROM without SELECT"),
+        ("SELECT abs(pid) FILTER (WHERE pid > 1) FROM forks", "FILTER is for aggregates"),
+        ("SELECT abs(DISTINCT pid) FROM forks", "DISTINCT is for aggregates"),
+        ("SELECT comm, count(*) FROM forks GROUP BY ROLLUP (comm)", "ROLLUP"),
+        ("SELECT comm, count(*) FROM forks GROUP BY comm WITH TOTALS", "TOTALS"),
+        ("SELECT DISTINCT ON (comm) comm, pid FROM forks", "DISTINCT ON"),
+        ("SELECT comm FROM forks FETCH FIRST 10 PERCENT ROWS ONLY", "FETCH"),
+        ("SELECT comm FROM forks LIMIT 1 FETCH FIRST 10 ROWS ONLY", "not both"),
+    ] {
+        for said in said(sql) {
+            assert!(said.contains(clause), "{sql}\n{said}");
+        }
+    }
+    let [_, engine] = said("SELECT abs(pid) OVER () FROM forks");
+    assert!(engine.contains("there is no function `abs` with OVER"), "{engine}");
+}
+
+/// Other ways to write what there is.
+#[test]
+fn what_other_engines_call_it_is_the_same() {
+    let parsed = |sql: &str| match kiln_sql::parse(sql, None) {
+        Ok(mut parsed) => {
+            parsed.flow.outputs_mut().iter_mut().for_each(|output| output.name.clear());
+            parsed.flow
+        }
+        Err(error) => panic!("{}", error.shown(sql)),
+    };
+    for (one, other) in [
+        ("SELECT comm FROM forks FETCH FIRST 3 ROWS ONLY", "SELECT comm FROM forks LIMIT 3"),
+        ("SELECT comm FROM forks OFFSET 1 FETCH FIRST ROW ONLY", "SELECT comm FROM forks LIMIT 1 OFFSET 1"),
+        ("SELECT comm, pid, count(*) FROM forks GROUP BY ALL", "SELECT comm, pid, count(*) FROM forks GROUP BY 1, 2"),
+        ("SELECT count(*) FROM forks GROUP BY ALL", "SELECT count(*) FROM forks"),
+        ("SELECT count_if(ret < 0) FROM syscalls", "SELECT count(*) FILTER (WHERE ret < 0) FROM syscalls"),
+        ("SELECT p999(ret) FROM syscalls", "SELECT quantile(ret, 0.999) FROM syscalls"),
+        ("SELECT approx_percentile(ret, 0.9) FROM syscalls", "SELECT p90(ret) FROM syscalls"),
+        ("SELECT pid FROM syscalls WHERE ret = -ENOENT", "SELECT pid FROM syscalls WHERE ret = -2"),
+        ("SELECT EAGAIN, count(*) FROM forks", "SELECT 11, count(*) FROM forks"),
+    ] {
+        assert_eq!(parsed(one), parsed(other), "{one}");
+    }
+}
+
+#[test]
+fn functions_of_other_engines_are_refused_with_what_to_write() {
+    for (sql, help) in [
+        ("SELECT comm, variance(latency_ns) FROM syscalls GROUP BY comm", "stddev(x)"),
+        ("SELECT comm, arg_max(name, latency_ns) FROM syscalls GROUP BY comm", "row_number() OVER"),
+        ("SELECT comm, array_agg(DISTINCT name) FROM syscalls GROUP BY comm", "string_agg(DISTINCT name)"),
+        ("SELECT now() - ts FROM syscalls", "the time since boot"),
+        ("SELECT time_bucket('1 second', ts) AS t, count(*) FROM syscalls GROUP BY t", "WINDOW 10 SECONDS"),
+        ("SELECT hist(latency_ns) FROM syscalls", "histogram(latency_ns)"),
+    ] {
+        for said in said(sql) {
+            assert!(said.contains("there is no function") && said.contains(help), "{sql}\n{said}");
+        }
+    }
+}
