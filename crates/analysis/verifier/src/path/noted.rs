@@ -71,7 +71,9 @@ impl Noted {
     /// Notes an access to the context, as many bytes behind a pointer to it.
     pub(crate) fn access_context(&mut self, base: &Register, offset: i64, bytes: u32) {
         let end = i64::try_from(base.scalar.umax).ok().and_then(|variable| {
-            variable.checked_add(i64::from(base.offset) + offset + i64::from(bytes)).and_then(|end| u32::try_from(end).ok())
+            variable
+                .checked_add(i64::from(base.offset) + offset + i64::from(bytes))
+                .and_then(|end| u32::try_from(end).ok())
         });
         self.context_bytes = self.context_bytes.and_then(|known| Some(known.max(end?)));
     }
