@@ -131,13 +131,14 @@ impl Environment for View<'_> {
         if depth >= MOST_FRAMES {
             return Err(unknown("this many frames"));
         }
-        Ok(self.state.memory.start(self.state.stack) + (depth as u64 + 1) * FRAME_BYTES)
+        let stack = self.state.stack.ok_or_else(|| unknown("the stack"))?;
+        Ok(self.state.memory.start(stack.frames) + (depth as u64 + 1) * FRAME_BYTES)
     }
 
     fn frame_begins(&mut self, depth: usize) {
         let bytes = FRAME_BYTES as usize;
-        let stack = self.state.stack;
-        if let Some(frame) = self.state.memory.region_mut(stack).chunks_exact_mut(bytes).nth(depth) {
+        let Some(stack) = self.state.stack else { return };
+        if let Some(frame) = self.state.memory.region_mut(stack.frames).chunks_exact_mut(bytes).nth(depth) {
             frame.fill(self.stack_fill);
         }
     }

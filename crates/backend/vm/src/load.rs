@@ -138,7 +138,13 @@ impl Vm {
         let cleared_bytes = kiln_verifier::facts::STACK_BYTES as u32;
         self.prepare(
             &program,
-            CodeOptions { cleared_bytes, metered: true, blind: self.new_seed(), places: Some(HashMap::new()), handler: None },
+            CodeOptions {
+                cleared_bytes,
+                metered: true,
+                blind: self.new_seed(),
+                places: Some(HashMap::new()),
+                handler: None,
+            },
             None,
         )
     }

@@ -8,7 +8,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::MapType;
 use kiln_program::btf::Btf;
 use kiln_program::interpret::Outcome;
@@ -22,20 +21,17 @@ use crate::exec;
 use crate::grace::Grace;
 use crate::helper::socket;
 use crate::interface::{Engine, Error, Input, Lacking, Options, RunResult};
-use crate::interpreter::{STACK_BYTES, View};
+use crate::interpreter::View;
 use crate::loaded::Loaded;
 use crate::locks;
 use crate::map::{CreateError, Definition, Making, Map, Storage, UpdateFlag};
-use crate::memory::{Access, Memory, Placement, Places};
+use crate::memory::{Memory, Places};
 use crate::observe::Observed;
 use crate::own::OwnHelper;
 use crate::own_operations;
 use crate::packet::Packet;
 use crate::state::{Entry, Held, Output, State};
 use crate::symbols::Symbols;
-
-/// Bytes for the keys of callbacks, one key per nesting level. A key is at most as large as a frame.
-const SCRATCH_BYTES: usize = MAX_STACK_BYTES as usize * kiln_program::interpret::MAX_FRAMES;
 
 /// A VM. Threads can share it: programs run in parallel on its CPUs, while user space uses its maps.
 pub struct Vm {
@@ -128,9 +124,6 @@ impl Vm {
         surroundings.cpu = cpu;
         let mut memory = place.map_or_else(Memory::new, |place| Memory::at(Places::at(place, 1)));
         let packet = Packet::new(&mut memory)?;
-        let stack = memory.allocate(STACK_BYTES, Placement::Anywhere, Access::ReadWrite)?;
-        let scratch = memory.allocate(SCRATCH_BYTES, Placement::Anywhere, Access::ReadWrite)?;
-        let scratch = memory.start(scratch);
         let sockets = socket::place(&mut memory, &surroundings.sockets)?;
         let mut state = Box::new(State {
             runtime: kiln_jit::Runtime::new(self.options.budget),
@@ -145,8 +138,7 @@ impl Vm {
             callbacks: Vec::new(),
             fault: None,
             entries: Arc::new([]),
-            scratch,
-            stack,
+            stack: None,
             grace: None,
             local_storage: Box::default(),
             held: Held::default(),
@@ -265,7 +257,7 @@ impl Vm {
     /// As [`Vm::run`]; [`Error::Missing`] for a CPU that there is not.
     pub fn run_on(&self, cpu: u32, name: &str, input: &Input<'_>, engine: Engine) -> Result<RunResult, Error> {
         self.run_watched(cpu, name, input, |state, loaded, repeat| match engine {
-            Engine::Interpreter => Ok(self.interpret(state, loaded, repeat, None)),
+            Engine::Interpreter => self.interpret(state, loaded, repeat, None),
             Engine::Jit => self.execute(state, loaded, loaded.jit()?, state.packet.context_address(), repeat),
             Engine::Native => self.execute(state, loaded, loaded.native()?, state.packet.context_address(), repeat),
         })
@@ -278,7 +270,7 @@ impl Vm {
     pub fn observe(&self, name: &str, input: &Input<'_>) -> Result<(RunResult, Observed), Error> {
         let mut observed = Observed::default();
         let ran = self.run_watched(self.options.surroundings.cpu, name, input, |state, loaded, repeat| {
-            Ok(self.interpret(state, loaded, repeat, Some(&mut observed)))
+            self.interpret(state, loaded, repeat, Some(&mut observed))
         })?;
         Ok((ran, observed))
     }
@@ -314,7 +306,8 @@ impl Vm {
         loaded: &Loaded,
         repeat: u32,
         mut observed: Option<&mut Observed>,
-    ) -> Result<(u64, u64), Trap> {
+    ) -> Result<Result<(u64, u64), Trap>, Error> {
+        state.stack()?;
         let interpreter = Interpreter::new(&self.object);
         let (mut value, mut instructions) = (0, 0);
         for _ in 0..repeat {
@@ -337,10 +330,12 @@ impl Vm {
                 outcome = outcome.map(|outcome| Outcome { instructions: outcome.instructions + used, ..outcome });
             }
             state.end();
-            let outcome = outcome?;
-            (value, instructions) = (outcome.value, instructions + outcome.instructions);
+            match outcome {
+                Ok(outcome) => (value, instructions) = (outcome.value, instructions + outcome.instructions),
+                Err(trap) => return Ok(Err(trap)),
+            }
         }
-        Ok((value, instructions))
+        Ok(Ok((value, instructions)))
     }
 
     #[inline]
