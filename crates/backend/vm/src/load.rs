@@ -210,24 +210,6 @@ impl Vm {
         exec::Program::load(&code).map_err(|error| error.to_string())
     }
 
-    /// What compilers must know of a program, and of this machine.
-    pub(crate) fn jit_options(&self, code_options: &CodeOptions) -> kiln_jit::Options {
-        kiln_jit::Options {
-            #[cfg(target_arch = "x86_64")]
-            bmi1: std::arch::is_x86_feature_detected!("bmi1"),
-            #[cfg(target_arch = "x86_64")]
-            bmi2: std::arch::is_x86_feature_detected!("bmi2"),
-            #[cfg(target_arch = "x86_64")]
-            movbe: std::arch::is_x86_feature_detected!("movbe"),
-            cleared_bytes: code_options.cleared_bytes,
-            metered: code_options.metered,
-            operations: self.options.operations,
-            fusions: self.options.fusions,
-            blind: code_options.blind,
-            ..kiln_jit::Options::default()
-        }
-    }
-
     #[cfg(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
     fn compile(&self, _: FunctionId, _: &CodeOptions) -> Result<exec::Program, String> {
         Err("compiled code on this machine".to_owned())

@@ -10,14 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_jit::Runtime;
 use kiln_platform::ProgramType;
-use kiln_platform::limits::MAX_STACK_BYTES;
+use kiln_platform::limits::{MAX_STACK_BYTES, MAX_TAIL_CALLS};
 use kiln_program::FunctionId;
 use kiln_program::interpret::{Fault, MAX_FRAMES};
 
 use crate::budget::Spending;
 use crate::clock::Timer;
 use crate::grace::Grace;
-use crate::interpreter::STACK_BYTES;
 use crate::map::{Map, Storage};
 use crate::memory::{Access, Memory, Placement, RegionId};
 use crate::packet::Packet;
@@ -70,8 +69,12 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Bytes of the longest key: that of a frame.
-    pub(crate) const KEY_BYTES: usize = MAX_STACK_BYTES as usize;
+    /// Bytes of one frame.
+    pub(crate) const FRAME_BYTES: usize = MAX_STACK_BYTES as usize;
+    /// Tail calls from subprograms leave their callers' frames behind, and begin with frames of their own.
+    pub(crate) const MOST_FRAMES: usize = MAX_FRAMES * (MAX_TAIL_CALLS as usize + 1);
+    /// Bytes of the longest key: as many as a frame has.
+    pub(crate) const KEY_BYTES: usize = Stack::FRAME_BYTES;
 }
 
 /// What a run has taken and must give back. The VM does so for a run that is stopped.
@@ -415,7 +418,8 @@ impl State {
         if let Some(stack) = self.stack {
             return Ok(stack);
         }
-        let frames = self.memory.allocate(STACK_BYTES, Placement::Anywhere, Access::ReadWrite)?;
+        let bytes = Stack::MOST_FRAMES * Stack::FRAME_BYTES;
+        let frames = self.memory.allocate(bytes, Placement::Anywhere, Access::ReadWrite)?;
         let bytes = Stack::KEY_BYTES * MAX_FRAMES;
         let keys = self.memory.allocate(bytes, Placement::Anywhere, Access::ReadWrite)?;
         Ok(*self.stack.insert(Stack { frames, keys: self.memory.start(keys) }))
