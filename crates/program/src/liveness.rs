@@ -7,15 +7,44 @@
 //!   w3 |= w4                       r3         <- r4 is dead: the four may become one rotation
 //! ```
 
-use std::collections::HashMap;
-
 use kiln_isa::{Insn, Reg, RegSet};
 
 use crate::object::{InsnId, Node};
 
+/// The position of each instruction of a function.
+#[derive(Clone, Debug, Default)]
+pub struct Positions {
+    /// Sorted by the instruction.
+    known: Vec<(InsnId, usize)>,
+}
+
+impl Positions {
+    /// The positions of a function's instructions.
+    pub fn of(nodes: &[Node]) -> Positions {
+        nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect()
+    }
+
+    /// The position of an instruction, if the function has it.
+    pub fn get(&self, id: &InsnId) -> Option<&usize> {
+        let found = self.known.binary_search_by_key(id, |(known, _)| *known).ok()?;
+        Some(&self.known[found].1)
+    }
+}
+
+impl FromIterator<(InsnId, usize)> for Positions {
+    fn from_iter<T: IntoIterator<Item = (InsnId, usize)>>(positions: T) -> Positions {
+        let mut known: Vec<_> = positions.into_iter().collect();
+        // Most functions have their instructions in this order already.
+        if !known.is_sorted() {
+            known.sort_unstable();
+        }
+        Positions { known }
+    }
+}
+
 /// The registers that may be read after each instruction before they are written, over all paths of the control-flow
 /// graph. A call reads R1 to R5 and destroys R0 to R5. `positions` gives the position of each instruction.
-pub fn live_after(nodes: &[Node], positions: &HashMap<InsnId, usize>) -> Vec<RegSet> {
+pub fn live_after(nodes: &[Node], positions: &Positions) -> Vec<RegSet> {
     let target = |node: &Node| node.target().and_then(|id| positions.get(&id)).copied().filter(|at| *at < nodes.len());
     let mut branches: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (at, node) in nodes.iter().enumerate() {

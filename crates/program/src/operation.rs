@@ -31,7 +31,7 @@ use std::collections::HashMap;
 use kiln_isa::operation::{Binding, Exit, Form, MAX_OPERANDS, Operands, Operation, Registry, Template};
 use kiln_isa::{AluOp, Insn, RegSet, Source};
 
-use crate::liveness::{live_after, read, written};
+use crate::liveness::{Positions, live_after, read, written};
 use crate::object::{FunctionId, InsnId, Node, Object, Reference};
 
 /// Maximum number of instructions from the first to the last of a mark.
@@ -168,7 +168,7 @@ pub fn check(object: &Object, registry: &Registry) -> Result<(), Refused> {
 /// moved for the later marks, so the check sees the instructions in the same order as the JIT.
 pub struct Checker<'a> {
     nodes: &'a [Node],
-    positions: HashMap<InsnId, usize>,
+    positions: Positions,
     is_target: Vec<bool>,
     live_after: Vec<RegSet>,
     /// The positions in their new order.
@@ -185,7 +185,7 @@ pub struct Checker<'a> {
 impl<'a> Checker<'a> {
     /// For a function's instructions.
     pub fn new(nodes: &'a [Node]) -> Checker<'a> {
-        let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+        let positions = Positions::of(nodes);
         let mut is_target = vec![false; nodes.len()];
         for target in nodes.iter().filter_map(Node::target).filter_map(|id| positions.get(&id)) {
             is_target[*target] = true;
@@ -215,16 +215,16 @@ impl<'a> Checker<'a> {
     /// Whether an instruction is an instance of a template; binds operands as [`Binding::matches`] does. A store of a
     /// register that holds zero is a store of zero, too.
     pub fn matches(&self, binding: &mut Binding, template: &Template, at: usize) -> bool {
-        let (insn, before) = (&self.nodes[at].insn, *binding);
-        if binding.matches(template, insn) {
-            return true;
-        }
-        *binding = before;
+        let insn = &self.nodes[at].insn;
         match *insn {
             Insn::Store { size, address, src: Source::Reg(src) } if self.zeros[at].contains(src) => {
-                binding.matches(template, &Insn::Store { size, address, src: Source::Imm(0) })
+                let before = *binding;
+                binding.matches(template, insn) || {
+                    *binding = before;
+                    binding.matches(template, &Insn::Store { size, address, src: Source::Imm(0) })
+                }
             }
-            _ => false,
+            _ => binding.matches(template, insn),
         }
     }
 

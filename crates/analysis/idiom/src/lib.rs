@@ -13,10 +13,10 @@
 //! jump among them) is decided by the same check that every mark has to pass, so that there is one rule only.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use kiln_isa::operation::{Arch, Binding, Form, From, Operation, Registry, Template};
-use kiln_isa::{AluOp, Insn};
+use kiln_isa::{AluOp, Insn, Source, Width};
 use kiln_program::operation::{Checker, MAX_SPAN, Mark, accesses_memory};
 use kiln_program::{InsnId, Node, Object, liveness};
 
@@ -32,9 +32,21 @@ pub fn recognize(object: &Object, registry: &Registry) -> Vec<Mark> {
 /// Finds operations of the registry in all functions, given which branches are hard to predict. Without its branch, a
 /// sequence has to wait for what was compared, so it pays nowhere else, unless the program asks for it.
 pub fn recognize_where(object: &Object, registry: &Registry, is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
-    let passes = [false, true].map(|several| Pass::new(registry, several));
-    object.functions.iter().flat_map(|function| recognize_in(&function.nodes, &passes, is_hard)).collect()
+    let search = |passes: &[Pass; 2]| {
+        object.functions.iter().flat_map(|function| recognize_in(&function.nodes, passes, is_hard)).collect()
+    };
+    match BUILTIN.iter().find(|(known, _)| known.is(registry)) {
+        Some((known, passes)) => search(passes.get_or_init(|| Pass::both(known))),
+        None => search(&Pass::both(registry)),
+    }
 }
+
+/// Kiln's own operations, for any machine and for each, with what is searched for, once a search has needed it.
+static BUILTIN: [(Registry, OnceLock<[Pass; 2]>); 3] = [
+    (Registry::BUILTIN, OnceLock::new()),
+    (Registry::BUILTIN.on(Arch::X86_64), OnceLock::new()),
+    (Registry::BUILTIN.on(Arch::Aarch64), OnceLock::new()),
+];
 
 /// Replaces the marks of an object by those that [`recognize`] finds; returns how many there are now.
 pub fn annotate(object: &mut Object, registry: &Registry) -> usize {
@@ -45,15 +57,25 @@ pub fn annotate(object: &mut Object, registry: &Registry) -> usize {
 /// Finds operations in one function.
 fn recognize_in(nodes: &[Node], passes: &[Pass; 2], is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
     let mut checker = Checker::new(nodes);
+    let present = nodes.iter().filter_map(|node| kind_of(&node.insn)).fold(Kinds::default(), Kinds::with);
     let [mut marks, more] = passes.each_ref().map(|pass| {
         let mut marks = Vec::new();
+        let viable: Vec<bool> = pass.sequences.iter().map(|sequence| sequence.is_viable(&present)).collect();
+        if !viable.contains(&true) {
+            return marks;
+        }
         for root in roots(nodes) {
+            if checker.is_taken(root) {
+                continue;
+            }
             let forms = pass.ending_with(&nodes[root].insn);
-            let pays =
-                |form: &Form| !loses_branch(form) || is_requested(form) || root > 0 && is_hard(nodes[root - 1].id);
-            let mut paying = forms.iter().filter(|(operation, form)| pays(&operation.forms[*form]));
-            marks
-                .extend(paying.find_map(|(operation, form)| find(nodes, &mut checker, pass, (operation, *form), root)));
+            let paying = |form: &Sequence| !form.loses_branch || root > 0 && is_hard(nodes[root - 1].id);
+            let mut forms = forms.iter().filter(|at| viable[**at]).map(|at| &pass.sequences[*at]);
+            marks.extend(forms.find_map(
+                |form| {
+                    if paying(form) { find(nodes, &mut checker, pass, form, root) } else { None }
+                },
+            ));
         }
         marks
     });
@@ -88,64 +110,122 @@ fn is_requested(form: &Form) -> bool {
 }
 
 /// A proof sequence.
-type Sequence = (&'static Operation, usize);
+struct Sequence {
+    operation: &'static Operation,
+    /// Which of the operation's proof sequences.
+    number: usize,
+    form: &'static Form,
+    last: &'static Template,
+    /// [`Form::tail`].
+    tail: usize,
+    /// Native code has no branch, the sequence has one, and the program does not ask for it.
+    loses_branch: bool,
+    /// The kinds of instructions that each of its templates matches.
+    kinds: Vec<Kinds>,
+}
 
-/// Proof sequences that are searched for together, by the kind of their last instruction: few of them can end at a given
-/// one. Those with several accesses to memory come after all others and take what these leave: an access that becomes
+impl Sequence {
+    /// Whether a function with instructions of these kinds may have an instance of it.
+    fn is_viable(&self, present: &Kinds) -> bool {
+        self.kinds.iter().all(|kinds| kinds.0.iter().zip(present.0).any(|(own, present)| own & present != 0))
+    }
+}
+
+/// A set of kinds of instructions.
+#[derive(Clone, Copy, Default)]
+struct Kinds([u64; KINDS.div_ceil(64)]);
+
+impl Kinds {
+    fn with(mut self, kind: usize) -> Kinds {
+        self.0[kind / 64] |= 1 << (kind % 64);
+        self
+    }
+}
+
+/// Proof sequences that are searched for together, by the kind of their last instruction ([`kind`]): few of them can end at a
+/// given one. Those with several accesses to memory come after all others and take what these leave: an access that becomes
 /// part of arithmetic is gone, one of a pair is only shared.
 struct Pass {
     machines: Vec<Arch>,
-    endings: HashMap<Ending, Vec<Sequence>>,
-}
-
-/// A kind of instruction.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Ending {
-    Alu(u8),
-    Neg,
-    Load,
-    Store,
-    Swap,
-    Branch,
+    sequences: Vec<Sequence>,
+    /// By the kind of the last instruction, places in `sequences`.
+    endings: [Vec<usize>; KINDS],
 }
 
 impl Pass {
-    fn new(registry: &Registry, several: bool) -> Pass {
-        let mut endings: HashMap<_, Vec<_>> = HashMap::new();
-        for operation in registry.operations().filter(|operation| operation.has_several_accesses() == several) {
-            for (number, form) in operation.forms.iter().enumerate() {
-                for ending in form.code.last().map(kinds).unwrap_or_default() {
-                    endings.entry(ending).or_default().push((operation, number));
-                }
-            }
-        }
-        Pass { machines: registry.machines().collect(), endings }
+    fn both(registry: &Registry) -> [Pass; 2] {
+        [false, true].map(|several| Pass::new(registry, several))
     }
 
-    /// Those that an instruction may end, in the registry's order.
-    fn ending_with(&self, insn: &Insn) -> &[Sequence] {
-        let ending = match insn {
-            Insn::Alu { op, .. } => Ending::Alu(op.row().code),
-            Insn::Neg { .. } => Ending::Neg,
-            Insn::Load { .. } => Ending::Load,
-            Insn::Store { .. } => Ending::Store,
-            Insn::Endian { .. } => Ending::Swap,
-            Insn::Branch { .. } => Ending::Branch,
-            _ => return &[],
-        };
-        self.endings.get(&ending).map_or(&[], Vec::as_slice)
+    fn new(registry: &Registry, several: bool) -> Pass {
+        let (mut sequences, mut endings) = (Vec::new(), [const { Vec::new() }; KINDS]);
+        for operation in registry.operations().filter(|operation| operation.has_several_accesses() == several) {
+            for (number, form) in operation.forms.iter().enumerate() {
+                let Some(last) = form.code.last() else { continue };
+                let loses_branch = loses_branch(form) && !is_requested(form);
+                kinds(last).into_iter().for_each(|ending| endings[ending].push(sequences.len()));
+                let set = |template| kinds(template).into_iter().fold(Kinds::default(), Kinds::with);
+                let (tail, kinds) = (form.tail(), form.code.iter().map(set).collect());
+                sequences.push(Sequence { operation, number, form, last, tail, loses_branch, kinds });
+            }
+        }
+        Pass { machines: registry.machines().collect(), sequences, endings }
+    }
+
+    /// Those that an instruction may end, in the registry's order: their places.
+    fn ending_with(&self, insn: &Insn) -> &[usize] {
+        kind_of(insn).map_or(&[], |ending| &self.endings[ending])
     }
 }
 
+// A kind of instruction: its group, and what else a template says of it, below 8.
+const NEG: usize = 0;
+const LOAD: usize = 1;
+const STORE: usize = 2;
+const SWAP: usize = 3;
+const BRANCH: usize = 4;
+const ALU: usize = 5;
+const KINDS: usize = 8 * (ALU + 16);
+
+/// The kind of an instruction, if templates have it.
+fn kind_of(insn: &Insn) -> Option<usize> {
+    let is_imm = |src: &Source| matches!(src, Source::Imm(_));
+    Some(match insn {
+        Insn::Alu { op, width, src, .. } => alu(*op, *width, is_imm(src)),
+        Insn::Neg { width, .. } => kind(NEG, *width as usize),
+        Insn::Load { size, .. } => kind(LOAD, *size as usize),
+        Insn::Store { size, .. } => kind(STORE, *size as usize),
+        Insn::Endian { size, .. } => kind(SWAP, *size as usize),
+        Insn::Branch { width, src, .. } => branch(*width, is_imm(src)),
+        _ => return None,
+    })
+}
+
+fn kind(group: usize, part: usize) -> usize {
+    8 * group + part % 8
+}
+
+fn branch(width: Width, is_imm: bool) -> usize {
+    kind(BRANCH, 2 * (width as usize) + usize::from(is_imm))
+}
+
+fn alu(op: AluOp, width: Width, is_imm: bool) -> usize {
+    kind(ALU + (op as usize) % 16, 2 * (width as usize) + usize::from(is_imm))
+}
+
 /// The kinds of instructions that a template matches.
-fn kinds(template: &Template) -> Vec<Ending> {
-    match template {
-        Template::Alu { ops, .. } => ops.iter().map(|op| Ending::Alu(op.row().code)).collect(),
-        Template::Neg { .. } => vec![Ending::Neg],
-        Template::Load { .. } => vec![Ending::Load],
-        Template::Store { .. } => vec![Ending::Store],
-        Template::Swap { .. } => vec![Ending::Swap],
-        Template::Branch { .. } => vec![Ending::Branch],
+fn kinds(template: &Template) -> Vec<usize> {
+    let is_imm = |src: From| matches!(src, From::Imm(_));
+    match *template {
+        Template::Alu { ops, widths, src, .. } => {
+            let of = |op: &AluOp| widths.iter().map(|width| alu(*op, *width, is_imm(src))).collect::<Vec<_>>();
+            ops.iter().flat_map(of).collect()
+        }
+        Template::Neg { widths, .. } => widths.iter().map(|width| kind(NEG, *width as usize)).collect(),
+        Template::Load { size, .. } => vec![kind(LOAD, size as usize)],
+        Template::Store { size, .. } => vec![kind(STORE, size as usize)],
+        Template::Swap { size, .. } => vec![kind(SWAP, size as usize)],
+        Template::Branch { width, src, .. } => vec![branch(width, is_imm(src))],
     }
 }
 
@@ -154,17 +234,16 @@ fn find(
     nodes: &[Node],
     checker: &mut Checker<'_>,
     pass: &Pass,
-    (operation, number): Sequence,
+    sequence: &Sequence,
     root: usize,
 ) -> Option<(&'static Operation, Mark)> {
-    let form = &operation.forms[number];
-    let last = form.code.last()?;
+    let &Sequence { operation, number, form, last, tail, .. } = sequence;
     let mut binding = Binding::default();
-    if checker.is_taken(root) || !checker.matches(&mut binding, last, root) {
+    if !checker.matches(&mut binding, last, root) {
         return None;
     }
     // From the first branch on, members are side by side.
-    let branch = (root + 1).checked_sub(form.tail())?;
+    let branch = (root + 1).checked_sub(tail)?;
     if (branch + 1..=root).any(|at| checker.is_target(at)) {
         return None;
     }

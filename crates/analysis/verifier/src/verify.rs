@@ -29,6 +29,12 @@ pub struct Verified {
     pub reads_uninitialized_stack: bool,
     /// Whether the other [`crate::Assumptions`] may lead to another answer; where not, they need not be tried.
     pub depends_on_load: bool,
+    /// The kinds of memory that its instructions access, each once, by the kernel's names for pointers to them: `fp`, `pkt`.
+    /// Kernel structures, and memory that may not be there, are `ptr_`.
+    pub accessed: Vec<&'static str>,
+    /// Bytes from the context's start that its instructions access; `None` if they are not known, or a call of something
+    /// outside of the program gets the context.
+    pub context_bytes: Option<u32>,
     /// The function that runs when the program throws, if it names one.
     pub exception_callback: Option<FunctionId>,
     /// Only this module can build the value, so having one proves acceptance.
@@ -125,8 +131,16 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     facts.set_results(results(&code, path).into_iter());
     let unwritten = path.findings.noted.unwritten.iter();
     facts.set_unwritten(unwritten.map(|(at, bytes)| (path.code.op(*at).node.id, *bytes)));
-    let exception_callback = code.exception_callback_id();
-    Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, exception_callback, _proof: () })
+    Ok(Verified {
+        facts,
+        statistics,
+        reads_uninitialized_stack,
+        depends_on_load,
+        accessed: path.findings.noted.kinds.iter().map(|kind| kind.name()).collect(),
+        context_bytes: path.findings.noted.context_bytes,
+        exception_callback: code.exception_callback_id(),
+        _proof: (),
+    })
 }
 
 /// What the program's functions may return to what runs them.

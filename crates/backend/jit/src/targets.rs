@@ -1,10 +1,11 @@
 //! Where a function's branches lead, by position.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 use kiln_isa::{CallTarget, Insn};
-use kiln_program::{InsnId, Node};
+use kiln_program::Node;
+use kiln_program::liveness::Positions;
 
 use crate::Error;
 
@@ -16,7 +17,7 @@ fn ends(last: &Insn) -> bool {
 /// Where a function's branches lead. Positions count the function's instructions from 0.
 pub(crate) struct Targets {
     /// The position of each instruction.
-    pub positions: HashMap<InsnId, usize>,
+    pub positions: Positions,
     /// Where each instruction branches to.
     targets: Vec<Option<usize>>,
     /// The first instruction that branches here.
@@ -33,7 +34,7 @@ impl Targets {
         if !nodes.last().is_some_and(|last| ends(&last.insn)) {
             return Err(Error::Malformed("a function runs past its end"));
         }
-        let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+        let positions = Positions::of(nodes);
         let mut targets = vec![None; nodes.len()];
         let mut first_source = vec![None; nodes.len()];
         let falls = |node: &Node| !matches!(node.insn, Insn::Exit | Insn::Jump { .. });

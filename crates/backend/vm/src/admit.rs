@@ -85,7 +85,20 @@ fn lacking(kfunc: &str) -> String {
     format!("kfunc {kfunc}{}", if iterates { ", which goes over kernel objects: it has none" } else { "" })
 }
 
-/// Finds accesses to memory that the VM does not have.
+/// Whether some of the kinds of memory that a program accesses, as [`kiln_verifier::Verified::accessed`] names them, are not
+/// the VM's: what is accessed then.
+pub(crate) fn foreign_kind(program_type: ProgramType, accessed: &[&str]) -> Option<String> {
+    let has_packets = Kind::of(program_type) != Kind::None;
+    let own = |kind: &&str| {
+        matches!(*kind, "ctx" | "fp" | "arena")
+            || OWN_MEMORY.contains(kind)
+            || has_packets && (matches!(*kind, "pkt" | "pkt_meta") || SOCKETS.contains(kind))
+    };
+    let foreign = accessed.iter().find(|kind| !own(kind));
+    foreign.map(|kind| format!("access to the kernel's memory ({kind})"))
+}
+
+/// Finds the first access to memory that the VM does not have.
 pub(crate) fn accesses(
     object: &Object,
     entry: FunctionId,

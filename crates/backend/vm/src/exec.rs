@@ -152,6 +152,12 @@ fn synchronize_instructions(start: NonNull<u8>, bytes: usize) {
 #[cfg(not(target_arch = "aarch64"))]
 fn synchronize_instructions(_: NonNull<u8>, _: usize) {}
 
+/// All of it is written at once: a fault for each page would take longer.
+#[cfg(target_os = "linux")]
+const POPULATE: i32 = libc::MAP_POPULATE;
+#[cfg(not(target_os = "linux"))]
+const POPULATE: i32 = 0;
+
 fn map_writable(bytes: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
     let address = unsafe {
@@ -159,7 +165,7 @@ fn map_writable(bytes: usize) -> io::Result<NonNull<u8>> {
             std::ptr::null_mut(),
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | POPULATE,
             -1,
             0,
         )

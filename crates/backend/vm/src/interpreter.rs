@@ -1,25 +1,19 @@
 //! The interpreter's view of the VM: every access is checked against [`crate::memory::Memory`].
 
 use kiln_isa::{Reg, Size};
-use kiln_program::interpret::{Environment, Fault, HelperResult, MAX_FRAMES};
+use kiln_program::interpret::{Environment, Fault, HelperResult};
 use kiln_program::{ExternId, FunctionId, MapId, Node};
 
 use crate::arena;
 use crate::helper::{self, kfunc};
 use crate::observe::Observed;
 use crate::own;
-use crate::state::{Reply, State};
+use crate::state::{Reply, Stack, State};
 use crate::symbols::Symbols;
 use crate::trampoline::load_packet;
 
 /// Bytes of one frame.
-const FRAME_BYTES: u64 = kiln_platform::limits::MAX_STACK_BYTES as u64;
-
-/// Frames at most: tail calls from subprograms leave their callers' frames behind, and begin with frames of their own.
-const MOST_FRAMES: usize = MAX_FRAMES * (kiln_platform::limits::MAX_TAIL_CALLS as usize + 1);
-
-/// Bytes of all frames.
-pub(crate) const STACK_BYTES: usize = MOST_FRAMES * FRAME_BYTES as usize;
+const FRAME_BYTES: u64 = Stack::FRAME_BYTES as u64;
 
 /// What the interpreter runs on.
 pub(crate) struct View<'v> {
@@ -128,16 +122,17 @@ impl Environment for View<'_> {
     }
 
     fn frame_pointer(&mut self, depth: usize) -> Result<u64, Fault> {
-        if depth >= MOST_FRAMES {
+        if depth >= Stack::MOST_FRAMES {
             return Err(unknown("this many frames"));
         }
-        Ok(self.state.memory.start(self.state.stack) + (depth as u64 + 1) * FRAME_BYTES)
+        let stack = self.state.stack.ok_or_else(|| unknown("the stack"))?;
+        Ok(self.state.memory.start(stack.frames) + (depth as u64 + 1) * FRAME_BYTES)
     }
 
     fn frame_begins(&mut self, depth: usize) {
         let bytes = FRAME_BYTES as usize;
-        let stack = self.state.stack;
-        if let Some(frame) = self.state.memory.region_mut(stack).chunks_exact_mut(bytes).nth(depth) {
+        let Some(stack) = self.state.stack else { return };
+        if let Some(frame) = self.state.memory.region_mut(stack.frames).chunks_exact_mut(bytes).nth(depth) {
             frame.fill(self.stack_fill);
         }
     }

@@ -31,7 +31,6 @@ mod block;
 mod bounded;
 mod budget;
 mod clock;
-mod context_reach;
 mod cpu;
 pub mod errno;
 #[cfg_attr(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"))), path = "exec_absent.rs")]
@@ -42,6 +41,7 @@ mod handle;
 pub mod helper;
 mod interface;
 mod interpreter;
+mod load;
 mod loaded;
 mod locks;
 mod machine_code;

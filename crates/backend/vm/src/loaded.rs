@@ -38,9 +38,9 @@ pub(crate) struct CodeOptions {
     pub(crate) metered: bool,
     /// [`kiln_jit::Options::blind`].
     pub(crate) blind: Option<u64>,
-    /// What is known of the addresses that instructions access.
+    /// What is known of the addresses that instructions access; `None`: the verifier can be asked.
     #[cfg_attr(not(feature = "native"), allow(dead_code, reason = "only the optimizing compiler asks"))]
-    pub(crate) places: HashMap<InsnId, Place>,
+    pub(crate) places: Option<HashMap<InsnId, Place>>,
     /// The function that handles the program's exceptions, if it names one.
     pub(crate) handler: Option<FunctionId>,
 }

@@ -5,6 +5,7 @@ use kiln_jit::Code;
 
 use crate::exec;
 use crate::interface::Error;
+use crate::loaded::CodeOptions;
 use crate::vm::Vm;
 
 /// What the JIT makes of a program.
@@ -35,6 +36,24 @@ impl Vm {
         let runs_here = HERE == Some(arch);
         let address = loaded.compiled.as_ref().ok().filter(|_| runs_here);
         Ok(MachineCode { address: address.map(exec::Program::start), code })
+    }
+
+    /// What compilers must know of a program, and of this machine.
+    pub(crate) fn jit_options(&self, code_options: &CodeOptions) -> kiln_jit::Options {
+        kiln_jit::Options {
+            #[cfg(target_arch = "x86_64")]
+            bmi1: std::arch::is_x86_feature_detected!("bmi1"),
+            #[cfg(target_arch = "x86_64")]
+            bmi2: std::arch::is_x86_feature_detected!("bmi2"),
+            #[cfg(target_arch = "x86_64")]
+            movbe: std::arch::is_x86_feature_detected!("movbe"),
+            cleared_bytes: code_options.cleared_bytes,
+            metered: code_options.metered,
+            operations: self.options.operations,
+            fusions: self.options.fusions,
+            blind: code_options.blind,
+            ..kiln_jit::Options::default()
+        }
     }
 }
 

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kiln_isa::Size;
 
 use crate::block::{Block, copy_bytes};
-use crate::places::unmap;
 pub use crate::places::{Placement, Places};
+use crate::places::{close, unmap};
 
 /// Whether programs may write a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,8 @@ pub enum Access {
     /// Read and write.
     ReadWrite,
 }
+
+const PAGE_BYTES: usize = crate::places::PAGE_BYTES as usize;
 
 /// Names a region of a [`Memory`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,6 +96,8 @@ enum Owner {
 #[derive(Debug, Default)]
 pub struct Memory {
     mappings: Vec<Mapping>,
+    /// What was mapped for them: several regions may share a mapping.
+    mapped: Vec<Mapping>,
     /// Open windows, sorted by address; disjoint because mappings are.
     windows: Vec<Window>,
     /// The native stack that compiled code runs on, while it runs.
@@ -129,16 +133,51 @@ impl Memory {
     /// # Errors
     /// What `mmap` reports.
     pub fn allocate(&mut self, bytes: usize, placement: Placement, access: Access) -> io::Result<RegionId> {
-        let open = bytes as u64;
-        let (start, bytes) = self.places.map(bytes, placement)?;
+        self.allocate_together([bytes], placement, access).map(|[region]| region)
+    }
+
+    /// Adds regions as [`Memory::allocate`] does, one behind the other in one mapping, with a page between them that nobody may
+    /// touch: the system is asked less often.
+    ///
+    /// # Errors
+    /// What `mmap` and `mprotect` report.
+    pub fn allocate_together<const N: usize>(
+        &mut self,
+        bytes: [usize; N],
+        placement: Placement,
+        access: Access,
+    ) -> io::Result<[RegionId; N]> {
+        let pages = |bytes: usize| bytes.max(1).checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory);
+        let all = bytes.iter().try_fold(0usize, |all, bytes| {
+            let gap = if all > 0 { PAGE_BYTES } else { 0 };
+            all.checked_add(gap)?.checked_add(pages(*bytes).ok()?)
+        });
+        let (start, mapped_bytes) = self.places.map(all.ok_or(io::ErrorKind::OutOfMemory)?, placement)?;
+        self.mapped.push(Mapping { start, bytes: mapped_bytes });
+        let (mut at, mut regions) = (0, [RegionId(0); N]);
+        for (region, open) in regions.iter_mut().zip(bytes) {
+            if at > 0 {
+                // SAFETY: the page lies in the mapping just made, as the sum of all parts does.
+                close(unsafe { start.add(at) }, PAGE_BYTES)?;
+                at += PAGE_BYTES;
+            }
+            // SAFETY: as above.
+            let (start, bytes) = (unsafe { start.add(at) }, pages(open)?);
+            *region = self.add_region(Mapping { start, bytes }, open, access);
+            at += bytes;
+        }
+        Ok(regions)
+    }
+
+    /// Adds a region of which the first `open` bytes are open.
+    fn add_region(&mut self, mapping: Mapping, open: usize, access: Access) -> RegionId {
         let region = self.mappings.len() as u32;
-        self.mappings.push(Mapping { start, bytes });
-        let address = start.as_ptr() as u64;
-        let writable = access == Access::ReadWrite;
-        let window = Window { start: address, end: address + open, writable, region };
-        let at = self.windows.partition_point(|other| other.start < address);
+        let start = mapping.start.as_ptr() as u64;
+        let window = Window { start, end: start + open as u64, writable: access == Access::ReadWrite, region };
+        self.mappings.push(mapping);
+        let at = self.windows.partition_point(|other| other.start < start);
         self.windows.insert(at, window);
-        Ok(RegionId(region))
+        RegionId(region)
     }
 
     /// The address of a region's first byte.
@@ -378,7 +417,7 @@ fn copied(address: u64, bytes: usize) -> Vec<u8> {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        for mapping in &self.mappings {
+        for mapping in &self.mapped {
             unmap(mapping.start, mapping.bytes);
         }
     }

@@ -57,7 +57,8 @@ impl Vm {
         }
         let options = kiln_jit::Options { refills, ..self.jit_options(&loaded.code_options) };
         let aim = if setting == Setting::Size { Aim::Size } else { Aim::Speed };
-        let settings = llvm::Settings { options: &options, places: &loaded.code_options.places, aim, name: symbols };
+        let places = self.private_places(loaded)?;
+        let settings = llvm::Settings { options: &options, places: &places, aim, name: symbols };
         llvm::translate(&self.object, loaded.entry, &self.symbols, &settings).map_err(|error| Error::Unsupported {
             program: name.to_owned(),
             insn: None,

@@ -27,7 +27,7 @@ pub struct Places {
 /// Start of place 0 for `Placement::Anywhere` and `Low`; places are `PLACE_BYTES` apart.
 const PLACES: [u64; 2] = [1 << 45, 0x2000_0000];
 const PLACE_BYTES: [u64; 2] = [1 << 36, 0x0100_0000];
-const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 /// A mapping that replaces none. Other systems than Linux take the address for a hint, as Linux before 4.17 does.
 #[cfg(target_os = "linux")]
 const NO_REPLACE: i32 = libc::MAP_FIXED_NOREPLACE;
@@ -171,6 +171,19 @@ pub(crate) fn open(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
 #[cfg(unix)]
 pub(crate) fn show(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
     protect(start, bytes, libc::PROT_READ)
+}
+
+/// Lets nobody touch part of what [`map`] gave any more.
+#[cfg(all(unix, not(miri)))]
+pub(crate) fn close(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    protect(start, bytes, libc::PROT_NONE)
+}
+
+/// Without `mprotect` nothing keeps others from touching it.
+#[cfg(any(miri, not(unix)))]
+#[allow(clippy::unnecessary_wraps, reason = "as where the system is asked")]
+pub(crate) fn close(_: NonNull<u8>, _: usize) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(unix)]

@@ -3,20 +3,22 @@
 //! Each CPU has its own stack, packet and output, and runs one program at a time; maps are shared between all.
 
 use std::borrow::Cow;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_jit::Runtime;
 use kiln_platform::ProgramType;
+use kiln_platform::limits::{MAX_STACK_BYTES, MAX_TAIL_CALLS};
 use kiln_program::FunctionId;
-use kiln_program::interpret::Fault;
+use kiln_program::interpret::{Fault, MAX_FRAMES};
 
 use crate::budget::Spending;
 use crate::clock::Timer;
 use crate::grace::Grace;
 use crate::map::{Map, Storage};
-use crate::memory::{Memory, RegionId};
+use crate::memory::{Access, Memory, Placement, RegionId};
 use crate::packet::Packet;
 
 /// Everything that a helper may access. Compiled code uses only the first field.
@@ -41,10 +43,8 @@ pub struct State {
     pub(crate) fault: Option<Fault>,
     /// Native entries of loaded programs by function, for tail calls from compiled code; 0 where there is none.
     pub(crate) entries: Arc<[Entry]>,
-    /// Memory for keys and values handed to callbacks.
-    pub(crate) scratch: u64,
-    /// The interpreter's stack.
-    pub(crate) stack: RegionId,
+    /// What few runs need, once one has needed it.
+    pub(crate) stack: Option<Stack>,
     /// Which runs are going on, where maps ask that.
     pub(crate) grace: Option<Arc<Grace>>,
     /// Maps that are cgroup storage.
@@ -57,6 +57,24 @@ pub struct State {
     pub(crate) sockets: u64,
     /// The embedder's helpers.
     pub(crate) own_helpers: Arc<[OwnFunction]>,
+}
+
+/// Memory that compiled code without callbacks does not need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stack {
+    /// The interpreter's stack.
+    pub(crate) frames: RegionId,
+    /// The address of memory for keys handed to callbacks, one for each level of nesting.
+    pub(crate) keys: u64,
+}
+
+impl Stack {
+    /// Bytes of one frame.
+    pub(crate) const FRAME_BYTES: usize = MAX_STACK_BYTES as usize;
+    /// Tail calls from subprograms leave their callers' frames behind, and begin with frames of their own.
+    pub(crate) const MOST_FRAMES: usize = MAX_FRAMES * (MAX_TAIL_CALLS as usize + 1);
+    /// Bytes of the longest key: as many as a frame has.
+    pub(crate) const KEY_BYTES: usize = Stack::FRAME_BYTES;
 }
 
 /// What a run has taken and must give back. The VM does so for a run that is stopped.
@@ -391,6 +409,22 @@ impl std::fmt::Debug for OwnFunction {
 pub const MAX_OWN_HELPERS: usize = 32;
 
 impl State {
+    /// The stack, made by the first run that asks for it. Both parts are made together, so that their addresses are the same
+    /// whatever needs them first.
+    ///
+    /// # Errors
+    /// What `mmap` reports.
+    pub(crate) fn stack(&mut self) -> io::Result<Stack> {
+        if let Some(stack) = self.stack {
+            return Ok(stack);
+        }
+        let bytes = Stack::MOST_FRAMES * Stack::FRAME_BYTES;
+        let frames = self.memory.allocate(bytes, Placement::Anywhere, Access::ReadWrite)?;
+        let bytes = Stack::KEY_BYTES * MAX_FRAMES;
+        let keys = self.memory.allocate(bytes, Placement::Anywhere, Access::ReadWrite)?;
+        Ok(*self.stack.insert(Stack { frames, keys: self.memory.start(keys) }))
+    }
+
     /// Runs the embedder's helper at a place of the list.
     pub(crate) fn call_own(&mut self, at: usize, arguments: [u64; 5]) -> Result<Reply, Fault> {
         let helper = self.own_helpers.get(at).cloned();

@@ -6,44 +6,32 @@
 //!      \--- CPU 1: stack, packet
 //! ```
 
-use std::collections::HashMap;
-use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{MapType, ProgramType};
+use kiln_platform::MapType;
 use kiln_program::btf::Btf;
 use kiln_program::interpret::Outcome;
-use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
-use kiln_verifier::Verified;
+use kiln_program::{InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
 
-use crate::admit;
-use crate::arena::{self, Heaps};
-use crate::bounded;
+use crate::arena::Heaps;
 use crate::budget::Spending;
-use crate::context_reach;
 use crate::cpu::{Cpu, Shared};
 use crate::errno::Errno;
 use crate::exec;
 use crate::grace::Grace;
 use crate::helper::socket;
 use crate::interface::{Engine, Error, Input, Lacking, Options, RunResult};
-use crate::interpreter::{STACK_BYTES, View};
-use crate::loaded::{CodeOptions, Loaded};
+use crate::interpreter::View;
+use crate::loaded::Loaded;
 use crate::locks;
-use crate::machine_code::{HERE, MachineCode};
 use crate::map::{CreateError, Definition, Making, Map, Storage, UpdateFlag};
-use crate::memory::{Access, Memory, Placement, Places};
+use crate::memory::{Memory, Places};
 use crate::observe::Observed;
 use crate::own::OwnHelper;
 use crate::own_operations;
 use crate::packet::Packet;
-use crate::private_memory;
 use crate::state::{Entry, Held, Output, State};
 use crate::symbols::Symbols;
-
-/// Bytes for the keys of callbacks, one key per nesting level. A key is at most as large as a frame.
-const SCRATCH_BYTES: usize = MAX_STACK_BYTES as usize * kiln_program::interpret::MAX_FRAMES;
 
 /// A VM. Threads can share it: programs run in parallel on its CPUs, while user space uses its maps.
 pub struct Vm {
@@ -136,9 +124,6 @@ impl Vm {
         surroundings.cpu = cpu;
         let mut memory = place.map_or_else(Memory::new, |place| Memory::at(Places::at(place, 1)));
         let packet = Packet::new(&mut memory)?;
-        let stack = memory.allocate(STACK_BYTES, Placement::Anywhere, Access::ReadWrite)?;
-        let scratch = memory.allocate(SCRATCH_BYTES, Placement::Anywhere, Access::ReadWrite)?;
-        let scratch = memory.start(scratch);
         let sockets = socket::place(&mut memory, &surroundings.sockets)?;
         let mut state = Box::new(State {
             runtime: kiln_jit::Runtime::new(self.options.budget),
@@ -153,8 +138,7 @@ impl Vm {
             callbacks: Vec::new(),
             fault: None,
             entries: Arc::new([]),
-            scratch,
-            stack,
+            stack: None,
             grace: None,
             local_storage: Box::default(),
             held: Held::default(),
@@ -248,156 +232,9 @@ impl Vm {
         Ok(())
     }
 
-    /// Verifies a program, by name, checks it for what the VM lacks, and compiles it. Gives what the verifier found.
-    ///
-    /// # Errors
-    /// [`Error::Rejected`] by the verifier, [`Error::Unsupported`] for helpers, kfuncs, program types and kernel
-    /// memory that the VM lacks.
-    pub fn load(&mut self, name: &str) -> Result<Verified, Error> {
-        let program = self.find(name)?;
-        let own_helpers = self.options.own_helpers.iter().map(|helper| helper.declaration).collect();
-        let kernel_types = self.options.kernel_types.clone();
-        let options = kiln_verifier::Options { own_helpers, kernel_types, several_arenas: true, ..Default::default() };
-        let verified = kiln_verifier::verify(&self.object, &program, &options)
-            .map_err(|source| Error::Rejected { program: name.to_owned(), source: Box::new(source) })?;
-        let program_type = self.program_type(&program)?;
-        let handler = verified.exception_callback;
-        for entry in std::iter::once(program.entry).chain(handler) {
-            admit::calls(&self.object, entry, &self.symbols).map_err(|refusal| unsupported(name, refusal))?;
-            admit::accesses(&self.object, entry, program_type, &verified.facts)
-                .map_err(|refusal| unsupported(name, refusal))?;
-            if let Some(place) = self.symbols.arena {
-                arena::narrow(&mut self.object, place, entry, &verified.facts);
-                let added = self.symbols.accesses.add(&self.object, entry, &verified.facts);
-                let what = "an access to the arena here, to other memory in another program".to_owned();
-                added.map_err(|insn| unsupported(name, (Some(insn), what)))?;
-            }
-        }
-        let cleared_bytes = if verified.reads_uninitialized_stack { verified.statistics.frame_bytes } else { 0 };
-        let metered = !bounded::ends_within(
-            &self.object,
-            program.entry,
-            verified.statistics.processed_insns,
-            self.options.budget,
-        );
-        let places = private_memory::places(&self.object, program.entry, &verified.facts);
-        let reach = context_reach::of(&self.object, program.entry, program_type, &verified.facts);
-        let code_options = CodeOptions { cleared_bytes, metered, blind: self.new_seed(), places, handler };
-        self.prepare(&program, code_options, reach)?;
-        Ok(verified)
-    }
-
-    /// Checks and compiles a program, by name, without verifying it: for tests of programs that the kernel's verifier
-    /// has accepted.
-    ///
-    /// # Safety
-    /// Another verifier accepted the program, or only [`Engine::Interpreter`] runs it. Running another program's compiled
-    /// code is running foreign machine code.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for helpers, kfuncs and types the VM lacks.
-    #[doc(hidden)]
-    pub unsafe fn load_unverified(&mut self, name: &str) -> Result<(), Error> {
-        let program = self.find(name)?;
-        if self.symbols.arena.is_some() {
-            return Err(unsupported(name, (None, "arenas without verification".to_owned())));
-        }
-        admit::calls(&self.object, program.entry, &self.symbols).map_err(|refusal| unsupported(name, refusal))?;
-        let cleared_bytes = kiln_verifier::facts::STACK_BYTES as u32;
-        self.prepare(
-            &program,
-            CodeOptions { cleared_bytes, metered: true, blind: self.new_seed(), places: HashMap::new(), handler: None },
-            None,
-        )
-    }
-
-    /// A number that nobody can predict, if constants are to be hidden: the standard library seeds its hash maps so.
-    fn new_seed(&self) -> Option<u64> {
-        self.options.blind.then(|| std::hash::RandomState::new().hash_one(0))
-    }
-
     pub(crate) fn find(&self, name: &str) -> Result<Program, Error> {
         let missing = || Error::Missing { what: format!("program {name}") };
         self.object.program(name).cloned().ok_or_else(missing)
-    }
-
-    fn program_type(&self, program: &Program) -> Result<ProgramType, Error> {
-        let what = || unsupported(&program.name, (None, format!("section {}", program.section)));
-        let program_type = program.program_type.ok_or_else(what)?;
-        admit::program_type(program_type).map_err(|refusal| unsupported(&program.name, refusal))?;
-        Ok(program_type)
-    }
-
-    fn prepare(
-        &mut self,
-        program: &Program,
-        code_options: CodeOptions,
-        context_reach: Option<u32>,
-    ) -> Result<(), Error> {
-        if self.programs.iter().any(|loaded| loaded.name == program.name) {
-            return Ok(());
-        }
-        let program_type = self.program_type(program)?;
-        let handler = code_options.handler;
-        let compiled = self.compile(program.entry, &code_options);
-        let handler = handler.map(|entry| self.compile(entry, &code_options));
-        // Without code for what handles its exceptions, the program has none.
-        let (compiled, handler) = match handler.transpose() {
-            Ok(handler) => (compiled, handler),
-            Err(what) => (Err(what), None),
-        };
-        let address = compiled.as_ref().map_or(0, exec::Program::address);
-        let mut entries = self.shared.entries.to_vec();
-        entries[program.entry.index()] = Entry { loaded: true, program_type: Some(program_type), address };
-        self.shared.entries = entries.into();
-        self.programs.push(Loaded {
-            name: program.name.clone(),
-            program_type,
-            entry: program.entry,
-            compiled,
-            handler,
-            context_reach,
-            code_options,
-            native: Arc::default(),
-        });
-        self.publish();
-        if self.options.perf.wanted()
-            && let Some(Ok(MachineCode { code, address: Some(start) })) =
-                HERE.map(|here| self.machine_code(&program.name, here))
-        {
-            self.options.perf.write(&self.object, &program.name, &code, start).map_err(Error::Perf)?;
-        }
-        Ok(())
-    }
-
-    #[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-    fn compile(&self, entry: FunctionId, code_options: &CodeOptions) -> Result<exec::Program, String> {
-        let code = kiln_jit::compile_here(&self.object, entry, &self.symbols, &self.jit_options(code_options));
-        let code = code.map_err(|error| error.to_string())?;
-        exec::Program::load(&code).map_err(|error| error.to_string())
-    }
-
-    /// What compilers must know of a program, and of this machine.
-    pub(crate) fn jit_options(&self, code_options: &CodeOptions) -> kiln_jit::Options {
-        kiln_jit::Options {
-            #[cfg(target_arch = "x86_64")]
-            bmi1: std::arch::is_x86_feature_detected!("bmi1"),
-            #[cfg(target_arch = "x86_64")]
-            bmi2: std::arch::is_x86_feature_detected!("bmi2"),
-            #[cfg(target_arch = "x86_64")]
-            movbe: std::arch::is_x86_feature_detected!("movbe"),
-            cleared_bytes: code_options.cleared_bytes,
-            metered: code_options.metered,
-            operations: self.options.operations,
-            fusions: self.options.fusions,
-            blind: code_options.blind,
-            ..kiln_jit::Options::default()
-        }
-    }
-
-    #[cfg(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
-    fn compile(&self, _: FunctionId, _: &CodeOptions) -> Result<exec::Program, String> {
-        Err("compiled code on this machine".to_owned())
     }
 
     pub(crate) fn loaded(&self, name: &str) -> Result<usize, Error> {
@@ -420,7 +257,7 @@ impl Vm {
     /// As [`Vm::run`]; [`Error::Missing`] for a CPU that there is not.
     pub fn run_on(&self, cpu: u32, name: &str, input: &Input<'_>, engine: Engine) -> Result<RunResult, Error> {
         self.run_watched(cpu, name, input, |state, loaded, repeat| match engine {
-            Engine::Interpreter => Ok(self.interpret(state, loaded, repeat, None)),
+            Engine::Interpreter => self.interpret(state, loaded, repeat, None),
             Engine::Jit => self.execute(state, loaded, loaded.jit()?, state.packet.context_address(), repeat),
             Engine::Native => self.execute(state, loaded, loaded.native()?, state.packet.context_address(), repeat),
         })
@@ -433,7 +270,7 @@ impl Vm {
     pub fn observe(&self, name: &str, input: &Input<'_>) -> Result<(RunResult, Observed), Error> {
         let mut observed = Observed::default();
         let ran = self.run_watched(self.options.surroundings.cpu, name, input, |state, loaded, repeat| {
-            Ok(self.interpret(state, loaded, repeat, Some(&mut observed)))
+            self.interpret(state, loaded, repeat, Some(&mut observed))
         })?;
         Ok((ran, observed))
     }
@@ -469,7 +306,8 @@ impl Vm {
         loaded: &Loaded,
         repeat: u32,
         mut observed: Option<&mut Observed>,
-    ) -> Result<(u64, u64), Trap> {
+    ) -> Result<Result<(u64, u64), Trap>, Error> {
+        state.stack()?;
         let interpreter = Interpreter::new(&self.object);
         let (mut value, mut instructions) = (0, 0);
         for _ in 0..repeat {
@@ -492,10 +330,12 @@ impl Vm {
                 outcome = outcome.map(|outcome| Outcome { instructions: outcome.instructions + used, ..outcome });
             }
             state.end();
-            let outcome = outcome?;
-            (value, instructions) = (outcome.value, instructions + outcome.instructions);
+            match outcome {
+                Ok(outcome) => (value, instructions) = (outcome.value, instructions + outcome.instructions),
+                Err(trap) => return Ok(Err(trap)),
+            }
         }
-        Ok((value, instructions))
+        Ok(Ok((value, instructions)))
     }
 
     #[inline]
@@ -581,10 +421,6 @@ impl Vm {
 /// The time this thread has run.
 fn processor_time_ns() -> u64 {
     crate::clock::now_ns(crate::clock::Timer::Processor).unwrap_or(0)
-}
-
-fn unsupported(program: &str, (insn, what): admit::Refusal) -> Error {
-    Error::Unsupported { program: program.to_owned(), insn, what }
 }
 
 fn fill(map: &Map, bytes: &[u8]) {

@@ -365,3 +365,33 @@ fn what_a_run_leaves_is_counted_and_given_back() {
         assert!(vm.drain(ring).expect("reads").is_empty(), "the records were dropped");
     }
 }
+
+/// A load whose pointer is to one structure of the kernel or to another: the facts of the instruction say nothing, and the VM
+/// has neither.
+const TWO_STRUCTURES: &str = r#"
+; program tracing section "tp_btf/sched_process_exec" attach trace_raw_tp name p
+  r2 = *(u64 *)(r1 + 0)
+  r3 = *(u64 *)(r1 + 8)
+  r4 = *(u64 *)(r1 + 16)
+  w3 = w3
+  if r3 == 0 goto first
+  r2 = r4
+first:
+  r0 = *(u64 *)(r2 + 0)
+  r0 = 0
+  exit
+"#;
+
+#[test]
+fn structures_of_the_kernel_are_not_there() {
+    let Ok(types) = std::fs::read("/sys/kernel/btf/vmlinux") else { return };
+    let types = kiln_program::btf::Btf::parse(&types).expect("types");
+    let options = Options { kernel_types: Some(std::sync::Arc::new(types)), ..Options::default() };
+    for text in [TWO_STRUCTURES, &TWO_STRUCTURES.replace("  r2 = r4\n", "  r2 = r2\n")] {
+        let mut vm = Vm::new(&kiln_program::text::parse(text).expect("it parses"), options.clone()).expect("a VM");
+        match vm.load("p") {
+            Err(Error::Unsupported { what, .. }) => assert!(what.contains("kernel's memory"), "{what}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -69,6 +69,11 @@ impl Registry {
         Registry { machine: Some(machine), ..self }
     }
 
+    /// Whether both are one list of operations, for the same machine. `==` compares their rows, which takes longer.
+    pub fn is(&self, other: &Registry) -> bool {
+        std::ptr::eq(self.operations, other.operations) && self.machine == other.machine
+    }
+
     /// The machines that code may be made for.
     pub fn machines(&self) -> impl Iterator<Item = Arch> {
         let own = self.machine;

@@ -26,7 +26,10 @@ use super::select::{SELECT_32, SELECT_64, SELECT_CONSTANT_32, SELECT_CONSTANT_64
 use crate::table::AluOp;
 
 /// All rows. Where several match, the first is used.
-pub const OPERATIONS: &[&Operation] = &[
+pub const OPERATIONS: &[&Operation] = &ROWS;
+
+/// The rows, at one address for all who compare where they are ([`Registry::is`](super::Registry::is)).
+static ROWS: [&Operation; 56] = [
     &ROTATE_LEFT_32,
     &ROTATE_LEFT_64,
     &ROTATE_REGISTER_32,

@@ -282,10 +282,22 @@ impl<'a> Code<'a> {
             let next = self.successors(at as Position).map(|next| next as usize);
             next.filter(|next| *next < count).collect::<Vec<_>>()
         };
+        if self.is_forward() {
+            return;
+        }
         let components = kiln_program::components::loops(count, inside);
         for (op, component) in self.ops.iter_mut().zip(components) {
             op.component = component;
         }
+    }
+
+    /// Whether all branches and calls lead to later positions, so that there is no loop.
+    fn is_forward(&self) -> bool {
+        self.ops.iter().enumerate().all(|(at, op)| {
+            let branches = matches!(op.node.insn, Insn::Jump { .. } | Insn::Branch { .. } | Insn::MayGoto { .. });
+            let later = |position: Position| position as usize > at;
+            (!branches || later(op.target)) && op.callee.is_none_or(|callee| later(self.functions[callee].start))
+        })
     }
 
     fn mark_arrival(&mut self, at: usize) {
@@ -314,6 +326,13 @@ impl<'a> Code<'a> {
     /// changes: `update` says whether that position's changed. Positions are visited again only where it did, last first.
     pub(crate) fn backward(&self, mut update: impl FnMut(usize) -> bool) {
         let count = self.ops.len();
+        if self.is_forward() {
+            // What each position depends on is done before it.
+            (0..count).rev().for_each(|at| {
+                update(at);
+            });
+            return;
+        }
         let mut edges: Vec<(Position, Position)> = Vec::with_capacity(2 * count);
         for (at, op) in (0..).zip(&self.ops) {
             edges.extend(self.successors(at).map(|next| (next, at)));

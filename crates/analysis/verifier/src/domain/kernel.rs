@@ -231,5 +231,10 @@ pub(crate) fn refine_as_kernel(op: JumpOp, width: Width, taken: bool, dst: &Scal
         }
     }
     refine::narrow(op, width, taken, &mut left, &mut right);
-    (left.deduced().or_unbounded(), right.deduced().or_unbounded())
+    // A constant has nothing left to deduce.
+    let settled = |side: Scalar| match side.tnum.mask {
+        0 if side == Scalar::constant(side.tnum.value) => side,
+        _ => side.deduced().or_unbounded(),
+    };
+    (settled(left), settled(right))
 }

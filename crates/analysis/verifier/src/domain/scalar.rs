@@ -70,7 +70,14 @@ impl Scalar {
 
     /// The zero-extended value of that many bits.
     pub fn of_width(bits: u32) -> Scalar {
-        if bits >= 64 { Scalar::UNKNOWN } else { Scalar::unsigned_range(0, mask(bits)) }
+        if bits >= 64 {
+            return Scalar::UNKNOWN;
+        }
+        // What `deduced` makes of the unsigned range.
+        let (all, low) = (mask(bits), mask(bits.min(32)) as u32);
+        let (s32_min, s32_max) = if bits < 32 { (0, low as i32) } else { (i32::MIN, i32::MAX) };
+        let tnum = Tnum { value: 0, mask: all };
+        Scalar { tnum, umin: 0, umax: all, smin: 0, smax: all as i64, u32_min: 0, u32_max: low, s32_min, s32_max }
     }
 
     /// The value, where only one is possible.
@@ -176,7 +183,11 @@ impl Scalar {
     pub fn deduced(mut self) -> Scalar {
         self.bounds_from_tnum();
         for _ in 0..3 {
+            let before = self;
             self.ranges_from_each_other();
+            if self == before {
+                break;
+            }
         }
         self.tnum_from_bounds();
         self.bounds_from_tnum();
@@ -382,5 +393,17 @@ impl Scalar {
         self.smin = self.smin.max(signed_min(bits));
         self.smax = self.smax.min(signed_max(bits));
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_width_is_an_unsigned_range() {
+        for bits in 1..64 {
+            assert_eq!(Scalar::of_width(bits), Scalar::unsigned_range(0, mask(bits)), "{bits} bits");
+        }
     }
 }

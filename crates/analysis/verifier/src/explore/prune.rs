@@ -191,10 +191,12 @@ impl Explorer<'_> {
     pub(crate) fn is_covered(&mut self) -> Step<bool> {
         let here = (self.path.at, self.path.state.frame().call_site);
         // They are out of the table while they are compared: looking each of them up costs more than comparing does.
-        let mut candidates = self.kept.at.get_mut(&here).map(std::mem::take).unwrap_or_default();
+        let known = self.kept.at.get_mut(&here).map(std::mem::take);
+        let is_known = known.is_some();
+        let mut candidates = known.unwrap_or_default();
         self.clean_explored(&candidates);
         let (covering, keep) = self.covering(&mut candidates)?;
-        if let Some(place) = self.kept.at.get_mut(&here) {
+        if is_known && let Some(place) = self.kept.at.get_mut(&here) {
             *place = candidates;
         }
         if let Some(candidate) = covering {
@@ -317,7 +319,7 @@ impl Explorer<'_> {
                 register.origin = origins.cell(register.origin);
             });
         }
-        let mut state = self.path.state.clone();
+        let mut state = self.path.another_state();
         let parent = state.parent;
         self.kept.state_bytes += self.kept.bytes_of(&state);
         for (frame, live) in state.frames.iter_mut().zip(&lives) {

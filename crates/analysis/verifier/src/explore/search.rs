@@ -116,8 +116,7 @@ impl<'a> Explorer<'a> {
             self.path.findings.liveness.update(self.path.code, &self.path.state);
             self.kept.path_ended(self.path.state.parent);
             let Some((state, at)) = self.pending.pop() else { return Ok(()) };
-            self.path.state = state;
-            self.path.at = at;
+            self.path.resume(state, at);
             observer.resumed();
             if self.processed > MAX_PROCESSED_INSTRUCTIONS {
                 return self.placed(too_complex());

@@ -4,6 +4,7 @@ use kiln_isa::{CallTarget, Insn};
 
 use crate::error::Step;
 use crate::path::{Next, Path};
+use crate::state::Kind;
 
 impl Path<'_> {
     /// Carries out the current instruction: transfer and checks, by its kind.
@@ -35,6 +36,7 @@ impl Path<'_> {
                 return self.may_goto();
             }
             Insn::Call(target) => {
+                self.note_arguments(target);
                 return match target {
                     CallTarget::Helper(number) => self.call_helper(number),
                     CallTarget::Subprogram(_) => self.call_function(),
@@ -46,6 +48,17 @@ impl Path<'_> {
             }
         }
         Ok(next)
+    }
+}
+
+impl Path<'_> {
+    /// Notes whether a call of something outside of the program gets the context.
+    fn note_arguments(&mut self, target: CallTarget) {
+        let is_own = matches!(target, CallTarget::Subprogram(_));
+        let arguments = &self.state.frame().registers[1..=5];
+        if !is_own && arguments.iter().any(|register| register.kind() == Kind::Context) {
+            self.findings.noted.context_bytes = None;
+        }
     }
 }
 

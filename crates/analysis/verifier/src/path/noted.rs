@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::code::{Code, Position};
 use crate::facts::StackSet;
-use crate::state::Kind;
+use crate::state::{Kind, Register};
 
 /// How one instruction masks the pointer that it moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +32,10 @@ pub(crate) struct Noted {
     pub results: Vec<Option<(i64, i64)>>,
     /// The kind of pointer each instruction accessed memory through.
     pub accessed: Vec<Kind>,
+    /// The kinds of pointers that instructions accessed memory through, each once.
+    pub kinds: Vec<Kind>,
+    /// Bytes from the context's start that instructions access; `None` if a call gets the context.
+    pub context_bytes: Option<u32>,
     /// The bytes that each function uses of its own frame.
     pub stack_bytes: Vec<u32>,
     /// Whether some path may read stack bytes that it never wrote.
@@ -58,6 +62,8 @@ impl Noted {
             later_callbacks: vec![false; code.functions.len()],
             results: vec![None; code.functions.len()],
             accessed: vec![Kind::Uninit; code.ops.len()],
+            kinds: Vec::new(),
+            context_bytes: Some(0),
             stack_bytes: vec![0; code.functions.len()],
             reads_uninitialized_stack: false,
             unwritten: HashMap::new(),
@@ -66,6 +72,16 @@ impl Noted {
             tail_call_maps: HashMap::new(),
             depends_on_load: Cell::new(false),
         }
+    }
+
+    /// Notes an access to the context, as many bytes behind a pointer to it.
+    pub(crate) fn access_context(&mut self, base: &Register, offset: i64, bytes: u32) {
+        let end = i64::try_from(base.scalar.umax).ok().and_then(|variable| {
+            variable
+                .checked_add(i64::from(base.offset) + offset + i64::from(bytes))
+                .and_then(|end| u32::try_from(end).ok())
+        });
+        self.context_bytes = self.context_bytes.and_then(|known| Some(known.max(end?)));
     }
 
     /// Notes that what runs a function takes only these results.

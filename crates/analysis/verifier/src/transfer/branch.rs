@@ -49,7 +49,7 @@ impl Path<'_> {
         if self.state.is_linked(&first) || self.state.is_linked(&second) {
             self.note_history();
         }
-        let mut taken = self.state.clone();
+        let mut taken = self.another_state();
         let possible_taken = self.learn(&mut taken, op, width, true, dst, src, &first, &second);
         let mut fallen = std::mem::take(&mut self.state);
         let possible_fallen = self.learn(&mut fallen, op, width, false, dst, src, &first, &second);

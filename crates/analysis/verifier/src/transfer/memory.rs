@@ -66,6 +66,9 @@ impl Path<'_> {
     fn load_from(&mut self, reg: Reg, base: Register, offset: i64, size: Size) -> Step<Register> {
         let bytes = size.bytes();
         self.findings.check_usable(self.at, reg, &base)?;
+        if base.kind() == Kind::Context {
+            self.findings.noted.access_context(&base, offset, bytes);
+        }
         let unknown = Register::scalar(Scalar::of_width(size.bits()));
         match base.kind() {
             Kind::Context if self.is_context_memory() => {
@@ -108,6 +111,9 @@ impl Path<'_> {
         self.findings.check_usable(self.at, reg, &base)?;
         if base.kind() != Kind::Stack {
             self.options.check_leak(&value, "is stored where it can be read")?;
+        }
+        if base.kind() == Kind::Context {
+            self.findings.noted.access_context(&base, offset, size.bytes());
         }
         match base.kind() {
             Kind::Stack => self.store_stack(reg, &base, offset, size.bytes(), value, src),
@@ -234,6 +240,9 @@ impl Findings {
             kind => kind,
         };
         let before = std::mem::replace(&mut self.noted.accessed[at as usize], kind);
+        if before != kind && !self.noted.kinds.contains(&kind) {
+            self.noted.kinds.push(kind);
+        }
         let own_code = |kind| is_view(kind) || kind == Kind::Arena;
         if before != kind && before != Kind::Uninit && (own_code(before) || own_code(kind)) {
             return refuse(

@@ -5,7 +5,7 @@ use kiln_program::interpret::Fault;
 use super::answer::{Answer, done, refuse, value};
 use crate::errno::Errno;
 use crate::map::{Map, Storage, acquire, target};
-use crate::state::{Callback, Reply, State};
+use crate::state::{Callback, Reply, Stack, State};
 
 /// Tail calls in one run (kernel `MAX_TAIL_CALL_CNT`).
 const MAX_TAIL_CALLS: u32 = kiln_platform::limits::MAX_TAIL_CALLS;
@@ -141,7 +141,8 @@ pub fn for_each(state: &mut State, [map, function, context, flags, _]: [u64; 5])
     walk.position = next;
     walk.rounds += 1;
     // Nested walks each have a place for their key.
-    let place = state.scratch + 512 * state.callbacks.len() as u64;
+    let stack = state.stack().map_err(|_| Fault::Unsupported("a callback without memory for its key".to_owned()))?;
+    let place = stack.keys + (Stack::KEY_BYTES * state.callbacks.len()) as u64;
     state.write(place, &key)?;
     state.callbacks.push(walk);
     Ok(Reply::Call { function, arguments: [map, place, address, context, 0] })

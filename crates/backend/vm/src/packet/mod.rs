@@ -118,8 +118,8 @@ impl Packet {
     /// # Errors
     /// What the operating system reports.
     pub fn new(memory: &mut Memory) -> io::Result<Packet> {
-        let context = memory.allocate(CONTEXT_BYTES, Placement::Low, Access::ReadWrite)?;
-        let buffer = memory.allocate(BUFFER_BYTES, Placement::Low, Access::ReadWrite)?;
+        let bytes = [CONTEXT_BYTES, BUFFER_BYTES];
+        let [context, buffer] = memory.allocate_together(bytes, Placement::Low, Access::ReadWrite)?;
         Ok(Packet {
             kind: Kind::None,
             context,

@@ -138,6 +138,7 @@ impl World {
         let (entry, program_type) = (program.entry, program.program_type.ok_or_else(missing)?);
         let (state, object, symbols, options) = self.vm.parts();
         state.running = Some(program_type);
+        state.stack()?;
         let interpreter = Interpreter::new(object);
         let view =
             View { state, symbols, stack_fill: options.stack_fill, observed: None, arena_access: None, executed: 0 };

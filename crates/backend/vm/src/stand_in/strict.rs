@@ -179,7 +179,8 @@ impl Strict {
 
     /// A frame begins: by a call, for a callback, or again by a tail call.
     pub(super) fn frame_begins(&mut self, state: &State, depth: usize) {
-        let start = state.memory.start(state.stack) + depth as u64 * FRAME_BYTES;
+        let Some(frames) = state.stack.map(|stack| stack.frames) else { return };
+        let start = state.memory.start(frames) + depth as u64 * FRAME_BYTES;
         let end = start + FRAME_BYTES;
         self.written.retain(|address| !(start..end).contains(address));
         self.spilled.retain(|address, _| !(start..end).contains(address));
