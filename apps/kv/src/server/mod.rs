@@ -5,7 +5,8 @@
 //!                          a thread for what is due (Service::maintain)
 //! ```
 //!
-//! A connection whose client does not read is not read from either, so its output is bounded.
+//! A connection whose client does not read is not read from either, so its output is bounded. So is what all connections keep
+//! together, with a reply per worker beyond: the connection that keeps most is closed.
 
 mod connection;
 mod datagram;
@@ -122,9 +123,10 @@ impl Server {
     /// # Errors
     /// Returns an error if a worker cannot wait for its sockets.
     pub fn run(&self, service: &Service<'_>, threads: usize, stop: &AtomicBool) -> io::Result<()> {
+        let threads = threads.max(1);
         std::thread::scope(|scope| {
             let mut workers: Vec<_> =
-                (0..threads.max(1)).map(|_| scope.spawn(|| worker::run(self, service, stop))).collect();
+                (0..threads).map(|_| scope.spawn(|| worker::run(self, service, threads, stop))).collect();
             if let Some(listener) = &self.metrics {
                 workers.push(scope.spawn(|| metrics::run(listener, service, stop)));
             }
