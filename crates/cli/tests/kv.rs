@@ -4,6 +4,8 @@
 mod cluster;
 #[path = "kv/data.rs"]
 mod data;
+#[path = "kv/disk.rs"]
+mod disk;
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -26,6 +26,7 @@ mod table;
 mod text;
 mod values;
 
+pub(crate) use hash::hash;
 pub use change::{Change, Full};
 pub use layout::mark;
 pub use objects::Refused;
