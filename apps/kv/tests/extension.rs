@@ -15,7 +15,7 @@ use kiln_kv::protocol::{Service, Session};
 use kiln_kv::server::{Protocol, Server};
 use kiln_kv::store::layout::{MAGIC, bucket, state};
 use kiln_kv::store::{Condition, OWN_VARIABLE_BYTES, Outcome, Settings, Store, now, own_heap};
-use kiln_linux::{LoadedObject, ObjectFile, TestInput};
+use kiln_linux::{LoadedObject, ObjectFile, Prog, TestInput};
 use support::linear::{Did, Recorder, check};
 
 const PORT: u16 = 11211;
@@ -438,11 +438,12 @@ fn both_sides_at_once_mix_nothing_and_lose_nothing() {
 }
 
 /// A client of the program in XDP: what the program passes on, the server's session answers.
-fn through_xdp(loaded: &LoadedObject, session: &mut Session<'_, '_>, text: &[u8], served: &mut usize) -> Vec<u8> {
-    let (verdict, packet) = run(loaded, &request(text));
-    if verdict == XDP_TX {
+fn through_xdp(program: &Prog, session: &mut Session<'_, '_>, text: &[u8], served: &mut usize) -> Vec<u8> {
+    let input = TestInput { packet: request(text), ..TestInput::default() };
+    let done = program.test_run(&input).expect("runs");
+    if done.value == XDP_TX {
         *served += 1;
-        return packet[HEADERS..].to_vec();
+        return done.packet[HEADERS..].to_vec();
     }
     let mut output = Vec::new();
     session.serve(text, &mut output);
@@ -494,12 +495,13 @@ fn linear(count: usize) {
     let Some((loaded, variables)) = loaded() else { return };
     let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
     let service = Service::new(Store::create(&heap, variables, &SETTINGS).expect("a store"));
+    let program = loaded.program("kv_memcached").expect("loaded");
     let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Protocol::Memcached, false).expect("it listens");
     let (address, stop, clock) = (server.address().expect("an address"), AtomicBool::new(false), Instant::now());
     let (operations, served) = std::thread::scope(|scope| {
         let serving = scope.spawn(|| server.run(&service, 2, &stop));
         let client = |number: usize| {
-            let (loaded, service) = (&loaded, &service);
+            let (program, service) = (&program, &service);
             move || {
                 let (mut recorder, mut next, mut served) = (Recorder::new(clock, number), support::numbers(), 0);
                 (0..number).for_each(|_| {
@@ -514,7 +516,7 @@ fn linear(count: usize) {
                     recorder.record(key, || {
                         operation(&mut next, key, new, is_tcp, |text| match is_tcp {
                             true => through_tcp(&mut stream, text),
-                            false => through_xdp(loaded, &mut session, text, &mut served),
+                            false => through_xdp(program, &mut session, text, &mut served),
                         })
                     });
                 }

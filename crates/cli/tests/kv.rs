@@ -2,6 +2,8 @@
 
 #[path = "kv/cluster.rs"]
 mod cluster;
+#[path = "kv/crowd.rs"]
+mod crowd;
 #[path = "kv/data.rs"]
 mod data;
 #[path = "kv/disk.rs"]

@@ -242,7 +242,8 @@ impl Order {
             match node {
                 Node::Leaf(entries) => return rank + entries.partition_point(&is_before),
                 Node::Branch(parts) => {
-                    let Some((last, before)) = parts[..parts.partition_point(|part| is_before(&part.first))].split_last()
+                    let Some((last, before)) =
+                        parts[..parts.partition_point(|part| is_before(&part.first))].split_last()
                     else {
                         return rank;
                     };

@@ -67,7 +67,8 @@ pub fn info(call: &mut Call<'_, '_>) -> Served {
             "Keyspace",
             Some(store.items())
                 .filter(|items| *items > 0)
-                .map(|items| ("db0", format!("keys={items}")))
+                // Keys that expire are not counted.
+                .map(|items| ("db0", format!("keys={items},expires=0,avg_ttl=0")))
                 .into_iter()
                 .collect(),
         ),

@@ -133,7 +133,11 @@ impl Layout {
         if keys.any(|key| slot(key) != first) {
             return Err("CROSSSLOT Keys in request don't hash to the same slot".into());
         }
-        if self.own == Some(owner) { Ok(()) } else { Err(format!("MOVED {first} {}", self.nodes[owner].address).into()) }
+        if self.own == Some(owner) {
+            Ok(())
+        } else {
+            Err(format!("MOVED {first} {}", self.nodes[owner].address).into())
+        }
     }
 }
 
@@ -224,9 +228,7 @@ mod tests {
     fn keys_have_redis_slots() {
         // The check value of this CRC, and what the specification says of braces.
         assert_eq!(crc(b"123456789"), 0x31c3);
-        for (key, like) in
-            [("{user1000}.following", "user1000"), ("foo{bar}{zap}", "bar"), ("foo{{bar}}zap", "{bar")]
-        {
+        for (key, like) in [("{user1000}.following", "user1000"), ("foo{bar}{zap}", "bar"), ("foo{{bar}}zap", "{bar")] {
             assert_eq!(slot(key.as_bytes()), slot(like.as_bytes()), "{key}");
         }
         assert_eq!(slot(b"foo{}{bar}"), crc(b"foo{}{bar}") % SLOTS);

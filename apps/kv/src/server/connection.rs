@@ -90,7 +90,18 @@ impl<'s, 'h> Connection<'s, 'h> {
         let output = Vec::new();
         service.statistics.connections.fetch_add(1, Ordering::Relaxed);
         service.statistics.all_connections.fetch_add(1, Ordering::Relaxed);
-        Connection { transport, service, session, output, sent: 0, closing: false, ended: false, recorded: 0, seen: 0, counted: 0 }
+        Connection {
+            transport,
+            service,
+            session,
+            output,
+            sent: 0,
+            closing: false,
+            ended: false,
+            recorded: 0,
+            seen: 0,
+            counted: 0,
+        }
     }
 
     /// Notes that the socket says that nothing comes after what is there.

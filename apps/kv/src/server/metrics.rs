@@ -38,7 +38,12 @@ pub fn text(service: &Service<'_>) -> String {
         ("connections", "gauge", "Connections now.", of(&own.connections)),
         ("connections_total", "counter", "Connections since the beginning.", of(&own.all_connections)),
         ("client_bytes", "gauge", "Bytes of memory that clients' requests and replies take.", of(&own.client_bytes)),
-        ("client_limit_bytes", "gauge", "Bytes from which on the client that takes most is closed.", service.most_client_bytes),
+        (
+            "client_limit_bytes",
+            "gauge",
+            "Bytes from which on the client that takes most is closed.",
+            service.most_client_bytes,
+        ),
         ("clients_shed_total", "counter", "Connections closed because all took too much memory.", of(&own.shed)),
         ("commands_total", "counter", "Commands of Redis' protocol.", of(&own.commands)),
         ("gets_total", "counter", "Keys that the server was asked for.", of(&own.gets)),

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use crate::protocol::Service;
 use mio::net::TcpStream;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use transport::Transport;
 
 /// How often [`Service::maintain`] is called.
@@ -37,6 +38,13 @@ pub enum Protocol {
     Memcached,
     /// Redis', RESP2 and RESP3.
     Redis,
+}
+
+/// Lets this process have as many files as it may, so that many connections fit: what most systems begin with is 1,024.
+pub fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is refused, connections wait until others are closed.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Sockets that are bound.

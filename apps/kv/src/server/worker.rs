@@ -31,8 +31,7 @@ pub fn run<'s>(server: &'s Server, service: &'s Service<'_>, workers: usize, sto
     }
     let (connections, buffer) = (HashMap::new(), vec![0; BUFFER_BYTES]);
     let (protocol, most, workers) = (*protocol, *most, workers as u64);
-    let mut worker =
-        Worker { service, server, protocol, most, connections, next: FIRST, buffer, counted: 0, workers };
+    let mut worker = Worker { service, server, protocol, most, connections, next: FIRST, buffer, counted: 0, workers };
     let (mut events, mut datagrams, mut again) = (Events::with_capacity(1024), Vec::new(), Vec::new());
     // What is told once, and may be there still.
     let (mut accepts, mut receives) = (false, false);

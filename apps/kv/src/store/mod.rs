@@ -26,8 +26,8 @@ mod table;
 mod text;
 mod values;
 
-pub(crate) use hash::hash;
 pub use change::{Change, Full};
+pub(crate) use hash::hash;
 pub use layout::mark;
 pub use objects::Refused;
 pub use read::{Found, Item};

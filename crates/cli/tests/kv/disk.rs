@@ -128,7 +128,7 @@ fn a_part_of_a_record_that_was_written_is_taken_back() {
     let (shown, kiln) = (data.to_str().expect("text"), env!("CARGO_BIN_EXE_kiln"));
     // Files end at 1,000 blocks of 512 bytes: in the middle of a value, so that a write is short.
     let script = format!(
-        "trap '' XFSZ; ulimit -f 1000; \
+        "trap '' XFSZ; ulimit -S -f 1000; \
          exec {kiln} kv redis --format json --listen 127.0.0.1:0 --data {shown} --sync always"
     );
     let (server, _) = Server::start_command(Command::new("sh").args(["-c", &script])).expect("it starts");

@@ -21,7 +21,7 @@ pub use kiln_kv::log::{Opened, Sync};
 use kiln_kv::protocol::Service;
 use kiln_kv::redis::Cluster;
 pub use kiln_kv::server::Protocol;
-use kiln_kv::server::Server;
+use kiln_kv::server::{self, Server};
 use kiln_kv::store::layout::bucket;
 use kiln_kv::store::{self, Heap, Settings, Store};
 pub use kiln_linux::XdpMode;
@@ -130,6 +130,7 @@ pub fn serve(options: &Options, stop: &AtomicBool, begun: &dyn Fn(Begun)) -> Res
         let (fewest, most) = (FEWEST_BYTES >> 20, MOST_BYTES >> 20);
         return Err(Error::InvalidInput(format!("memory for items is {fewest} to {most} MiB")));
     }
+    server::allow_files();
     let buckets = (options.most_bytes / BYTES_PER_BUCKET).next_power_of_two() as usize;
     let settings = Settings { buckets, most_bytes: options.most_bytes, served: None };
     match &options.interface {
