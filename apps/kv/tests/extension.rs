@@ -543,7 +543,7 @@ fn both_paths_at_once_show_one_order() {
 #[test]
 #[ignore = "minutes: make test-long"]
 fn millions_of_operations_on_both_paths_have_one_order() {
-    linear(1_000_000);
+    linear(500_000);
 }
 
 #[test]

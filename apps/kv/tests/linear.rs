@@ -154,5 +154,5 @@ fn clients_at_once_see_one_order() {
 #[test]
 #[ignore = "minutes: make test-long"]
 fn millions_of_operations_have_one_order() {
-    linear(1_000_000);
+    linear(500_000);
 }

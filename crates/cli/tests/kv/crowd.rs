@@ -13,10 +13,9 @@ const COUNT: usize = 10_000;
 /// Lets this process have a file for each client.
 fn files() -> bool {
     let before = getrlimit(Resource::Nofile);
-    let wanted = COUNT as u64 + 500;
-    before.current.is_none_or(|files| files >= wanted)
-        || setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before }).is_ok()
-            && before.maximum.is_none_or(|files| files >= wanted)
+    let is_enough = |files: Option<u64>| files.is_none_or(|files| files >= COUNT as u64 + 500);
+    let all = Rlimit { current: before.maximum, ..before };
+    is_enough(before.current) || (is_enough(before.maximum) && setrlimit(Resource::Nofile, all).is_ok())
 }
 
 #[test]
