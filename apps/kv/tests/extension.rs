@@ -537,7 +537,7 @@ fn linear(count: usize) {
 
 #[test]
 fn both_paths_at_once_show_one_order() {
-    linear(20_000);
+    linear(10_000);
 }
 
 #[test]
