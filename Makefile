@@ -15,8 +15,9 @@ demo: setup corpus ## Run the main job on real objects: check, optimize, run, in
 test: setup-tests corpus ## Run every test
 	@cargo xtask test
 
-test-long: setup-tests corpus-all ## Run the long campaigns: 2,000 optimized programs load, both verifiers agree on 20,000 operations, 1,000 hostile programs end
+test-long: setup-tests corpus-all ## Run the long campaigns: 2,000 optimized programs load, both verifiers agree on 20,000 operations, 1,000 hostile programs end, millions of requests to kiln kv have one order
 	@cargo test -p kiln-test --test written --test sweep -- --ignored --nocapture
+	@cargo test -p kiln-kv --test linear --test extension -- millions --ignored --nocapture
 	@cargo test -p kiln-sandbox --test heaps -- hostile --ignored --nocapture
 
 test-parquet: setup ## Test Parquet files, which the default build does not write (one to three minutes more to build)

@@ -243,11 +243,13 @@ pub fn peers(effort: PeerEffort) -> Result<Vec<Value>, Failure> {
     let options = kv::Options {
         protocol: kv::Protocol::Redis,
         password: None,
+        cluster: None,
         listen: "127.0.0.1:0".parse()?,
         udp: false,
         interface: None,
         mode: kv::XdpMode::Default,
         most_bytes: 256 << 20,
+        client_bytes: 64 << 20,
         threads: 1,
         metrics: None,
         data: None,

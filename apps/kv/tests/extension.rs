@@ -2,17 +2,21 @@
 
 mod support;
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_driver::heap::KernelHeap;
 use kiln_heap::{Memory, lock, supply};
 use kiln_kv::protocol::{Service, Session};
+use kiln_kv::server::{Protocol, Server};
 use kiln_kv::store::layout::{MAGIC, bucket, state};
 use kiln_kv::store::{Condition, OWN_VARIABLE_BYTES, Outcome, Settings, Store, now, own_heap};
-use kiln_linux::{LoadedObject, ObjectFile, TestInput};
+use kiln_linux::{LoadedObject, ObjectFile, Prog, TestInput};
+use support::linear::{Did, Recorder, check};
 
 const PORT: u16 = 11211;
 const SETTINGS: Settings = Settings {
@@ -431,6 +435,115 @@ fn both_sides_at_once_mix_nothing_and_lose_nothing() {
     assert_eq!((store.items(), store.bytes()), (0, 0));
     let accounts = supply::accounts(&heap).expect("an allocator");
     assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "{accounts:?}");
+}
+
+/// A client of the program in XDP: what the program passes on, the server's session answers.
+fn through_xdp(program: &Prog, session: &mut Session<'_, '_>, text: &[u8], served: &mut usize) -> Vec<u8> {
+    let input = TestInput { packet: request(text), ..TestInput::default() };
+    let done = program.test_run(&input).expect("runs");
+    if done.value == XDP_TX {
+        *served += 1;
+        return done.packet[HEADERS..].to_vec();
+    }
+    let mut output = Vec::new();
+    session.serve(text, &mut output);
+    output
+}
+
+/// A client behind a socket.
+fn through_tcp(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
+    stream.write_all(&[text, b"mn\r\n"].concat()).expect("it reads");
+    let (mut reply, mut part) = (Vec::new(), [0; 4096]);
+    while !reply.ends_with(b"MN\r\n") {
+        let bytes = stream.read(&mut part).expect("it answers");
+        assert!(bytes > 0, "closed");
+        reply.extend(&part[..bytes]);
+    }
+    reply.truncate(reply.len() - 4);
+    reply
+}
+
+/// Does one random operation. Only the server removes and adds.
+fn operation(
+    next: &mut impl FnMut(usize) -> usize,
+    key: usize,
+    new: u64,
+    is_all: bool,
+    mut ask: impl FnMut(&[u8]) -> Vec<u8>,
+) -> Did {
+    let seen = |reply: &[u8]| -> Option<u64> {
+        let text = std::str::from_utf8(value(reply)?).expect("text");
+        Some(text.trim_end_matches('x').parse().expect("a value that somebody has stored"))
+    };
+    let padding = [0, 5, 700, 1290, 1500][next(5)];
+    let (name, text) = (format!("k{key}"), format!("{new}{}", "x".repeat(padding)));
+    let change = set(&name, text.as_bytes());
+    match next(if is_all { 12 } else { 10 }) {
+        0..6 => Did::Read(seen(&ask(format!("get {name}\r\n").as_bytes()))),
+        6..10 => {
+            assert_eq!(ask(&change), b"STORED\r\n");
+            Did::Write(new)
+        }
+        10 => Did::Remove(ask(format!("delete {name}\r\n").as_bytes()) == b"DELETED\r\n"),
+        _ => Did::Add(new, ask(&[b"add".as_slice(), &change[3..]].concat()) == b"STORED\r\n"),
+    }
+}
+
+/// Two clients of the program and two behind sockets do so many operations each, at once.
+fn linear(count: usize) {
+    const KEYS: usize = 3;
+    let Some((loaded, variables)) = loaded() else { return };
+    let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
+    let service = Service::new(Store::create(&heap, variables, &SETTINGS).expect("a store"));
+    let program = loaded.program("kv_memcached").expect("loaded");
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Protocol::Memcached, false).expect("it listens");
+    let (address, stop, clock) = (server.address().expect("an address"), AtomicBool::new(false), Instant::now());
+    let (operations, served) = std::thread::scope(|scope| {
+        let serving = scope.spawn(|| server.run(&service, 2, &stop));
+        let client = |number: usize| {
+            let (program, service) = (&program, &service);
+            move || {
+                let (mut recorder, mut next, mut served) = (Recorder::new(clock, number), support::numbers(), 0);
+                (0..number).for_each(|_| {
+                    next(2);
+                });
+                let mut stream = TcpStream::connect(address).expect("it accepts");
+                stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
+                let mut session = Session::new(service);
+                for turn in 0..count {
+                    let (key, new) = (next(KEYS), (number * count + turn + 1) as u64);
+                    let is_tcp = number % 2 == 0;
+                    recorder.record(key, || {
+                        operation(&mut next, key, new, is_tcp, |text| match is_tcp {
+                            true => through_tcp(&mut stream, text),
+                            false => through_xdp(program, &mut session, text, &mut served),
+                        })
+                    });
+                }
+                (recorder.operations, served)
+            }
+        };
+        let clients: Vec<_> = (0..4).map(|number| scope.spawn(client(number))).collect();
+        let done: Vec<_> = clients.into_iter().map(|client| client.join().expect("it ends")).collect();
+        stop.store(true, Ordering::SeqCst);
+        serving.join().expect("it ends").expect("it served");
+        let served = done.iter().map(|(_, served)| served).sum::<usize>();
+        (done.into_iter().flat_map(|(operations, _)| operations).collect::<Vec<_>>(), served)
+    });
+    println!("{} operations, of which the program has served {served}", operations.len());
+    assert!(served > count, "{served}");
+    check(&operations).unwrap_or_else(|why| panic!("{why}"));
+}
+
+#[test]
+fn both_paths_at_once_show_one_order() {
+    linear(10_000);
+}
+
+#[test]
+#[ignore = "minutes: make test-long"]
+fn millions_of_operations_on_both_paths_have_one_order() {
+    linear(500_000);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use kiln_kv::protocol::{Next, Service};
-use kiln_kv::redis::{REQUEST_MOST, Session};
+use kiln_kv::redis::{Cluster, REQUEST_MOST, Session};
 use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, own_heap};
 
 use support::redis::{ask, framed, redis_server, request, told};
@@ -35,6 +35,9 @@ const CONVERSATIONS: &[&str] = &[
     "GETEX none EX 0|GETEX none EX x|GETEX none EXAT 1 PERSIST|SET k v|GETEX k EX 0|GETEX k EX x|GETEX k EX 100 EX 200|HSET h a 1|GETEX h EX 0",
     "SCAN -1|SCAN +0|SCAN -|SCAN \"\"|SCAN 99999999999999999999|HSCAN none -1|HSCAN none +1|HSCAN none x|SCAN 0x",
     "SET k v EXAT 99999999999 EXAT 99999999998|EXPIRETIME k|SET k v EX 5 PX 5|SET k v PX 5000 KEEPTTL|SET k v KEEPTTL KEEPTTL|SET k v EX 0 EX 100|TTL k",
+    "HSCAN none 0 COUNT 0|HSCAN none 0 COUNT x|HSCAN none 0 FOO|HSCAN none x FOO|SET s v|HSCAN s 0 FOO|HSCAN s x|HSET h a 1|HSCAN h 0 COUNT 0|HSCAN h 0 FOO|HSCAN h x FOO|HSCAN h 0 MATCH",
+    "ZADD z 1 a 2 b 3 c|ZCOUNT z \" 1\" 2|ZCOUNT z \"1 \" 2|ZCOUNT z \"( 1\" 2|ZCOUNT z 0x1 2|ZCOUNT z \"\" 2|ZCOUNT z ( (|ZRANGEBYSCORE z \" 1\" 2|ZRANGE z \" 1\" 2 BYSCORE|ZADD z 0x10 d|ZSCORE z d|ZADD z \" 1\" e|ZADD z 0x e|ZADD z -0x1.8p1 e|ZSCORE z e|ZINCRBY z 0X10 e|INCRBYFLOAT f 0x10|INCRBYFLOAT f \" 1\"|HINCRBYFLOAT h f 0x.8",
+    "CLIENT INFO x|CLIENT SETINFO|COMMAND COUNT x|SELECT 99999999999|SELECT -99999999999|SELECT 99999999999999999999",
     "CLIENT REPLY FOO|CLIENT REPLY ON|COMMAND INFO nothing|CONFIG GET save|CONFIG GET",
 ];
 
@@ -69,6 +72,56 @@ fn redis_answers_the_same() {
                 assert_eq!(comparable(line, &own), comparable(line, &wanted), "{line} in {conversation}");
             }
             assert_eq!(session.kept(), 0);
+        });
+    }
+}
+
+/// What both are asked that have half of all slots.
+const IN_A_CLUSTER: &str = "GET foo|SET b 1|GET b|MGET a b|MGET b a|MGET {b}1 {b}2|MSET {b}1 x {b}2 y|DEL {b}1 {b}2 b|DEL b c|MSET b 1 c 2|EXISTS {b}|GET|GET b c|PING|CLUSTER KEYSLOT|CLUSTER KEYSLOT a b|CLUSTER KEYSLOT \"\"|CLUSTER KEYSLOT {}x|CLUSTER KEYSLOT a{b}c{d}|CLUSTER FOO|CLUSTER|CLUSTER SLOTS x|SELECT 1|SELECT 0|ASKING|ASKING x|READONLY|READWRITE|INFO cluster|CONFIG GET cluster-require-full-coverage|ZADD foo 1 a|HSET b f v|HGET b f|GET b";
+
+#[test]
+fn slots_are_served_as_redis_does() {
+    const DISABLED: &str = "CLUSTER SLOTS|CLUSTER KEYSLOT a|CLUSTER FOO|READONLY|ASKING|READWRITE";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cluster");
+    let bus = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+    let (folder, bus) = (folder.path().to_str().expect("text"), bus.to_string());
+    let fixed = ["--port", "PORT", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
+    let more = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-port", &bus];
+    let Some((_child, port)) = support::peer("redis-server", &[&fixed[..], &more].concat()) else {
+        return println!("skipped: redis-server is not installed");
+    };
+    let own = ([127, 0, 0, 1], port).into();
+    std::fs::write(&path, format!("127.0.0.1:{port} 0-8191\n")).expect("is written");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
+    assert_eq!(told(&mut stream, &request("CLUSTER ADDSLOTSRANGE 0 8191")), "+OK\r\n");
+    for _ in 0..200 {
+        if told(&mut stream, &request("DEL b")).starts_with(':') {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let service = service.with_cluster(Some(Cluster::open(&path, own).expect("is right")));
+    let mut session = Session::new(&service);
+    let mut next = support::numbers();
+    let random = (0..300).map(|_| {
+        let key: String = (0..1 + next(12)).map(|_| ['a', 'b', '{', '}', '0', '_'][next(6)]).collect();
+        format!("CLUSTER KEYSLOT {key}")
+    });
+    for line in IN_A_CLUSTER.split('|').map(str::to_owned).chain(random) {
+        assert_eq!(ask(&mut session, &request(&line)), told(&mut stream, &request(&line)), "{line}");
+    }
+    if let Some((_child, port)) = redis_server() {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
+        with_service(|service| {
+            for line in DISABLED.split('|') {
+                let own = ask(&mut Session::new(service), &request(line));
+                assert_eq!(own, told(&mut stream, &request(line)), "{line}");
+            }
         });
     }
 }

@@ -1,12 +1,14 @@
-//! The server under clients that do not behave: floods, half-closed connections, and no files left.
+//! The server under clients that do not behave: floods, half-closed connections, no files left, requests without an end, and
+//! replies that nobody reads.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kiln_kv::protocol::Service;
+use kiln_kv::journal::{Journal, Sync};
+use kiln_kv::protocol::{CLIENT_BYTES, Service};
 use kiln_kv::server::{Protocol, Server};
 use kiln_kv::store::{OWN_VARIABLE_BYTES, Settings, Store, VALUE_MOST, own_heap};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -27,16 +29,22 @@ impl Drop for Stop<'_> {
 
 /// Has a server with one worker serve while `client` runs.
 fn with_server(client: impl FnOnce(SocketAddr)) {
+    with(Protocol::Memcached, 1, CLIENT_BYTES, |address, _| client(address));
+}
+
+/// Has a server with so many workers serve while `client` runs.
+fn with(protocol: Protocol, workers: usize, client_bytes: u64, client: impl FnOnce(SocketAddr, &Service<'_>)) {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let heap = own_heap(&SETTINGS);
     let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
-    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Protocol::Memcached, true).expect("it listens");
+    let service = service.with_client_bytes(client_bytes);
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), protocol, true).expect("it listens");
     let address = server.address().expect("an address");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _stop = Stop(&stop);
-        let serving = scope.spawn(|| server.run(&service, 1, &stop));
-        client(address);
+        let serving = scope.spawn(|| server.run(&service, workers, &stop));
+        client(address, &service);
         stop.store(true, Ordering::SeqCst);
         serving.join().expect("it ends").expect("it served");
     });
@@ -176,5 +184,109 @@ fn connections_beyond_the_last_file_wait_for_one() {
         let mut told = [0; 4];
         second.read_exact(&mut told).expect("it is accepted now");
         assert_eq!(&told, b"MN\r\n");
+    });
+}
+
+/// Sends what the socket takes; whether the connection still stands.
+fn push(stream: &mut TcpStream, bytes: &[u8]) -> bool {
+    stream.set_nonblocking(true).expect("a socket");
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.write(&bytes[sent..]) {
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+            Err(_) => return false,
+        }
+    }
+    let stands = match stream.peek(&mut [0]) {
+        Ok(bytes) => bytes > 0,
+        Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+    };
+    stream.set_nonblocking(false).expect("a socket");
+    stands
+}
+
+/// Has 60 clients, each of which sends `bytes` and reads nothing, until the server has closed some; what the server has counted most.
+fn crowd(address: SocketAddr, service: &Service<'_>, bytes: &[u8]) -> u64 {
+    let own = &service.statistics;
+    let mut polite = connect(address);
+    let (mut most, begun) = (0, Instant::now());
+    let mut clients: Vec<TcpStream> = (0..60).map(|_| connect(address)).collect();
+    while own.shed.load(Ordering::Relaxed) < 20 {
+        assert!(begun.elapsed() < PATIENCE, "{} of {most} bytes", own.shed.load(Ordering::Relaxed));
+        for client in &mut clients {
+            if !push(client, bytes) {
+                *client = connect(address);
+            }
+            most = most.max(own.client_bytes.load(Ordering::Relaxed));
+        }
+        // Who keeps little is served all the time.
+        ask(&mut polite, b"PING\r\n", b"+PONG\r\n");
+    }
+    drop(clients);
+    while own.client_bytes.load(Ordering::Relaxed) > 64 << 10 {
+        assert!(begun.elapsed() < PATIENCE, "{} bytes are left", own.client_bytes.load(Ordering::Relaxed));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    most
+}
+
+#[test]
+fn requests_without_an_end_take_no_more_than_the_limit() {
+    const LIMIT: u64 = 8 << 20;
+    for workers in [1, 2] {
+        with(Protocol::Redis, workers, LIMIT, |address, service| {
+            let half = [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048576\r\n"[..], &vec![b'x'; 900_000]].concat();
+            let most = crowd(address, service, &half);
+            // Beyond the limit is what each worker has read last, and what a vector grows by.
+            assert!(most <= LIMIT + workers as u64 * (2 << 20), "{most}");
+        });
+    }
+}
+
+#[test]
+fn replies_that_nobody_reads_take_no_more_than_the_limit() {
+    const LIMIT: u64 = 8 << 20;
+    with(Protocol::Redis, 2, LIMIT, |address, service| {
+        let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${VALUE_MOST}\r\n");
+        let large = [head.as_bytes(), &vec![b'x'; VALUE_MOST], b"\r\n"].concat();
+        ask(&mut connect(address), &large, b"+OK\r\n");
+        let most = crowd(address, service, &b"GET k\r\n".repeat(20));
+        assert!(most <= LIMIT + 2 * (4 << 20), "{most}");
+    });
+}
+
+#[test]
+fn what_is_not_on_the_disk_is_shown_to_nobody() {
+    with(Protocol::Redis, 2, CLIENT_BYTES, |address, service| {
+        let journal = Arc::new(Journal::new(Sync::Always));
+        service.store.record_to(Arc::clone(&journal));
+        let short = Some(Duration::from_millis(200));
+        let mut readers: Vec<TcpStream> = (0..4).map(|_| connect(address)).collect();
+        readers.iter_mut().for_each(|reader| ask(reader, b"GET k\r\n", b"$-1\r\n"));
+        let mut writer = connect(address);
+        writer.write_all(b"SET k 1\r\n").expect("it reads");
+        while journal.position() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for reader in readers.iter_mut().chain([&mut writer]) {
+            let _ = reader.write_all(b"GET k\r\n");
+            reader.set_read_timeout(short).expect("a time limit");
+            assert!(reader.read(&mut [0]).is_err(), "nobody gets to know before the disk has it");
+            reader.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        }
+        // A thread of a log would do this after `fsync`.
+        let synced = || journal.synced(journal.take(Duration::ZERO).position, Instant::now());
+        synced();
+        ask(&mut writer, b"", b"+OK\r\n$1\r\n1\r\n");
+        readers.iter_mut().for_each(|reader| ask(reader, b"", b"$1\r\n1\r\n"));
+        // While the log fails, the change is not acknowledged, and reads go on.
+        writer.write_all(b"SET k 2\r\n").expect("it reads");
+        journal.fail(Some("no space".to_owned()));
+        readers.iter_mut().for_each(|reader| ask(reader, b"STRLEN k\r\n", b":1\r\n"));
+        ask(&mut readers[0], b"SET k 3\r\n", b"-MISCONF Errors writing to the AOF file: no space\r\n");
+        journal.fail(None);
+        synced();
+        ask(&mut readers[0], b"PING\r\n", b"+PONG\r\n");
     });
 }

@@ -46,11 +46,13 @@ fn options(protocol: kv::Protocol, listen: std::net::SocketAddr, memory: &KvMemo
     Ok(kv::Options {
         protocol,
         password: None,
+        cluster: None,
         listen,
         udp: false,
         interface: None,
         mode: kv::XdpMode::Default,
         most_bytes: memory.memory << 20,
+        client_bytes: memory.client_memory << 20,
         threads: usize::from(memory.threads),
         metrics: memory.metrics,
         data: memory.data.as_ref().map(data),
@@ -71,7 +73,9 @@ fn memcached(arguments: &MemcachedArguments, format: Format) -> Result<u8, Error
 
 fn redis(arguments: &RedisArguments, format: Format) -> Result<u8, Error> {
     let password = arguments.password_file.as_deref().map(password).transpose()?;
-    let options = kv::Options { password, ..options(kv::Protocol::Redis, arguments.listen, &arguments.memory)? };
+    let cluster = arguments.cluster.clone();
+    let options = options(kv::Protocol::Redis, arguments.listen, &arguments.memory)?;
+    let options = kv::Options { password, cluster, ..options };
     serve(&options, "Redis'", format)
 }
 

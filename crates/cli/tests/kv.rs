@@ -1,7 +1,13 @@
 //! `kiln kv`, from outside: by sockets without privilege, and in XDP between two network namespaces.
 
+#[path = "kv/cluster.rs"]
+mod cluster;
+#[path = "kv/crowd.rs"]
+mod crowd;
 #[path = "kv/data.rs"]
 mod data;
+#[path = "kv/disk.rs"]
+mod disk;
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -205,13 +211,20 @@ fn pymemcache(address: &str) {
          assert c.stats()[b'curr_items'] > 0 and c.version()\n\
          assert c.flush_all() and c.get('py') is None\n"
     );
-    let python = |script: &str| Command::new("python3").args(["-c", script]).output();
-    if python("import pymemcache").is_ok_and(|output| output.status.success()) {
-        let output = python(&script).expect("python3");
-        assert!(output.status.success(), "{}", lossy(&output.stderr));
-    } else {
-        println!("skipped: pymemcache is not installed");
-    }
+    python("pymemcache", &script);
+}
+
+/// What Python says to a script, if it has a module: the one that is found first, or the system's. The script has to end well.
+fn python(module: &str, script: &str) -> Option<String> {
+    let run = |python: &str, script: &str| Command::new(python).args(["-c", script]).output();
+    let has = |python: &&&str| run(python, &format!("import {module}")).is_ok_and(|output| output.status.success());
+    let Some(python) = ["python3", "/usr/bin/python3"].iter().find(has) else {
+        println!("skipped: {module} is not installed");
+        return None;
+    };
+    let output = run(python, script).expect("python3");
+    assert!(output.status.success(), "{}", lossy(&output.stderr));
+    Some(lossy(&output.stdout))
 }
 
 #[test]
@@ -281,13 +294,7 @@ fn redis_py(address: &str) {
          assert r.command()['get']['arity'] == 2 and r.command_count() == len(r.command())\n\
          assert r.delete('a', 'b', 'c') == 2 and r.flushall() and r.dbsize() == 0\n"
     );
-    let python = |script: &str| Command::new("python3").args(["-c", script]).output();
-    if python("import redis").is_ok_and(|output| output.status.success()) {
-        let output = python(&script).expect("python3");
-        assert!(output.status.success(), "{}", lossy(&output.stderr));
-    } else {
-        println!("skipped: redis-py is not installed");
-    }
+    python("redis", &script);
 }
 
 fn ip(arguments: &str) -> String {

@@ -33,6 +33,8 @@ const NOTICED: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_millis(200);
 /// How long it waits after a rewrite that failed.
 const REWRITE_RETRY: Duration = Duration::from_secs(30);
+/// The same, while changes are refused until one succeeds.
+const BROKEN_RETRY: Duration = Duration::from_secs(2);
 /// Bytes of a block of a base.
 const BASE_BLOCK_BYTES: usize = 1 << 20;
 
@@ -181,7 +183,7 @@ impl Writer {
             }
             let made = rewriting.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let done = made.and_then(|bytes| self.finish(rewriting.old, bytes).map_err(io::Error::other));
-            self.rewrite_after = done.is_err().then(|| Instant::now() + REWRITE_RETRY);
+            self.rewrite_after = done.is_err().then(|| self.next_rewrite());
             self.journal.files.is_rewriting.store(false, Ordering::Relaxed);
             return None;
         }
@@ -193,13 +195,18 @@ impl Writer {
             return None;
         }
         if self.rotate().is_err() {
-            self.rewrite_after = Some(Instant::now() + REWRITE_RETRY);
+            self.rewrite_after = Some(self.next_rewrite());
             return None;
         }
         self.journal.files.is_rewriting.store(true, Ordering::Relaxed);
         let (path, number) = (self.directory.new_base(), self.number);
         let thread = scope.spawn(move || write_base(store, &path, number, stop));
         Some(Rewriting { thread, old: self.manifest.increments.len() - 1 })
+    }
+
+    /// When to rewrite again after a rewrite that failed.
+    fn next_rewrite(&self) -> Instant {
+        Instant::now() + if self.is_broken { BROKEN_RETRY } else { REWRITE_RETRY }
     }
 
     /// Has changes go to a new increment from now on.

@@ -9,6 +9,7 @@
 
 mod edit;
 mod fields;
+mod order;
 mod sorted;
 
 pub use edit::Edit;

@@ -17,13 +17,16 @@ mod step;
 mod storing;
 
 pub use command::OUTPUT_MOST;
-pub use service::{Service, Statistics, VERSION};
+pub use service::{CLIENT_BYTES, Service, Statistics, VERSION};
 use step::{Step, Waiting};
 
 /// The longest line, unless it is a `get` of many keys.
 const LINE_MOST: usize = 2048;
 /// The longest line of a `get`. memcached has no limit.
 const KEYS_MOST: usize = 1 << 20;
+
+/// Bytes of memory that a connection keeps for its next requests, and again for its next replies.
+pub const KEPT_BYTES: usize = 4 << 10;
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +90,11 @@ impl<'s, 'h> Session<'s, 'h> {
     /// Bytes that the session keeps.
     pub fn kept(&self) -> usize {
         self.input.len()
+    }
+
+    /// Bytes of memory that the session takes for what it keeps.
+    pub fn memory(&self) -> usize {
+        self.input.capacity()
     }
 
     /// Serves one request, or part of one: how many bytes that took. `None` if it is not complete.

@@ -3,12 +3,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::redis::Cluster;
 use crate::store::{self, Store};
 
 /// The version that clients are told: what this server behaves like, and its own name.
 pub const VERSION: &str = concat!("1.6.18-kiln-", env!("CARGO_PKG_VERSION"));
 /// Of the calls of [`Service::maintain`], those that look for what has expired.
 const EXPIRED_EVERY: u64 = 200;
+/// Of the calls of [`Service::maintain`], those that look whether the file of the cluster has changed.
+const CLUSTER_EVERY: u64 = 10;
+
+/// Bytes of requests and replies that all clients may have waiting, unless [`Service::with_client_bytes`] says otherwise.
+pub const CLIENT_BYTES: u64 = 64 << 20;
 
 /// What a server counts, of all its sessions.
 #[derive(Default, Debug)]
@@ -31,6 +37,10 @@ pub struct Statistics {
     pub connections: AtomicU64,
     /// Connections since the beginning.
     pub all_connections: AtomicU64,
+    /// Bytes of memory that requests and replies of all connections take now.
+    pub client_bytes: AtomicU64,
+    /// Connections that were closed because all together took too many bytes.
+    pub shed: AtomicU64,
 }
 
 /// A store with what all its sessions share.
@@ -41,6 +51,10 @@ pub struct Service<'h> {
     pub statistics: Statistics,
     /// What clients of Redis' protocol have to know.
     pub(crate) password: Option<String>,
+    /// Which server has which keys of Redis' protocol, if there are several.
+    pub(crate) cluster: Option<Cluster>,
+    /// Bytes that requests and replies of all connections may take. Beyond, the connection that takes most is closed.
+    pub most_client_bytes: u64,
     /// When everything is to be flushed, in milliseconds since 1970; 0: no.
     pub(super) flush_at: AtomicU64,
     /// Calls of [`Service::maintain`].
@@ -57,6 +71,8 @@ impl<'h> Service<'h> {
             store,
             statistics: Statistics::default(),
             password: None,
+            cluster: None,
+            most_client_bytes: CLIENT_BYTES,
             clients: AtomicU64::new(0),
             flush_at: AtomicU64::new(0),
             turns: AtomicU64::new(0),
@@ -70,12 +86,33 @@ impl<'h> Service<'h> {
         Service { password, ..self }
     }
 
+    /// The same, as one of several servers of Redis' protocol.
+    #[must_use]
+    pub fn with_cluster(self, cluster: Option<Cluster>) -> Service<'h> {
+        Service { cluster, ..self }
+    }
+
+    /// The same, whose clients' requests and replies may take so many bytes together.
+    #[must_use]
+    pub fn with_client_bytes(self, most_client_bytes: u64) -> Service<'h> {
+        Service { most_client_bytes, ..self }
+    }
+
+    /// Whether requests and replies of all connections take more than they may.
+    pub fn is_crowded(&self) -> bool {
+        self.statistics.client_bytes.load(Ordering::Relaxed) > self.most_client_bytes
+    }
+
     /// Does what is due: time, room for programs, a flush that waits. To be called several times a second.
     pub fn maintain(&self) {
         self.store.tick();
         self.store.make_room_ahead();
-        if self.turns.fetch_add(1, Ordering::Relaxed) % EXPIRED_EVERY == 0 {
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        if turn % EXPIRED_EVERY == 0 {
             self.store.remove_expired();
+        }
+        if let Some(cluster) = self.cluster.as_ref().filter(|_| turn % CLUSTER_EVERY == 0) {
+            cluster.refresh();
         }
         let at = self.flush_at.load(Ordering::Relaxed);
         if at != 0 && at <= store::now() && self.flush_at.swap(0, Ordering::Relaxed) != 0 {

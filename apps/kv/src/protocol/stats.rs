@@ -42,6 +42,8 @@ fn general(service: &Service<'_>, output: &mut Vec<u8>) {
         ("pointer_size", 64),
         ("curr_connections", own(&statistics.connections)),
         ("total_connections", own(&statistics.all_connections)),
+        ("client_bytes", own(&statistics.client_bytes)),
+        ("clients_shed", own(&statistics.shed)),
         ("cmd_get", gets),
         ("cmd_set", own(&statistics.sets) + programs.sets),
         ("cmd_touch", own(&statistics.touches)),

@@ -25,13 +25,14 @@ pub fn info(call: &mut Call<'_, '_>) -> Served {
     let own = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed).to_string();
     let misses = counted.gets.load(Ordering::Relaxed).saturating_sub(counted.hits.load(Ordering::Relaxed));
     let uptime = call.service.begun.elapsed().as_secs();
-    let sections: [(&str, Vec<(&str, String)>); 7] = [
+    let mode = if call.service.cluster.is_some() { "cluster" } else { "standalone" };
+    let sections: [(&str, Vec<(&str, String)>); 8] = [
         (
             "Server",
             vec![
                 ("redis_version", VERSION.to_owned()),
                 ("kiln_version", env!("CARGO_PKG_VERSION").to_owned()),
-                ("redis_mode", "standalone".to_owned()),
+                ("redis_mode", mode.to_owned()),
                 ("arch_bits", usize::BITS.to_string()),
                 ("process_id", std::process::id().to_string()),
                 ("uptime_in_seconds", uptime.to_string()),
@@ -45,6 +46,7 @@ pub fn info(call: &mut Call<'_, '_>) -> Served {
                 ("used_memory", store.bytes().to_string()),
                 ("maxmemory", store.most_bytes().to_string()),
                 ("maxmemory_policy", "allkeys-lru".to_owned()),
+                ("mem_clients_normal", own(&counted.client_bytes)),
             ],
         ),
         ("Persistence", persistence(call)),
@@ -54,16 +56,19 @@ pub fn info(call: &mut Call<'_, '_>) -> Served {
                 ("total_connections_received", own(&counted.all_connections)),
                 ("total_commands_processed", own(&counted.commands)),
                 ("evicted_keys", store.evicted().to_string()),
+                ("evicted_clients", own(&counted.shed)),
                 ("keyspace_hits", own(&counted.hits)),
                 ("keyspace_misses", misses.to_string()),
             ],
         ),
+        ("Cluster", cluster(call)),
         ("Replication", vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())]),
         (
             "Keyspace",
             Some(store.items())
                 .filter(|items| *items > 0)
-                .map(|items| ("db0", format!("keys={items}")))
+                // Keys that expire are not counted.
+                .map(|items| ("db0", format!("keys={items},expires=0,avg_ttl=0")))
                 .into_iter()
                 .collect(),
         ),
@@ -78,6 +83,13 @@ pub fn info(call: &mut Call<'_, '_>) -> Served {
     }
     call.reply.text(&text);
     Ok(())
+}
+
+/// What is known of the cluster.
+fn cluster(call: &Call<'_, '_>) -> Vec<(&'static str, String)> {
+    let Some(cluster) = &call.service.cluster else { return vec![("cluster_enabled", "0".to_owned())] };
+    let failure = cluster.failure().map(|why| ("cluster_file_error", why.replace(['\r', '\n'], " ")));
+    std::iter::once(("cluster_enabled", "1".to_owned())).chain(failure).collect()
 }
 
 /// What is known of the log.
@@ -115,8 +127,10 @@ pub fn config(call: &mut Call<'_, '_>) -> Served {
     }
     let known = [
         ("appendonly", if call.service.store.journal().is_some() { "yes" } else { "no" }.to_owned()),
+        ("cluster-require-full-coverage", "no".to_owned()),
         ("databases", "1".to_owned()),
         ("maxmemory", call.service.store.most_bytes().to_string()),
+        ("maxmemory-clients", call.service.most_client_bytes.to_string()),
         ("maxmemory-policy", "allkeys-lru".to_owned()),
         ("save", String::new()),
     ];
@@ -166,6 +180,7 @@ pub fn command(call: &mut Call<'_, '_>) -> Served {
             }
         }
         (b"docs", _) => call.reply.map(0),
+        (b"count", _) => return Err("ERR wrong number of arguments for 'command|count' command".into()),
         _ => return Err(unknown_subcommand(call)),
     }
     Ok(())

@@ -36,6 +36,11 @@ impl Call<'_, '_> {
         self.words.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default()
     }
 
+    /// A word in lower case, as it is shown.
+    pub fn lower_text(&self, at: usize) -> String {
+        String::from_utf8_lossy(&self.lower(at)).into_owned()
+    }
+
     /// Whether the command has this name, which is in lower case.
     pub fn is_named(&self, name: &str) -> bool {
         self.words[0].eq_ignore_ascii_case(name.as_bytes())
@@ -43,7 +48,7 @@ impl Call<'_, '_> {
 
     /// The command's name, in lower case.
     pub fn name(&self) -> String {
-        String::from_utf8_lossy(&self.lower(0)).into_owned()
+        self.lower_text(0)
     }
 }
 

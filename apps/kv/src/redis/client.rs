@@ -25,6 +25,8 @@ pub struct Client {
     knows_password: bool,
     /// Whether it has said that it goes.
     pub leaves: bool,
+    /// Whether it is a log that is read: then keys are this server's, whatever slots it has now.
+    pub is_log: bool,
     /// Words of the command that are answered, if the rest waits until the output is sent; else 0.
     pub answered: usize,
     wanted: Wanted,
@@ -39,14 +41,20 @@ impl Client {
             resp3: false,
             knows_password: service.password.is_none(),
             leaves: false,
+            is_log: false,
             answered: 0,
             wanted: Wanted::All,
         }
     }
 
-    /// A client that need not say the password.
-    pub fn trusted(service: &Service<'_>) -> Client {
-        Client { knows_password: true, ..Client::new(service) }
+    /// A log that is read: it need not say the password.
+    pub fn log(service: &Service<'_>) -> Client {
+        Client { knows_password: true, is_log: true, ..Client::new(service) }
+    }
+
+    /// Bytes of memory that its name takes.
+    pub fn memory(&self) -> usize {
+        self.name.capacity()
     }
 
     /// Whether it has yet to say the password.
@@ -121,8 +129,13 @@ pub fn reset(call: &mut Call<'_, '_>) -> Served {
 
 /// `SELECT`: there is one database.
 pub fn select(call: &mut Call<'_, '_>) -> Served {
+    const BEYOND: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
     match integer(call.words[1])? {
         0 => call.reply.ok(),
+        number if call.service.cluster.is_some() && i32::try_from(number).is_ok() => {
+            return Err("ERR SELECT is not allowed in cluster mode".into());
+        }
+        number if i32::try_from(number).is_err() => return Err(BEYOND.into()),
         _ => return Err("ERR DB index is out of range".into()),
     }
     Ok(())
@@ -206,7 +219,8 @@ pub fn hello(call: &mut Call<'_, '_>) -> Served {
         reply.bulk(name.as_bytes());
         reply.integer(value);
     }
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    let mode = if call.service.cluster.is_some() { "cluster" } else { "standalone" };
+    for (name, value) in [("mode", mode), ("role", "master")] {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
     }
@@ -246,10 +260,7 @@ pub fn client(call: &mut Call<'_, '_>) -> Served {
             }
             _ => return Err(SYNTAX),
         },
-        (b"id", _) => return wrong_count("id"),
-        (b"getname", _) => return wrong_count("getname"),
-        (b"setname", _) => return wrong_count("setname"),
-        (b"reply", _) => return wrong_count("reply"),
+        (b"id" | b"getname" | b"setname" | b"info" | b"reply", _) => return wrong_count(&call.lower_text(1)),
         _ => return Err(unknown_subcommand(call)),
     }
     Ok(())

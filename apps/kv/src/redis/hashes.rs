@@ -172,22 +172,13 @@ pub fn hincrbyfloat(call: &mut Call<'_, '_>) -> Served {
 /// `HSCAN`.
 pub fn hscan(call: &mut Call<'_, '_>) -> Served {
     let place = cursor(call.words[2])?;
-    let (mut pattern, mut count) = (&b"*"[..], 10);
-    for option in call.words[3..].chunks(2) {
-        match (&*option[0].to_ascii_lowercase(), option.get(1)) {
-            (b"match", Some(text)) => pattern = text,
-            (b"count", Some(text)) => {
-                count = usize::try_from(integer(text)?).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
-            }
-            _ => return Err(SYNTAX),
-        }
-    }
-    let scanned = read(call, |fields| {
-        let (next, met) = fields.scan(place, count);
-        let met = met.filter(|(field, _)| glob::fits(pattern, field));
-        (next, met.map(|(field, value)| (field.to_vec(), value.to_vec())).collect::<Vec<_>>())
-    })?;
-    let (next, met) = scanned.unwrap_or_default();
+    // As in Redis, wrong options of no key are not looked at.
+    let Some((next, met)) = read(call, |fields| scan(fields, place, &call.words[3..]))?.transpose()? else {
+        call.reply.array(2);
+        call.reply.bulk(b"0");
+        call.reply.array(0);
+        return Ok(());
+    };
     call.reply.array(2);
     call.reply.bulk(next.to_string().as_bytes());
     call.reply.array(2 * met.len());
@@ -196,4 +187,23 @@ pub fn hscan(call: &mut Call<'_, '_>) -> Served {
         call.reply.bulk(&value);
     }
     Ok(())
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The next place of a scan, and what its options let through.
+fn scan(fields: &Fields, place: u64, options: &[&[u8]]) -> Result<(u64, Pairs), Refusal> {
+    let (mut pattern, mut count) = (&b"*"[..], 10);
+    for option in options.chunks(2) {
+        match (&*option[0].to_ascii_lowercase(), option.get(1)) {
+            (b"match", Some(text)) => pattern = text,
+            (b"count", Some(text)) => {
+                count = usize::try_from(integer(text)?).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
+            }
+            _ => return Err(SYNTAX),
+        }
+    }
+    let (next, met) = fields.scan(place, count);
+    let met = met.filter(|(field, _)| glob::fits(pattern, field));
+    Ok((next, met.map(|(field, value)| (field.to_vec(), value.to_vec())).collect()))
 }

@@ -9,12 +9,14 @@
 mod about;
 mod call;
 mod client;
+mod cluster;
 mod glob;
 mod hashes;
 mod keys;
 mod number;
 mod reply;
 mod request;
+mod slots;
 mod sorted;
 mod strings;
 mod table;
@@ -28,6 +30,8 @@ use client::Client;
 use reply::{Refusal, Reply};
 pub use request::REQUEST_MOST;
 use request::Requests;
+pub use slots::{Cluster, Layout, Node, slot};
+use table::Row;
 
 /// A connection's requests.
 pub struct Session<'s, 'h> {
@@ -90,6 +94,11 @@ impl<'s, 'h> Session<'s, 'h> {
     pub fn kept(&self) -> usize {
         self.requests.kept()
     }
+
+    /// As [`crate::protocol::Session::memory`].
+    pub fn memory(&self) -> usize {
+        self.requests.memory() + self.client.memory()
+    }
 }
 
 /// Whether a request is a line of HTTP: a page makes a browser send it, and what follows may be commands. Redis does not answer either.
@@ -107,7 +116,7 @@ pub struct Replay<'s, 'h> {
 impl<'s, 'h> Replay<'s, 'h> {
     /// Serves commands of a log.
     pub fn new(service: &'s Service<'h>) -> Replay<'s, 'h> {
-        Replay { service, client: Client::trusted(service), output: Vec::new() }
+        Replay { service, client: Client::log(service), output: Vec::new() }
     }
 
     /// Serves a command.
@@ -155,10 +164,20 @@ fn run(call: &mut Call<'_, '_>) -> Served {
     if call.client.is_stranger() && !row.flags.contains(&"no_auth") {
         return Err("NOAUTH Authentication required.".into());
     }
+    if let Some(cluster) = call.service.cluster.as_ref().filter(|_| row.keys[0] > 0 && !call.client.is_log) {
+        cluster.layout().admit(keys(row, call.words))?;
+    }
     if row.flags.first() == Some(&"write") {
         call.service.store.admit().map_err(|why| format!("MISCONF Errors writing to the AOF file: {why}"))?;
     }
     (row.serve)(call)
+}
+
+/// The keys among a command's words.
+fn keys<'w>(row: &Row, words: &'w [&'w [u8]]) -> impl Iterator<Item = &'w [u8]> {
+    let [first, last, step] = row.keys;
+    let end = if last < 0 { words.len() } else { words.len().min(last as usize + 1) };
+    words[..end].iter().skip(first as usize).step_by(step.max(1) as usize).copied()
 }
 
 fn unknown(words: &[&[u8]]) -> Refusal {

@@ -23,9 +23,57 @@ pub fn integer(text: &[u8]) -> Result<i64, Refusal> {
 /// # Errors
 /// Returns Redis' words for what is none.
 pub fn float(text: &[u8]) -> Result<f64, Refusal> {
-    let text = std::str::from_utf8(text).ok().filter(|text| !text.is_empty());
-    let number = text.and_then(|text| text.parse::<f64>().ok()).filter(|number| !number.is_nan());
+    let number = Some(text).filter(|text| !text.first().is_some_and(is_space)).and_then(real);
     number.ok_or("ERR value is not a valid float".into())
+}
+
+fn is_space(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// A number as C's `strtod` reads a whole text: blanks before it, hexadecimal digits after `0x`. `None` for NaN and for what is none.
+pub fn real(text: &[u8]) -> Option<f64> {
+    let text = &text[text.iter().position(|byte| !is_space(byte))?..];
+    let (sign, digits) = match text {
+        [b'-', digits @ ..] => (-1.0, digits),
+        [b'+', digits @ ..] => (1.0, digits),
+        digits => (1.0, digits),
+    };
+    let number = match digits {
+        [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits)?,
+        [b'-' | b'+', ..] => return None,
+        digits => std::str::from_utf8(digits).ok()?.parse::<f64>().ok()?,
+    };
+    Some(sign * number).filter(|number| !number.is_nan())
+}
+
+/// The value of hexadecimal digits, which may have a point and, after `p`, a power of two.
+fn hexadecimal(text: &[u8]) -> Option<f64> {
+    let end = text.iter().position(|byte| matches!(byte, b'p' | b'P')).unwrap_or(text.len());
+    let power = match text.get(end + 1..) {
+        None => 0,
+        Some(power) => std::str::from_utf8(power).ok()?.parse::<i64>().ok()?,
+    };
+    let (mut number, mut exponent, mut digits, mut is_behind) = (0u64, 0i64, 0, false);
+    for byte in &text[..end] {
+        if *byte == b'.' && !is_behind {
+            is_behind = true;
+            continue;
+        }
+        let digit = u64::from(char::from(*byte).to_digit(16)?);
+        digits += 1;
+        exponent -= if is_behind { 4 } else { 0 };
+        if number >> 60 == 0 {
+            number = number << 4 | digit;
+        } else {
+            // Beyond 61 bits a digit only says whether there is something.
+            number |= u64::from(digit != 0);
+            exponent += 4;
+        }
+    }
+    let exponent = exponent.saturating_add(power).clamp(-1200, 1200) as i32;
+    // In two steps, so that a power that is out of range alone does not lose a number that is not.
+    (digits > 0).then(|| number as f64 * 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2))
 }
 
 /// A member's score.
@@ -34,6 +82,10 @@ pub fn float(text: &[u8]) -> Result<f64, Refusal> {
 /// Returns Redis' words for what is none. A number that is too large or too small for 64 bits is none.
 pub fn score(text: &[u8]) -> Result<f64, Refusal> {
     let score = float(text)?;
+    // Of hexadecimal digits no power is out of range that anybody writes.
+    if text.iter().any(|byte| matches!(byte, b'x' | b'X')) {
+        return Ok(score);
+    }
     let has = |chosen: fn(&u8) -> bool| text.iter().take_while(|byte| !matches!(byte, b'e' | b'E')).any(chosen);
     let is_lost =
         (score == 0.0 && has(|byte| matches!(byte, b'1'..=b'9'))) || (score.is_infinite() && has(u8::is_ascii_digit));
@@ -94,7 +146,35 @@ pub fn time(number: i64, unit: i64, base: u64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::double;
+    use super::{double, real};
+
+    #[test]
+    fn numbers_are_read_as_c_does() {
+        for (text, number) in [
+            (" 1", Some(1.0)),
+            ("\t-2.5e1", Some(-25.0)),
+            ("1 ", None),
+            ("", None),
+            (" ", None),
+            ("+-1", None),
+            ("0x10", Some(16.0)),
+            ("-0X1.8p3", Some(-12.0)),
+            ("0x.8", Some(0.5)),
+            ("0x", None),
+            ("0x.", None),
+            ("0x1p", None),
+            ("0x1.1.1", None),
+            ("0x1ffffffffffffff", Some(144_115_188_075_855_870.0)),
+            ("0x1p-1074", Some(f64::from_bits(1))),
+            ("0x1p99999999999", Some(f64::INFINITY)),
+            ("-Infinity", Some(f64::NEG_INFINITY)),
+            ("nan", None),
+            ("1e", None),
+            ("1.", Some(1.0)),
+        ] {
+            assert_eq!(real(text.as_bytes()), number, "{text:?}");
+        }
+    }
 
     #[test]
     fn numbers_are_printed_as_c_does() {

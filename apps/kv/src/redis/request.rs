@@ -10,6 +10,8 @@
 
 use std::ops::Range;
 
+use crate::protocol::KEPT_BYTES;
+
 /// The longest line: of a request, or one that says how much comes.
 const LINE_MOST: usize = 64 << 10;
 /// The longest word, as Redis calls it `proto-max-bulk-len`; this is the least that Redis can be set to.
@@ -91,6 +93,11 @@ impl Requests {
         self.input.len() - self.begin
     }
 
+    /// Bytes of memory that are taken for them.
+    pub fn memory(&self) -> usize {
+        self.input.capacity() + self.words.capacity() * size_of::<Range<usize>>()
+    }
+
     /// The words of the next request, which [`Requests::done`] removes; `None` if it is not complete. It may have no words.
     ///
     /// # Errors
@@ -167,11 +174,11 @@ impl Requests {
         self.begin += self.read;
         (self.read, self.missing, self.size) = (0, None, None);
         self.words.clear();
-        self.words.shrink_to(1024);
+        self.words.shrink_to(KEPT_BYTES / size_of::<Range<usize>>());
         self.unquoted.clear();
         if self.begin == self.input.len() {
             self.input.clear();
-            self.input.shrink_to(LINE_MOST);
+            self.input.shrink_to(KEPT_BYTES);
             self.begin = 0;
         }
     }

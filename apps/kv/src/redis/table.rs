@@ -1,7 +1,7 @@
 //! The commands.
 
 use super::call::{Call, Served};
-use super::{about, client, hashes, keys, sorted, strings};
+use super::{about, client, cluster, hashes, keys, sorted, strings};
 
 /// A command.
 pub struct Row {
@@ -40,9 +40,11 @@ macro_rules! rows {
 /// All of them, by name.
 pub const ROWS: &[Row] = rows! {
     "append" 3 WRITE ONE, strings::append;
+    "asking" 1 FAST NONE, cluster::mode;
     "auth" -2 TALK NONE, client::auth;
     "bgrewriteaof" 1 ADMIN NONE, about::rewrite;
     "client" -2 ABOUT NONE, client::client;
+    "cluster" -2 ABOUT NONE, cluster::cluster;
     "command" -1 ABOUT NONE, about::command;
     "config" -2 ADMIN NONE, about::config;
     "dbsize" 1 READ NONE, keys::dbsize;
@@ -92,6 +94,8 @@ pub const ROWS: &[Row] = rows! {
     "psetex" 4 LONGER ONE, strings::setex;
     "pttl" 2 READ ONE, keys::ttl;
     "quit" -1 TALK NONE, client::quit;
+    "readonly" 1 FAST NONE, cluster::mode;
+    "readwrite" 1 FAST NONE, cluster::mode;
     "reset" 1 TALK NONE, client::reset;
     "scan" -2 SLOW NONE, keys::scan;
     "select" 2 FAST NONE, client::select;

@@ -1,10 +1,11 @@
 //! A connection: what is read is served, what is not sent yet waits.
 
 use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
 
 use super::Protocol;
 use super::transport::Transport;
-use crate::protocol::{Next, OUTPUT_MOST, Service, Session};
+use crate::protocol::{KEPT_BYTES, Next, Service, Session};
 use crate::redis;
 
 /// Reads at a time, before others have their turn.
@@ -43,6 +44,13 @@ impl Spoken<'_, '_> {
             Spoken::Redis(session) => session.is_full(),
         }
     }
+
+    fn memory(&self) -> usize {
+        match self {
+            Spoken::Memcached(session) => session.memory(),
+            Spoken::Redis(session) => session.memory(),
+        }
+    }
 }
 
 /// A connection.
@@ -55,8 +63,12 @@ pub struct Connection<'s, 'h> {
     closing: bool,
     /// Whether the client has said that it sends nothing more. Then reads go on until there is nothing.
     ended: bool,
-    /// Replies wait until the disk has what was recorded before this position.
+    /// Replies wait until the disk has what was recorded before this position: the connection's own changes.
     recorded: u64,
+    /// Replies may show what was recorded before this position, by any connection.
+    seen: u64,
+    /// Bytes of its memory that are in [`crate::protocol::Statistics::client_bytes`].
+    counted: u64,
 }
 
 /// What became of replies.
@@ -76,12 +88,38 @@ impl<'s, 'h> Connection<'s, 'h> {
             Protocol::Redis => Spoken::Redis(redis::Session::new(service)),
         };
         let output = Vec::new();
-        Connection { transport, service, session, output, sent: 0, closing: false, ended: false, recorded: 0 }
+        service.statistics.connections.fetch_add(1, Ordering::Relaxed);
+        service.statistics.all_connections.fetch_add(1, Ordering::Relaxed);
+        Connection {
+            transport,
+            service,
+            session,
+            output,
+            sent: 0,
+            closing: false,
+            ended: false,
+            recorded: 0,
+            seen: 0,
+            counted: 0,
+        }
     }
 
     /// Notes that the socket says that nothing comes after what is there.
     pub fn ends(&mut self) {
         self.ended = true;
+    }
+
+    /// Bytes of memory that its requests and replies take, as [`Connection::count`] has counted them last.
+    pub fn counted(&self) -> u64 {
+        self.counted
+    }
+
+    /// Counts the bytes of memory that its requests and replies take.
+    pub fn count(&mut self) -> u64 {
+        let now = (self.session.memory() + self.output.capacity()) as u64;
+        let before = std::mem::replace(&mut self.counted, now);
+        self.service.statistics.client_bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        now
     }
 
     /// Reads, serves and writes what is possible now.
@@ -101,6 +139,10 @@ impl<'s, 'h> Connection<'s, 'h> {
                 }
                 self.serve(&[]);
                 continue;
+            }
+            // While there is too much of it, nothing more is read.
+            if self.service.is_crowded() && self.counted > 0 {
+                return After::Again;
             }
             match self.transport.read(buffer) {
                 // A client that sends nothing more may still wait for replies.
@@ -125,16 +167,27 @@ impl<'s, 'h> Connection<'s, 'h> {
         let position = || self.service.store.journal().map_or(0, |journal| journal.position());
         let before = position();
         self.closing = self.session.serve(arrived, &mut self.output) == Next::Close;
-        let after = position();
-        // Only changes wait for the disk, so that reads go on while the log fails.
-        if after != before {
-            self.recorded = after;
+        self.seen = position();
+        if self.seen != before {
+            self.recorded = self.seen;
         }
     }
 
     /// The position before which all has to be on the disk, if replies wait for it.
-    pub fn recorded(&self) -> u64 {
-        self.recorded
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Whether the disk has all that replies acknowledge. If not, and the log fails, they are never sent.
+    pub fn is_safe(&self) -> bool {
+        self.service.store.journal().is_none_or(|journal| journal.is_safe(self.recorded))
+    }
+
+    /// Whether replies may be sent: what they acknowledge is on the disk, and what they show, too, unless the log fails: then
+    /// reads go on.
+    fn may_send(&self) -> bool {
+        let Some(journal) = self.service.store.journal() else { return true };
+        journal.is_safe(self.seen) || (journal.is_safe(self.recorded) && journal.failure().is_some())
     }
 
     /// Sends what it can; what is next if the connection still stands.
@@ -148,9 +201,7 @@ impl<'s, 'h> Connection<'s, 'h> {
 
     /// Sends what it can.
     fn send(&mut self) -> Sent {
-        if !self.output.is_empty()
-            && self.service.store.journal().is_some_and(|journal| !journal.is_safe(self.recorded))
-        {
+        if !self.output.is_empty() && !self.may_send() {
             return Sent::Held;
         }
         while self.sent < self.output.len() {
@@ -169,8 +220,16 @@ impl<'s, 'h> Connection<'s, 'h> {
             Err(_) => return Sent::Over,
         }
         self.output.clear();
-        self.output.shrink_to(OUTPUT_MOST);
+        self.output.shrink_to(KEPT_BYTES);
         self.sent = 0;
         Sent::Done
+    }
+}
+
+impl Drop for Connection<'_, '_> {
+    fn drop(&mut self) {
+        let statistics = &self.service.statistics;
+        statistics.client_bytes.fetch_sub(self.counted, Ordering::Relaxed);
+        statistics.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

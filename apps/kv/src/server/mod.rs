@@ -5,7 +5,8 @@
 //!                          a thread for what is due (Service::maintain)
 //! ```
 //!
-//! A connection whose client does not read is not read from either, so its output is bounded.
+//! A connection whose client does not read is not read from either, so its output is bounded. So is what all connections keep
+//! together, with a reply per worker beyond: the connection that keeps most is closed.
 
 mod connection;
 mod datagram;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use crate::protocol::Service;
 use mio::net::TcpStream;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use transport::Transport;
 
 /// How often [`Service::maintain`] is called.
@@ -36,6 +38,13 @@ pub enum Protocol {
     Memcached,
     /// Redis', RESP2 and RESP3.
     Redis,
+}
+
+/// Lets this process have as many files as it may, so that many connections fit: what most systems begin with is 1,024.
+pub fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is refused, connections wait until others are closed.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Sockets that are bound.
@@ -122,9 +131,10 @@ impl Server {
     /// # Errors
     /// Returns an error if a worker cannot wait for its sockets.
     pub fn run(&self, service: &Service<'_>, threads: usize, stop: &AtomicBool) -> io::Result<()> {
+        let threads = threads.max(1);
         std::thread::scope(|scope| {
             let mut workers: Vec<_> =
-                (0..threads.max(1)).map(|_| scope.spawn(|| worker::run(self, service, stop))).collect();
+                (0..threads).map(|_| scope.spawn(|| worker::run(self, service, threads, stop))).collect();
             if let Some(listener) = &self.metrics {
                 workers.push(scope.spawn(|| metrics::run(listener, service, stop)));
             }

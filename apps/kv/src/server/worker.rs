@@ -20,8 +20,8 @@ const FIRST: usize = 2;
 const NOTICED: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Serves until `stop` is set.
-pub fn run<'s>(server: &'s Server, service: &'s Service<'_>, stop: &AtomicBool) -> io::Result<()> {
+/// Serves until `stop` is set, as one of so many workers.
+pub fn run<'s>(server: &'s Server, service: &'s Service<'_>, workers: usize, stop: &AtomicBool) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
     let Server { protocol, tcp, udp, connections: most, .. } = server;
     let mut poll = Poll::new()?;
@@ -30,7 +30,8 @@ pub fn run<'s>(server: &'s Server, service: &'s Service<'_>, stop: &AtomicBool) 
         poll.registry().register(&mut SourceFd(&udp.as_raw_fd()), DATAGRAMS, Interest::READABLE)?;
     }
     let (connections, buffer) = (HashMap::new(), vec![0; BUFFER_BYTES]);
-    let mut worker = Worker { service, server, protocol: *protocol, most: *most, connections, next: FIRST, buffer };
+    let (protocol, most, workers) = (*protocol, *most, workers as u64);
+    let mut worker = Worker { service, server, protocol, most, connections, next: FIRST, buffer, counted: 0, workers };
     let (mut events, mut datagrams, mut again) = (Events::with_capacity(1024), Vec::new(), Vec::new());
     // What is told once, and may be there still.
     let (mut accepts, mut receives) = (false, false);
@@ -59,8 +60,6 @@ pub fn run<'s>(server: &'s Server, service: &'s Service<'_>, stop: &AtomicBool) 
         ready.dedup();
         again = worker.turns(ready);
     }
-    let open = worker.connections.len() as u64;
-    service.statistics.connections.fetch_sub(open, Ordering::Relaxed);
     Ok(())
 }
 
@@ -73,6 +72,9 @@ struct Worker<'s, 'h> {
     connections: HashMap<usize, Connection<'s, 'h>>,
     next: usize,
     buffer: Vec<u8>,
+    /// Bytes of memory that its connections' requests and replies take.
+    counted: u64,
+    workers: u64,
 }
 
 impl Worker<'_, '_> {
@@ -96,8 +98,6 @@ impl Worker<'_, '_> {
             let Ok(transport) = self.server.transport(stream) else { continue };
             self.next += 1;
             self.connections.insert(number, Connection::new(transport, self.service, self.protocol));
-            self.service.statistics.connections.fetch_add(1, Ordering::Relaxed);
-            self.service.statistics.all_connections.fetch_add(1, Ordering::Relaxed);
             ready.push(number);
         }
     }
@@ -107,30 +107,49 @@ impl Worker<'_, '_> {
         let (mut again, mut held) = (Vec::new(), Vec::new());
         for number in ready {
             let Some(connection) = self.connections.get_mut(&number) else { continue };
-            match connection.turn(&mut self.buffer) {
+            let after = connection.turn(&mut self.buffer);
+            let before = connection.counted();
+            self.counted = self.counted + connection.count() - before;
+            match after {
                 After::Wait => {}
                 After::Again => again.push(number),
                 After::Held => held.push(number),
-                After::Over => {
-                    self.connections.remove(&number);
-                    self.service.statistics.connections.fetch_sub(1, Ordering::Relaxed);
-                }
+                After::Over => self.close(number),
             }
+            self.shed();
         }
+        // Another worker may have made it too much.
+        self.shed();
         // One wait for the disk serves all of them.
-        let position = held.iter().filter_map(|number| self.connections.get(number)).map(Connection::recorded).max();
-        let is_safe = match (position, self.service.store.journal()) {
-            (Some(position), Some(journal)) => journal.wait(position),
-            _ => true,
-        };
-        if is_safe {
-            again.append(&mut held);
+        let position = held.iter().filter_map(|number| self.connections.get(number)).map(Connection::seen).max();
+        if let (Some(position), Some(journal)) = (position, self.service.store.journal()) {
+            journal.wait(position);
         }
         for number in held {
-            // Whether its changes are going to be on the disk is not known: no reply says so.
-            self.connections.remove(&number);
-            self.service.statistics.connections.fetch_sub(1, Ordering::Relaxed);
+            // If its changes are not on the disk now, whether they are going to be is not known: no reply says so.
+            if self.connections.get(&number).is_some_and(Connection::is_safe) {
+                again.push(number);
+            } else {
+                self.close(number);
+            }
         }
         again
+    }
+
+    fn close(&mut self, number: usize) {
+        if let Some(connection) = self.connections.remove(&number) {
+            self.counted -= connection.counted();
+        }
+    }
+
+    /// While the connections of all workers take too much memory, closes those that take most. A worker that has no more than its
+    /// share leaves that to the others, of which one has.
+    fn shed(&mut self) {
+        while self.service.is_crowded() && self.counted > self.service.most_client_bytes / self.workers {
+            let most = self.connections.iter().max_by_key(|(_, connection)| connection.counted());
+            let Some((number, _)) = most else { break };
+            self.service.statistics.shed.fetch_add(1, Ordering::Relaxed);
+            self.close(*number);
+        }
     }
 }

@@ -27,6 +27,7 @@ mod text;
 mod values;
 
 pub use change::{Change, Full};
+pub(crate) use hash::hash;
 pub use layout::mark;
 pub use objects::Refused;
 pub use read::{Found, Item};

@@ -1,6 +1,7 @@
 //! What the tests of several protocols share.
 #![allow(dead_code)] // Each test file uses a part of it.
 
+pub mod linear;
 pub mod redis;
 
 use std::net::{TcpListener, TcpStream};

@@ -73,6 +73,10 @@ pub struct RedisArguments {
     /// The file whose first line is the password that clients give with AUTH or HELLO.
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    /// Serve as one of several servers, as Redis Cluster does: this file has a line ADDRESS FIRST-LAST for each, with its slots. It is
+    /// read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
     #[command(flatten)]
     pub memory: KvMemory,
 }
@@ -83,6 +87,9 @@ pub struct KvMemory {
     /// MiB of keys and values, 8 to 2048; beyond, what was not used lately is evicted.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(8..=2048))]
     pub memory: u64,
+    /// MiB of requests and replies that all clients may have waiting; beyond, the client that has most is closed.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65536))]
+    pub client_memory: u64,
     /// Threads that serve sockets.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,

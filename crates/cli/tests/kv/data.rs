@@ -1,4 +1,4 @@
-//! `kiln kv --data`: what a kill, a full disk and a damaged file leave; `--tls-cert`; `kiln kv top`.
+//! `kiln kv --data`: what a kill and a damaged file leave; `--tls-cert`; `kiln kv top`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::{Client, Server, lossy};
 
 const ADDRESS: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
-fn start(protocol: &str, data: &Path, more: &[&str]) -> Result<Server, String> {
+pub fn start(protocol: &str, data: &Path, more: &[&str]) -> Result<Server, String> {
     let data = ["--data", data.to_str().expect("text")];
     Server::start_as(protocol, &[&ADDRESS[..], &data, more].concat()).map(|(server, _)| server)
 }
@@ -120,70 +120,6 @@ fn what_does_not_go_with_a_log_is_refused() {
     std::fs::write(&file, "").expect("is written");
     let said = start("redis", &file, &[]).err().expect("is refused");
     assert!(said.contains("appendonlydir") && said.contains("directory"), "{said}");
-}
-
-/// A server in a mount namespace of its own, where a small disk is its directory.
-fn on_a_disk(data: &Path, options: &str) -> Result<Server, String> {
-    let mut command = Command::new("unshare");
-    let (data, kiln) = (data.to_str().expect("text"), env!("CARGO_BIN_EXE_kiln"));
-    let script = format!(
-        "mount -t tmpfs -o {options} none {data} && {{ head -c 1000000 /dev/zero > {data}/filler || true; }} && \
-         exec {kiln} kv redis --format json --listen 127.0.0.1:0 --data {data} --sync always"
-    );
-    command.args(["-m", "sh", "-c", &script]);
-    Server::start_command(&mut command).map(|(server, _)| server)
-}
-
-#[test]
-fn a_full_disk_is_said_and_nothing_is_lost_silently() {
-    let can_mount = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
-    if !can_mount {
-        return println!("skipped: no mount namespaces here");
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let refused = on_a_disk(folder.path(), "ro,size=3m").err().expect("nothing can be written");
-    assert!(refused.contains("appendonlydir") && refused.contains("Read-only"), "{refused}");
-    let server = on_a_disk(folder.path(), "size=3m").expect("it starts");
-    let (address, large) = (server.address(), "x".repeat(60_000));
-    let mut client = Client::connect(&address);
-    let (mut stored, mut asked) = (0, 0);
-    let refusal = loop {
-        asked += 1;
-        assert!(asked < 200, "the disk is never full: {stored}");
-        match client.try_ask(format!("SET k{stored} {large}\r\n").as_bytes()) {
-            Some(reply) if reply == "+OK\r\n" => stored += 1,
-            Some(reply) => break reply,
-            // Whether this one is stored is not known. The next one is refused.
-            None => client = Client::connect(&address),
-        }
-    };
-    assert!(
-        refusal.starts_with("-MISCONF Errors writing to the AOF file") && refusal.contains("No space"),
-        "{refusal}"
-    );
-    assert!(stored > 3);
-    assert_eq!(client.ask(b"STRLEN k0\r\n", "\r\n"), ":60000\r\n");
-    let failing = client.ask(b"INFO persistence\r\n", "\r\n\r\n");
-    assert!(failing.contains("aof_last_write_status:err"), "{failing}");
-    // Room again, and it goes on.
-    let disk = format!("/proc/{}/root{}", server.child.id(), folder.path().display());
-    std::fs::remove_file(format!("{disk}/filler")).expect("is removed");
-    let begun = Instant::now();
-    while client.try_ask(b"SET more 1\r\n").is_none_or(|reply| reply != "+OK\r\n") {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it does not go on");
-        std::thread::sleep(Duration::from_millis(50));
-        client = Client::connect(&address);
-    }
-    let copy = tempfile::tempdir().expect("a folder");
-    let copied = Command::new("cp").args(["-r", &format!("{disk}/appendonlydir")]).arg(copy.path()).status();
-    assert!(copied.expect("cp").success());
-    drop(server);
-    let server = start("redis", copy.path(), &[]).expect("it starts again");
-    let mut client = Client::connect(&server.address());
-    for number in 0..stored {
-        assert_eq!(client.ask(format!("STRLEN k{number}\r\n").as_bytes(), "\r\n"), ":60000\r\n", "k{number} is lost");
-    }
-    assert_eq!(client.ask(b"GET more\r\n", "1\r\n"), "$1\r\n1\r\n");
 }
 
 fn openssl(folder: &Path, arguments: &str) -> bool {

@@ -19,8 +19,9 @@ use kiln_kv::EXTENSION;
 use kiln_kv::log::{Log, LogError, REWRITE_BYTES, Settings as LogSettings};
 pub use kiln_kv::log::{Opened, Sync};
 use kiln_kv::protocol::Service;
+use kiln_kv::redis::Cluster;
 pub use kiln_kv::server::Protocol;
-use kiln_kv::server::Server;
+use kiln_kv::server::{self, Server};
 use kiln_kv::store::layout::bucket;
 use kiln_kv::store::{self, Heap, Settings, Store};
 pub use kiln_linux::XdpMode;
@@ -72,6 +73,8 @@ pub struct Options {
     pub protocol: Protocol,
     /// What clients of Redis' protocol have to know.
     pub password: Option<String>,
+    /// The file that says which server of Redis' protocol has which keys, if there are several.
+    pub cluster: Option<PathBuf>,
     /// Where to listen.
     pub listen: SocketAddr,
     /// Whether to serve datagrams, too.
@@ -82,6 +85,8 @@ pub struct Options {
     pub mode: XdpMode,
     /// Bytes of all items; beyond, items are evicted.
     pub most_bytes: u64,
+    /// Bytes of requests and replies that all clients may have waiting; beyond, the client that has most is closed.
+    pub client_bytes: u64,
     /// Threads that serve sockets.
     pub threads: usize,
     /// Where Prometheus is answered, under `/metrics`.
@@ -125,6 +130,7 @@ pub fn serve(options: &Options, stop: &AtomicBool, begun: &dyn Fn(Begun)) -> Res
         let (fewest, most) = (FEWEST_BYTES >> 20, MOST_BYTES >> 20);
         return Err(Error::InvalidInput(format!("memory for items is {fewest} to {most} MiB")));
     }
+    server::allow_files();
     let buckets = (options.most_bytes / BYTES_PER_BUCKET).next_power_of_two() as usize;
     let settings = Settings { buckets, most_bytes: options.most_bytes, served: None };
     match &options.interface {
@@ -243,8 +249,13 @@ fn run(
     stop: &AtomicBool,
     begun: &dyn Fn(Begun),
 ) -> Result<(), Error> {
-    let service = Service::new(store).with_password(options.password.clone());
     let said = Begun::new(server)?;
+    let cluster = options.cluster.as_ref().map(|path| {
+        let wrong = |why| Error::InvalidInput(format!("{}: {why}", crate::Shown::from(path.display().to_string())));
+        Cluster::open(path, said.address).map_err(wrong)
+    });
+    let service = Service::new(store).with_password(options.password.clone()).with_client_bytes(options.client_bytes);
+    let service = service.with_cluster(cluster.transpose()?);
     let serve = || {
         let served = server.run(&service, options.threads, stop);
         served.map_err(|error| Error::machine("waiting for sockets", &error, ""))

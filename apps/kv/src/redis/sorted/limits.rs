@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::object::SortedSet;
+use crate::redis::number::real;
 use crate::redis::reply::Refusal;
 
 /// Which members are meant.
@@ -30,8 +31,7 @@ fn score(text: &[u8]) -> Result<Score, Refusal> {
     };
     // As C reads it, nothing is 0.
     let text = if text.is_empty() { b"0" } else { text };
-    let score = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
-    let score = score.filter(|score| !score.is_nan()).ok_or("ERR min or max is not a float")?;
+    let score = real(text).ok_or("ERR min or max is not a float")?;
     Ok(Score { score, is_open })
 }
 
