@@ -19,11 +19,13 @@
 
 mod copies;
 mod end_value;
+mod forward;
 pub mod means;
 mod moved;
 mod places;
 mod range;
 mod split;
+mod sums;
 
 pub use end_value::{EndValue, end_value};
 use kiln_isa::Reg;
@@ -166,6 +168,11 @@ impl Search<'_> {
             Some(Err(why)) => reason = Some(why),
             None => {}
         }
+        match self.forward(object, rejection) {
+            Some(Ok(removed)) => return Ok(removed),
+            Some(Err(why)) => reason = reason.or(Some(why)),
+            None => {}
+        }
         let (register, null) = (Reason::UninitializedRegister, Reason::PossiblyNull);
         for (own, means, places) in [
             (register, &means::INITIALIZE, places::read(object, self.program, rejection.insn)),
@@ -187,11 +194,16 @@ impl Search<'_> {
                 let Some(widest) = self.widest(object, rejection.insn, &place, seed) else { continue };
                 match self.prove_one(object, rejection.insn, &place, widest) {
                     Ok(removed) => return Ok(removed),
-                    Err(why) => reason = reason.or(Some(why)),
+                    Err(why) => reason = reason.or(Some(why).filter(|why| !why.is_empty())),
                 }
                 // Another seed is in the same range, or in one that only another place needs.
                 break;
             }
+        }
+        match self.sum(object, rejection) {
+            Some(Ok(removed)) => return Ok(removed),
+            Some(Err(why)) => reason = reason.or(Some(why)),
+            None => {}
         }
         if let Some(removed) = self.guard_one(object, rejection) {
             return Ok(removed);
@@ -390,10 +402,7 @@ impl Search<'_> {
     fn drop_needless(&mut self, object: &mut Object, changes: &mut Vec<Change>) {
         let mut index = 0;
         while index < changes.len() && changes.len() > 1 {
-            let is_kept = |change: &Change| {
-                let replaces = std::ptr::eq(change.means, &means::COPY);
-                replaces || change.ends_with.is_some() || change.inserted.is_empty()
-            };
+            let is_kept = |change: &Change| change.means.replaces() || change.ends_with.is_some();
             if changes.iter().any(is_kept) {
                 return;
             }
