@@ -812,10 +812,10 @@ fn a_store_to_an_arena_changes_the_arena_alone() {
 fn a_branch_to_the_next_instruction_is_none() {
     let Some(program) = program() else { return };
     let branch =
-        |target: &str| with(BEFORE, "; insn 9\n", &format!("; insn 20\n  if r7 & 0x2 goto {target}\nL3:\n; insn 9\n"));
-    let honest = certificate(&program, BEFORE, &branch("L3")).expect("it is found");
-    assert_eq!(check(&program, BEFORE, &honest, &branch("L3")), Ok(()));
+        |target: &str| with(BEFORE, "; insn 9\n", &format!("; insn 19\n  if r7 & 0x2 goto {target}\nL3:\n; insn 9\n"));
+    let honest = certificate(&program, &branch("L3"), BEFORE).expect("it is found");
+    assert_eq!(check(&program, &branch("L3"), &honest, BEFORE), Ok(()));
     for target in ["L1", "L2"] {
-        certificate(&program, BEFORE, &branch(target)).expect_err(target);
+        certificate(&program, &branch(target), BEFORE).expect_err(target);
     }
 }

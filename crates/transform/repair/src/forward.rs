@@ -20,9 +20,6 @@
 
 use kiln_isa::{Address, AluOp, Insn, Reg, Size, Source, Width};
 use kiln_program::{Function, FunctionId, InsnId, Node, Object, Program, Reference};
-use kiln_verifier::{Reason, Rejection};
-
-use crate::{Change, Removed, Search, means};
 
 /// Instructions from the store to the branch, at most.
 const MAX_PATH: usize = 64;
@@ -203,29 +200,4 @@ fn in_place(mut changed: Object, own: &Forwarded) -> Option<(Object, Vec<InsnId>
     let inserted = more.iter().map(|node| node.id).collect();
     nodes.splice(own.load + 1..own.load + 1, more);
     Some((changed, inserted))
-}
-
-impl Search<'_> {
-    /// Copies the test of a loop behind the store of the number that it tests.
-    pub(crate) fn forward(&mut self, object: &Object, rejection: &Rejection) -> Option<Result<Removed, String>> {
-        if rejection.reason != Reason::InfiniteLoop {
-            return None;
-        }
-        let mut last = None;
-        for own in forwarded(object, self.program, rejection.insn) {
-            let Some((changed, inserted)) = apply(object, &own).filter(|_| (self.go_on)()) else { continue };
-            let store = object.function(own.function).nodes.iter().find(|node| node.id == own.store);
-            let line = store.and_then(|node| object.line(node)).cloned();
-            let change = Change::without_number(own.function, own.store, &means::FORWARD, line);
-            let Some(removed) = self.judged(changed, Change { inserted, ..change }, rejection.insn) else { continue };
-            match (self.prove)(&self.base, &removed.0) {
-                Ok(()) => return Some(Ok(removed)),
-                Err(why) => {
-                    self.unproved.get_or_insert(removed.1);
-                    last = Some(Err(format!("that the loop tests what it has stored is not proved: {why}")));
-                }
-            }
-        }
-        last
-    }
 }

@@ -245,6 +245,29 @@ impl Search<'_> {
         None
     }
 
+    /// Copies the test of a loop behind the store of the number that it tests.
+    fn forward(&mut self, object: &Object, rejection: &Rejection) -> Option<Result<Removed, String>> {
+        if rejection.reason != Reason::InfiniteLoop {
+            return None;
+        }
+        let mut last = None;
+        for own in forward::forwarded(object, self.program, rejection.insn) {
+            let Some((changed, inserted)) = forward::apply(object, &own).filter(|_| (self.go_on)()) else { continue };
+            let store = object.function(own.function).nodes.iter().find(|node| node.id == own.store);
+            let line = store.and_then(|node| object.line(node)).cloned();
+            let change = Change::without_number(own.function, own.store, &means::FORWARD, line);
+            let Some(removed) = self.judged(changed, Change { inserted, ..change }, rejection.insn) else { continue };
+            match (self.prove)(&self.base, &removed.0) {
+                Ok(()) => return Some(Ok(removed)),
+                Err(why) => {
+                    self.unproved.get_or_insert(removed.1);
+                    last = Some(Err(format!("that the loop tests what it has stored is not proved: {why}")));
+                }
+            }
+        }
+        last
+    }
+
     /// Makes a change that is not about a range; `None` if the verifier does not accept it.
     fn prove_with(
         &mut self,
