@@ -811,11 +811,12 @@ fn a_store_to_an_arena_changes_the_arena_alone() {
 #[test]
 fn a_branch_to_the_next_instruction_is_none() {
     let Some(program) = program() else { return };
-    let branch =
-        |target: &str| with(BEFORE, "; insn 9\n", &format!("; insn 19\n  if r7 & 0x2 goto {target}\nL3:\n; insn 9\n"));
-    let honest = certificate(&program, &branch("L3"), BEFORE).expect("it is found");
-    assert_eq!(check(&program, &branch("L3"), &honest, BEFORE), Ok(()));
+    let plain = format!("; next_insn 20\n{BEFORE}");
+    let inserted = |target: &str| format!("; insn 19\n  if r7 & 0x2 goto {target}\nL3:\n; insn 9\n");
+    let branch = |target: &str| with(&plain, "; insn 9\n", &inserted(target));
+    let honest = certificate(&program, &branch("L3"), &plain).expect("it is found");
+    assert_eq!(check(&program, &branch("L3"), &honest, &plain), Ok(()));
     for target in ["L1", "L2"] {
-        certificate(&program, &branch(target), BEFORE).expect_err(target);
+        certificate(&program, &branch(target), &plain).expect_err(target);
     }
 }

@@ -60,7 +60,7 @@ enum Otherwise {
 impl Search<'_> {
     /// Makes a bound on the sum of two numbers known, if the rejection is about where an access ends.
     pub(crate) fn sum(&mut self, object: &Object, rejection: &Rejection) -> Option<Result<Removed, String>> {
-        if !matches!(rejection.reason, Reason::MapValueBounds | Reason::MemoryBounds) {
+        if !matches!(rejection.reason, Reason::MapValueBounds | Reason::MemoryBounds | Reason::ArgumentSize) {
             return None;
         }
         let at = rejection.insn;
