@@ -1,5 +1,5 @@
 // Two pieces appended to a buffer: the second one's place is bounded by what is left.
-// repair: v3 not-decided
+// repair: v3 repaired-proved
 #include "value.h"
 
 SEC("xdp")

@@ -1,5 +1,5 @@
 // What is left of a buffer: `left = 256 - used` is a bound in another register.
-// repair: v3 not-decided
+// repair: v3 repaired-proved
 #include "value.h"
 
 SEC("xdp")

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kiln_isa::semantics::BitVec;
 
-use crate::find::evaluate::is_likely;
+use crate::find::evaluate::{is_likely, is_refuted};
 use crate::relation::Relation;
 use crate::solver::{Answer, Solver};
 use crate::state::{State, World};
@@ -98,7 +98,8 @@ impl<'a> Visitor<'a> for Prover<'_, 'a> {
     fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool> {
         let arena = self.world.arena;
         both_ways(arena, known, condition).into_iter().find_map(|(goal, value)| {
-            let follows = self.solver.ask(&arena.query(known, goal)) == Answer::Unsat;
+            let follows =
+                !is_refuted(arena, known, goal) && self.solver.ask(&arena.query(known, goal)) == Answer::Unsat;
             self.count.queries += usize::from(follows);
             follows.then_some(value)
         })

@@ -37,6 +37,8 @@ pub enum Class {
     Map(MapId),
     /// An address in a value of a map.
     Value(MapId),
+    /// An address in an arena.
+    Arena,
     /// An address of something else, neither in this frame nor in the context.
     Outside,
     /// An address of something else that may be in a caller's frame, which may hold addresses, also one of a context.
@@ -98,8 +100,11 @@ impl Class {
             Class::PacketOrNumber => Class::Packet,
             class => class,
         };
-        let named = |class: Class| matches!(kind(class), Class::Context(_) | Class::Packet | Class::Value(_));
-        named(self) && named(other) && kind(self) != kind(other)
+        let named =
+            |class: Class| matches!(kind(class), Class::Context(_) | Class::Packet | Class::Value(_) | Class::Arena);
+        // User space may send a page of an arena as a packet without a copy.
+        let sent = |one: Class, other: Class| one == Class::Arena && kind(other) == Class::Packet;
+        named(self) && named(other) && kind(self) != kind(other) && !sent(self, other) && !sent(other, self)
     }
 }
 
@@ -363,7 +368,8 @@ impl Known {
                 self.stored(at, size, value);
                 None
             }
-            Insn::AddressSpaceCast { dst, .. } => Some((dst, Class::Outside)),
+            // The kernel accesses an arena only at addresses that this cast has made.
+            Insn::AddressSpaceCast { dst, .. } => Some((dst, Class::Arena)),
             Insn::Call(target) => {
                 let value = match target {
                     CallTarget::Kfunc { .. } => called_kfunc(object, node, class(&self, Reg::R3)),
@@ -396,9 +402,9 @@ impl Known {
             }),
             Class::Context(None) => Class::Outside,
             Class::Value(map) if is_frozen(object, map) || size != Size::B8 => Class::Number,
-            Class::Value(_) | Class::Outside | Class::Caller if size != Size::B8 => Class::Number,
+            Class::Value(_) | Class::Arena | Class::Outside | Class::Caller if size != Size::B8 => Class::Number,
             Class::Packet | Class::PacketOrNumber => Class::Number,
-            Class::Value(_) | Class::Outside => Class::Outside,
+            Class::Value(_) | Class::Arena | Class::Outside => Class::Outside,
             // Addresses in a frame are not stored outside of it.
             Class::Elsewhere | Class::Caller => Class::Elsewhere,
             _ => Class::Unknown,

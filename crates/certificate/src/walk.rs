@@ -328,6 +328,11 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
                 path.at = self.target(side, node)?;
                 Ok(None)
             }
+            // In both directions it leads to the next instruction.
+            Flow::Branch(_) if self.target(side, node)? == at + 1 => {
+                path.at += 1;
+                Ok(None)
+            }
             Flow::Branch(condition) => self.branch(side, joint, node, condition, visitor),
             Flow::MayGoto | Flow::Call(_) | Flow::Exit => Err("an event is no step".to_owned()),
         }

@@ -757,3 +757,66 @@ fn atomic_and_ordered_operations_stay_so() {
         certificate(&program, &listing(&[], before), &listing(&[], after)).expect_err(before[0]);
     }
 }
+
+/// A value of a map is stored, something else in an arena, and the value is loaded again.
+const STORED: &str = "\
+; map counts array key 4 value 8 entries 8
+; map arena arena key 0 value 0 entries 10 flags 0x400 extra 0x100000000000
+; program xdp
+; insn 0
+  w6 = *(u32 *)(r1 + 0x10)
+; insn 1
+  r7 = addr_space_cast(r6, 0x0, 0x1)
+; insn 2
+  *(u32 *)(r10 - 0x4) = 0
+; insn 3
+  r2 = r10
+; insn 4
+  r2 += -4
+; insn 5
+  r1 = map[counts]
+; insn 6
+  call map_lookup_elem
+; insn 7
+  if r0 == 0x0 goto L1
+; insn 8
+  *(u64 *)(r0 + 0x0) = 5
+; insn 9
+  *(u64 *)(r7 + 0x8) = 0
+; insn 10
+  r0 = *(u64 *)(r0 + 0x0)
+L1:
+; insn 11
+  exit
+";
+
+/// What is stored in an arena is not in a value of a map, and it may be anywhere in the arena.
+#[test]
+fn a_store_to_an_arena_changes_the_arena_alone() {
+    let Some(program) = program() else { return };
+    let load = "  r0 = *(u64 *)(r0 + 0x0)\n";
+    let known = with(STORED, load, "  r0 = 5\n");
+    let honest = certificate(&program, STORED, &known).expect("it is found");
+    assert_eq!(check(&program, STORED, &honest, &known), Ok(()));
+    let in_arena = STORED.replace("(r0 + 0x0)", "(r7 + 0x0)").replace("(r7 + 0x8)", "(r8 + 0x8)");
+    let in_arena = with(&in_arena, "; insn 9\n", "; insn 12\n  r8 = addr_space_cast(r0, 0x0, 0x1)\n; insn 9\n");
+    let elsewhere = with(STORED, "r7 = addr_space_cast(r6, 0x0, 0x1)", "r7 = r6");
+    let same_place = with(STORED, "(r7 + 0x8) = 0", "(r0 + 0x0) = 0");
+    for (before, load) in [(in_arena, "  r0 = *(u64 *)(r7 + 0x0)\n"), (elsewhere, load), (same_place, load)] {
+        certificate(&program, &before, &with(&before, load, "  r0 = 5\n")).expect_err(&before);
+    }
+}
+
+/// A branch to the next instruction changes nothing; one to another instruction does.
+#[test]
+fn a_branch_to_the_next_instruction_is_none() {
+    let Some(program) = program() else { return };
+    let plain = format!("; next_insn 20\n{BEFORE}");
+    let inserted = |target: &str| format!("; insn 19\n  if r7 & 0x2 goto {target}\nL3:\n; insn 9\n");
+    let branch = |target: &str| with(&plain, "; insn 9\n", &inserted(target));
+    let honest = certificate(&program, &branch("L3"), &plain).expect("it is found");
+    assert_eq!(check(&program, &branch("L3"), &honest, &plain), Ok(()));
+    for target in ["L1", "L2"] {
+        certificate(&program, &branch(target), &plain).expect_err(target);
+    }
+}

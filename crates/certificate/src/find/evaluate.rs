@@ -48,6 +48,12 @@ pub fn is_likely<'a>(arena: &'a Arena, known: &[Term<'a>], condition: Term<'a>) 
     best.is_some_and(|seed| holds(seed, condition))
 }
 
+/// Whether a random state in which all that is known holds shows that a goal does not follow.
+pub fn is_refuted<'a>(arena: &'a Arena, known: &[Term<'a>], goal: Term<'a>) -> bool {
+    let holds = |seed, term: Term<'a>| arena.evaluate(term, &|name: &str, of: &[u64]| sample(seed, name, of)) == 1;
+    (0..SAMPLES).any(|seed| !holds(seed, goal) && known.iter().all(|term| holds(seed, *term)))
+}
+
 /// A number that a variable has in a random state.
 pub(super) fn sample(seed: u64, name: &str, operands: &[u64]) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};

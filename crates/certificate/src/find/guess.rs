@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::evaluate::{SAMPLES, sample};
+use super::evaluate::{SAMPLES, is_refuted, sample};
 use crate::prove::both_ways;
 use crate::relation::{Claim, Order, Place, Relation, Side, Target};
 use crate::solver::{Answer, Solver};
@@ -165,7 +165,8 @@ impl<'a> Arrivals<'_, 'a> {
     }
 
     fn follows(&mut self, known: &[Term<'a>], goal: Term<'a>) -> bool {
-        self.solver.ask(&self.world.arena.query(known, goal)) == Answer::Unsat
+        let arena = self.world.arena;
+        !is_refuted(arena, known, goal) && self.solver.ask(&arena.query(known, goal)) == Answer::Unsat
     }
 
     fn equal(&mut self, known: &[Term<'a>], one: Term<'a>, other: Term<'a>) -> bool {

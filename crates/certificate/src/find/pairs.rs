@@ -19,13 +19,17 @@ pub fn attempts(functions: [&Function; 2]) -> Vec<BTreeSet<Pair>> {
         })
     };
     let joined: BTreeSet<Pair> = blocks.iter().copied().filter(joins).collect();
+    // Where a way into a block is gone, some path of the new version does not reach it.
+    let ways =
+        |side: usize, at: u32| graphs[side].blocks[graphs[side].block_of[at as usize].index()].predecessors.len();
+    let reached = joined.iter().copied().filter(|pair| ways(0, pair.0) <= ways(1, pair.1)).collect();
     // A block that computes a value differently may need values that its predecessors computed differently.
     let same = |pair: &Pair| block(functions, &graphs, *pair).is_some_and(|[old, new]| same_code(old, new));
     let unchanged = joined.iter().copied().filter(same).collect();
     let loops = joined.iter().copied().filter(|pair| is_loop(&graphs[0], pair.0) || is_loop(&graphs[1], pair.1));
     let loops: BTreeSet<Pair> = loops.collect();
     let branches = functions[0].nodes.iter().filter(|node| matches!(node.insn, Insn::Branch { .. })).count();
-    let mut attempts = vec![joined, unchanged];
+    let mut attempts = vec![reached, joined, unchanged];
     if branches <= MAX_BRANCHES {
         attempts.push(loops);
     }

@@ -19,11 +19,13 @@
 
 mod copies;
 mod end_value;
+mod forward;
 pub mod means;
 mod moved;
 mod places;
 mod range;
 mod split;
+mod sums;
 
 pub use end_value::{EndValue, end_value};
 use kiln_isa::Reg;
@@ -166,6 +168,11 @@ impl Search<'_> {
             Some(Err(why)) => reason = Some(why),
             None => {}
         }
+        match self.forward(object, rejection) {
+            Some(Ok(removed)) => return Ok(removed),
+            Some(Err(why)) => reason = reason.or(Some(why)),
+            None => {}
+        }
         let (register, null) = (Reason::UninitializedRegister, Reason::PossiblyNull);
         for (own, means, places) in [
             (register, &means::INITIALIZE, places::read(object, self.program, rejection.insn)),
@@ -187,11 +194,16 @@ impl Search<'_> {
                 let Some(widest) = self.widest(object, rejection.insn, &place, seed) else { continue };
                 match self.prove_one(object, rejection.insn, &place, widest) {
                     Ok(removed) => return Ok(removed),
-                    Err(why) => reason = reason.or(Some(why)),
+                    Err(why) => reason = reason.or(Some(why).filter(|why| !why.is_empty())),
                 }
                 // Another seed is in the same range, or in one that only another place needs.
                 break;
             }
+        }
+        match self.sum(object, rejection) {
+            Some(Ok(removed)) => return Ok(removed),
+            Some(Err(why)) => reason = reason.or(Some(why)),
+            None => {}
         }
         if let Some(removed) = self.guard_one(object, rejection) {
             return Ok(removed);
@@ -231,6 +243,29 @@ impl Search<'_> {
             }
         }
         None
+    }
+
+    /// Copies the test of a loop behind the store of the number that it tests.
+    fn forward(&mut self, object: &Object, rejection: &Rejection) -> Option<Result<Removed, String>> {
+        if rejection.reason != Reason::InfiniteLoop {
+            return None;
+        }
+        let mut last = None;
+        for own in forward::forwarded(object, self.program, rejection.insn) {
+            let Some((changed, inserted)) = forward::apply(object, &own).filter(|_| (self.go_on)()) else { continue };
+            let store = object.function(own.function).nodes.iter().find(|node| node.id == own.store);
+            let line = store.and_then(|node| object.line(node)).cloned();
+            let change = Change::without_number(own.function, own.store, &means::FORWARD, line);
+            let Some(removed) = self.judged(changed, Change { inserted, ..change }, rejection.insn) else { continue };
+            match (self.prove)(&self.base, &removed.0) {
+                Ok(()) => return Some(Ok(removed)),
+                Err(why) => {
+                    self.unproved.get_or_insert(removed.1);
+                    last = Some(Err(format!("that the loop tests what it has stored is not proved: {why}")));
+                }
+            }
+        }
+        last
     }
 
     /// Makes a change that is not about a range; `None` if the verifier does not accept it.
@@ -390,10 +425,7 @@ impl Search<'_> {
     fn drop_needless(&mut self, object: &mut Object, changes: &mut Vec<Change>) {
         let mut index = 0;
         while index < changes.len() && changes.len() > 1 {
-            let is_kept = |change: &Change| {
-                let replaces = std::ptr::eq(change.means, &means::COPY);
-                replaces || change.ends_with.is_some() || change.inserted.is_empty()
-            };
+            let is_kept = |change: &Change| change.means.replaces() || change.ends_with.is_some();
             if changes.iter().any(is_kept) {
                 return;
             }

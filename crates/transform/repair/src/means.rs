@@ -87,6 +87,12 @@ pub(crate) static COPY: Means = Means {
     is_for: |_| true,
 };
 
+/// Copies the test of a loop behind the store of the number that it tests. No line of C says that.
+pub(crate) static FORWARD: Means = Means { name: "stored number tested", source: "", steps: &[], is_for: |_| true };
+
+/// Bounds a number by what another one leaves of a sum, with a state for each value of the other. No line of C says that.
+pub(crate) static SUM: Means = Means { name: "bound of a sum", source: "", steps: &[], is_for: |_| true };
+
 /// Gives a register a value, in front of an instruction that reads it or where the function begins: the verifier finds a
 /// path on which it holds nothing there.
 pub(crate) static INITIALIZE: Means =
@@ -163,9 +169,14 @@ impl Means {
         self.steps.iter().any(|step| matches!(step, Step::And | Step::Unless(..)))
     }
 
+    /// Whether it inserts other instructions than its steps, or changes some.
+    pub(crate) fn replaces(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// Whether it is about a register.
     pub fn has_register(&self) -> bool {
-        !self.steps.is_empty() || std::ptr::eq(self, &COPY)
+        !self.steps.is_empty() || std::ptr::eq(self, &COPY) || std::ptr::eq(self, &SUM)
     }
 
     /// Inserts the instructions in front of a place. Branches to that place lead to them. A guard ends the run with

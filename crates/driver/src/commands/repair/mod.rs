@@ -238,7 +238,9 @@ impl<'w> Work<'w> {
         let end = begun + options.budget;
         let own = input.verifier_options();
         let profile = options.profile.clone().unwrap_or(own.profile);
-        let verifier = kiln_verifier::Options { profile, deadline: Some(end), ..own };
+        // The kernel of this machine knows how many processors there may be; another one is for any machine.
+        let processors = if options.profile.is_none() { kiln_inspect::input::possible_processors() } else { None };
+        let verifier = kiln_verifier::Options { profile, processors, deadline: Some(end), ..own };
         // Marks are about the instructions that stand now.
         let object = Object { operations: Vec::new(), ..input.object.clone() };
         let (proofs, guards, find_input) = (evidence::Proofs::new(), options.guards, options.find_input);
