@@ -11,10 +11,10 @@ use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{MapType, ProgramType};
+use kiln_platform::{KernelVersion, MapType, Profile, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::interpret::Outcome;
-use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
+use kiln_program::{FunctionId, InsnId, Interpreter, JumpTable, MapContents, MapId, MapSlot, Object, Program, Trap};
 use kiln_verifier::Verified;
 
 use crate::admit;
@@ -204,6 +204,7 @@ impl Vm {
                 }
             }
         }
+        self.fill_tables()?;
         self.fill_kconfig(lacking)?;
         for (map, definition) in self.shared.maps.iter().zip(&self.object.maps) {
             if definition.is_constant() {
@@ -222,6 +223,20 @@ impl Vm {
         let template = Definition { locks, ..Definition::of(template, self.options.surroundings.cpus) };
         let inner = self.shared.maps.get(inner.index()).ok_or(Errno::EBADF)?;
         if template.may_be_replaced_by(&inner.definition) { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
+    /// Fills in the jump tables: what an engine takes for the addresses of instructions. Nothing writes them later.
+    fn fill_tables(&self) -> Result<(), Error> {
+        for table in self.object.functions.iter().flat_map(|function| &function.tables) {
+            let map = &self.shared.maps[table.map.index()];
+            for (index, target) in (0u32..).zip(&table.targets) {
+                let address = JumpTable::address(*target).to_ne_bytes();
+                map.write(&index.to_ne_bytes(), &address, UpdateFlag::Any)
+                    .map_err(|errno| Error::Operation { map: map.definition.name.clone(), errno })?;
+            }
+            map.freeze();
+        }
+        Ok(())
     }
 
     /// Fills in the kernel configuration values that the VM knows.
@@ -257,7 +272,10 @@ impl Vm {
         let program = self.find(name)?;
         let own_helpers = self.options.own_helpers.iter().map(|helper| helper.declaration).collect();
         let kernel_types = self.options.kernel_types.clone();
-        let options = kiln_verifier::Options { own_helpers, kernel_types, several_arenas: true, ..Default::default() };
+        let profile = self.profile();
+        let several_arenas = true;
+        let options =
+            kiln_verifier::Options { own_helpers, kernel_types, several_arenas, profile, ..Default::default() };
         let verified = kiln_verifier::verify(&self.object, &program, &options)
             .map_err(|source| Error::Rejected { program: name.to_owned(), source: Box::new(source) })?;
         let program_type = self.program_type(&program)?;
@@ -309,6 +327,13 @@ impl Vm {
             CodeOptions { cleared_bytes, metered: true, blind: self.new_seed(), places: HashMap::new(), handler: None },
             None,
         )
+    }
+
+    /// The kernel whose rules programs are held to: the one that the VM behaves like, or, for jump tables, the first that
+    /// has them.
+    fn profile(&self) -> Profile {
+        let has_tables = self.object.functions.iter().any(|function| !function.tables.is_empty());
+        if has_tables { Profile::of(KernelVersion::new(6, 19)) } else { Profile::default() }
     }
 
     /// A number that nobody can predict, if constants are to be hidden: the standard library seeds its hash maps so.
