@@ -42,6 +42,7 @@ mod handle;
 pub mod helper;
 mod interface;
 mod interpreter;
+mod jump_tables;
 mod loaded;
 mod locks;
 mod machine_code;

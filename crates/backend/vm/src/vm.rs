@@ -11,10 +11,10 @@ use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{KernelVersion, MapType, Profile, ProgramType};
+use kiln_platform::{MapType, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::interpret::Outcome;
-use kiln_program::{FunctionId, InsnId, Interpreter, JumpTable, MapContents, MapId, MapSlot, Object, Program, Trap};
+use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
 use kiln_verifier::Verified;
 
 use crate::admit;
@@ -225,20 +225,6 @@ impl Vm {
         if template.may_be_replaced_by(&inner.definition) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// Fills in the jump tables: what an engine takes for the addresses of instructions. Nothing writes them later.
-    fn fill_tables(&self) -> Result<(), Error> {
-        for table in self.object.functions.iter().flat_map(|function| &function.tables) {
-            let map = &self.shared.maps[table.map.index()];
-            for (index, target) in (0u32..).zip(&table.targets) {
-                let address = JumpTable::address(*target).to_ne_bytes();
-                map.write(&index.to_ne_bytes(), &address, UpdateFlag::Any)
-                    .map_err(|errno| Error::Operation { map: map.definition.name.clone(), errno })?;
-            }
-            map.freeze();
-        }
-        Ok(())
-    }
-
     /// Fills in the kernel configuration values that the VM knows.
     fn fill_kconfig(&self, lacking: Lacking) -> Result<(), Error> {
         /// The kernel that the VM behaves like: 6.18.
@@ -327,13 +313,6 @@ impl Vm {
             CodeOptions { cleared_bytes, metered: true, blind: self.new_seed(), places: HashMap::new(), handler: None },
             None,
         )
-    }
-
-    /// The kernel whose rules programs are held to: the one that the VM behaves like, or, for jump tables, the first that
-    /// has them.
-    fn profile(&self) -> Profile {
-        let has_tables = self.object.functions.iter().any(|function| !function.tables.is_empty());
-        if has_tables { Profile::of(KernelVersion::new(6, 19)) } else { Profile::default() }
     }
 
     /// A number that nobody can predict, if constants are to be hidden: the standard library seeds its hash maps so.
