@@ -204,7 +204,8 @@ impl Vm {
                 }
             }
         }
-        self.fill_tables()?;
+        crate::jump_tables::fill(&self.object, |index| &self.shared.maps[index])
+            .map_err(|(map, errno)| Error::Operation { map, errno })?;
         self.fill_kconfig(lacking)?;
         for (map, definition) in self.shared.maps.iter().zip(&self.object.maps) {
             if definition.is_constant() {
@@ -258,10 +259,9 @@ impl Vm {
         let program = self.find(name)?;
         let own_helpers = self.options.own_helpers.iter().map(|helper| helper.declaration).collect();
         let kernel_types = self.options.kernel_types.clone();
-        let profile = self.profile();
-        let several_arenas = true;
+        let profile = crate::jump_tables::profile(&self.object);
         let options =
-            kiln_verifier::Options { own_helpers, kernel_types, several_arenas, profile, ..Default::default() };
+            kiln_verifier::Options { own_helpers, kernel_types, several_arenas: true, profile, ..Default::default() };
         let verified = kiln_verifier::verify(&self.object, &program, &options)
             .map_err(|source| Error::Rejected { program: name.to_owned(), source: Box::new(source) })?;
         let program_type = self.program_type(&program)?;

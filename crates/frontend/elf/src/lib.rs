@@ -51,6 +51,7 @@ mod file;
 mod kconfig;
 mod layout;
 mod maps;
+mod moved_tables;
 mod operations;
 mod read;
 mod tables;

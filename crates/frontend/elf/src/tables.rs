@@ -14,15 +14,13 @@ use kiln_platform::MapType;
 use kiln_program::{InsnId, JumpTable, MAX_INDIRECT_EDGES, Map, MapContents, MapId, Node, Reference};
 
 use crate::code::{Place, SLOT_BYTES};
-use crate::error::{Fault, Result, invalid, unsupported};
+use crate::error::{Result, invalid, unsupported};
 use crate::file::{ElfFile, STT_SECTION};
-use crate::layout::CodeLayout;
 use crate::maps::{MapTable, data_map};
-use crate::read::Sources;
 
 /// The section's name.
 pub(crate) const SECTION: &str = ".jumptables";
-const ENTRY_BYTES: u64 = JumpTable::ENTRY_BYTES as u64;
+pub(crate) const ENTRY_BYTES: u64 = JumpTable::ENTRY_BYTES as u64;
 
 /// Adds a map for each table. Tables do not share entries, so all together are not larger than the section.
 pub(crate) fn read_tables(file: &ElfFile, table: &mut MapTable) -> Result<()> {
@@ -105,33 +103,4 @@ fn check_edges(place: &Place, nodes: &[Node], tables: &[JumpTable], file: &ElfFi
         return unsupported(file.section_name(place.section), place.start, what);
     }
     Ok(())
-}
-
-/// The section's bytes after a rewrite: an entry of a function's table is where its instruction is now.
-pub(crate) fn written(
-    object: &kiln_program::Object,
-    sources: &Sources,
-    layouts: &HashMap<usize, CodeLayout>,
-) -> Result<Option<(usize, Vec<u8>)>> {
-    let Some(section) = sources.file.section_named(SECTION) else { return Ok(None) };
-    let mut data = sources.file.data(section).to_vec();
-    for (function, place) in object.functions.iter().zip(&sources.places) {
-        let Some(layout) = layouts.get(&place.section).filter(|_| !function.tables.is_empty()) else { continue };
-        let now: HashMap<InsnId, u64> = layout
-            .nodes
-            .iter()
-            .map(|(slot, owner, position)| (object.functions[*owner].nodes[*position].id, *slot as u64 * SLOT_BYTES))
-            .collect();
-        for table in &function.tables {
-            let Some((_, start)) = sources.maps.places.get(table.map.index()).copied().flatten() else { continue };
-            for (target, at) in table.targets.iter().zip((start as usize..).step_by(ENTRY_BYTES as usize)) {
-                let (Some(to), Some(entry)) = (now.get(target), data.get_mut(at..at + 8)) else {
-                    let message = format!("function {} lost an instruction that a jump table has", function.name);
-                    return Err(Fault::Mismatch { message });
-                };
-                entry.copy_from_slice(&to.to_le_bytes());
-            }
-        }
-    }
-    Ok(Some((section, data)))
 }

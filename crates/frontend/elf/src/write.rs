@@ -68,7 +68,7 @@ pub(crate) fn rebuild(
     writer.move_symbols();
     writer.write_code()?;
     writer.move_addresses_in_data()?;
-    writer.output.contents.extend(crate::tables::written(object, sources, &writer.layouts)?);
+    writer.output.contents.extend(crate::moved_tables::entries(object, sources, &writer.layouts)?);
     writer.write_btf()?;
     if drop_debug {
         writer.output.drop_debug_sections();
