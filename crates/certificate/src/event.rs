@@ -38,7 +38,10 @@ pub struct Event<'e, 'a> {
 
 /// Whether an instruction is an event.
 pub fn is_event(insn: &Insn) -> bool {
-    matches!(insn, Insn::Call(_) | Insn::Exit | Insn::LoadPacket { .. } | Insn::MayGoto { .. })
+    matches!(
+        insn,
+        Insn::Call(_) | Insn::Exit | Insn::LoadPacket { .. } | Insn::MayGoto { .. } | Insn::JumpIndirect { .. }
+    )
 }
 
 /// A buffer in the frame that is an argument of a helper.
@@ -77,6 +80,10 @@ impl<'a> Event<'_, 'a> {
                 return Ok(goals);
             }
             Insn::MayGoto { .. } => return Ok(goals),
+            Insn::JumpIndirect { dst } => {
+                equal(dst);
+                return Ok(goals);
+            }
             Insn::LoadPacket { .. } => {
                 equal(Reg::R6);
                 let index = |state: &State<'a>, node: &Node| packet_index(self.world, state, &node.insn);

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use kiln_isa::semantics::{BitVec, Flow};
 use kiln_isa::{Insn, Reg, RegSet};
-use kiln_program::{Cfg, Function, Node, Object};
+use kiln_program::{Cfg, Function, InsnId, Node, Object};
 
 use crate::event::{Event, are_packet_loads, is_event};
 use crate::provenance::{Class, Provenance};
@@ -156,6 +156,11 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         target.copied().ok_or_else(|| format!("`{}` leads nowhere", node.insn))
     }
 
+    fn position(&self, side: usize, id: InsnId) -> Result<usize, String> {
+        let at = self.step.versions[side].cfg.position.get(&id);
+        at.copied().ok_or_else(|| "a jump table leads nowhere".to_owned())
+    }
+
     /// Follows both to the next pair or event.
     fn go_on(
         &mut self,
@@ -258,6 +263,16 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         };
         match old.insn {
             Insn::Exit => return Ok(()),
+            Insn::JumpIndirect { .. } => {
+                // Both have the same tables, in which the same address leads to the same instruction.
+                for target in self.step.versions[0].function.jump_targets() {
+                    let mut there = joint.clone();
+                    next(&mut there.old, self.position(0, target)?);
+                    next(&mut there.new, self.position(1, target)?);
+                    pending.push(there);
+                }
+                return Ok(());
+            }
             Insn::MayGoto { .. } => {
                 let mut other = joint.clone();
                 next(&mut other.old, self.target(0, old)?);
@@ -334,7 +349,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
                 Ok(None)
             }
             Flow::Branch(condition) => self.branch(side, joint, node, condition, visitor),
-            Flow::MayGoto | Flow::Call(_) | Flow::Exit => Err("an event is no step".to_owned()),
+            Flow::Indirect(_) | Flow::MayGoto | Flow::Call(_) | Flow::Exit => Err("an event is no step".to_owned()),
         }
     }
 

@@ -394,6 +394,12 @@ impl Fields {
                     Ok(Insn::Jump { offset: self.slot.imm, long: true })
                 }
             }
+            (CODE_JA, Width::W64, true) => {
+                self.zero_src()?;
+                self.zero_offset()?;
+                self.zero_imm()?;
+                Ok(Insn::JumpIndirect { dst: self.dst()? })
+            }
             (CODE_MAY_GOTO, Width::W64, false) => {
                 self.zero_dst()?;
                 self.zero_src()?;
@@ -493,6 +499,7 @@ pub fn encode(insn: &Insn) -> (Slot, Option<Slot>) {
         }
         Insn::Jump { offset, long: true } => plain(CODE_JA << 4 | JMP32, 0, 0, 0, offset),
         Insn::Jump { offset, long: false } => plain(CODE_JA << 4 | JMP, 0, 0, offset as i16, 0),
+        Insn::JumpIndirect { dst } => plain(CODE_JA << 4 | X | JMP, dst.number(), 0, 0, 0),
         Insn::Branch { op, width, dst, src, offset } => {
             let (bit, src, imm) = source_fields(src);
             let class = if width == Width::W64 { JMP } else { JMP32 };

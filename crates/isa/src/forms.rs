@@ -143,6 +143,8 @@ fn atomics(forms: &mut Vec<Form>) {
 fn control(forms: &mut Vec<Form>) {
     forms.push(form(Insn::Jump { offset: 3, long: false }, "Jump.", ""));
     forms.push(form(Insn::Jump { offset: 3, long: true }, "Jump with a 32-bit distance.", ""));
+    let doc = "Jump to the instruction whose address the register holds.";
+    forms.push(form(Insn::JumpIndirect { dst: DST }, doc, ""));
     for op in JumpOp::ALL.iter().copied() {
         for width in WIDTHS {
             for src in sources() {
@@ -179,6 +181,7 @@ pub fn group_of(insn: &Insn) -> Group {
         Insn::Atomic { size: Size::B8, .. } => Group::Atomic64,
         Insn::Atomic { .. } => Group::Atomic32,
         Insn::LoadAcquire { .. } | Insn::StoreRelease { .. } => Group::Linux614,
+        Insn::JumpIndirect { .. } => Group::Linux619,
         Insn::LoadPacket { .. } => Group::Packet,
         Insn::AddressSpaceCast { .. } | Insn::MayGoto { .. } => Group::Linux69,
         // RFC 9669 section 4.3: all `CALL` and `JA` instructions are in base32; so is `EXIT` (its appendix A).
@@ -194,6 +197,7 @@ pub fn version_of(insn: &Insn) -> IsaVersion {
         | Insn::Endian { order: ByteOrder::Swap, .. }
         | Insn::Load { signed: true, .. }
         | Insn::Jump { long: true, .. }
+        | Insn::JumpIndirect { .. }
         | Insn::LoadAcquire { .. }
         | Insn::StoreRelease { .. } => 4,
         Insn::Branch { width: Width::W32, .. } => 3,

@@ -360,6 +360,11 @@ pub enum Insn {
         /// Whether the 32-bit form is used.
         long: bool,
     },
+    /// `gotox dst`: to the instruction whose address the register holds (Linux 6.19).
+    JumpIndirect {
+        /// Holds the address, which comes from a table.
+        dst: Reg,
+    },
     /// `if dst op src goto +offset`.
     Branch {
         /// The comparison.
@@ -436,7 +441,7 @@ impl Insn {
                 }
                 source(&mut set, src);
             }
-            Insn::Neg { dst, .. } | Insn::Endian { dst, .. } => set.insert(dst),
+            Insn::Neg { dst, .. } | Insn::Endian { dst, .. } | Insn::JumpIndirect { dst } => set.insert(dst),
             Insn::MoveSignExtend { src, .. } | Insn::AddressSpaceCast { src, .. } => set.insert(src),
             Insn::Load { address, .. } | Insn::LoadAcquire { address, .. } => set.insert(address.base),
             Insn::Store { address, src, .. } => {
@@ -484,7 +489,12 @@ impl Insn {
 
     /// Whether control may leave for an instruction other than the next. Calls return, so they do not count.
     pub fn is_control(&self) -> bool {
-        matches!(self, Insn::Jump { .. } | Insn::Branch { .. } | Insn::MayGoto { .. } | Insn::Exit)
+        !self.falls_through() || matches!(self, Insn::Branch { .. } | Insn::MayGoto { .. })
+    }
+
+    /// Whether control may go to the next instruction. A call counts as one that returns.
+    pub fn falls_through(&self) -> bool {
+        !matches!(self, Insn::Jump { .. } | Insn::JumpIndirect { .. } | Insn::Exit)
     }
 }
 

@@ -309,6 +309,8 @@ pub enum Flow<B> {
     Next,
     /// To the instruction's target.
     Jump,
+    /// To the instruction whose address this register holds.
+    Indirect(Reg),
     /// To the target if the condition holds.
     Branch(B),
     /// To the target if the loop budget is used up.
@@ -403,6 +405,7 @@ pub fn execute<M: Machine>(insn: &Insn, machine: &mut M) -> Result<Flow<BoolOf<M
             machine.set_register(dst, result)?;
         }
         Insn::Jump { .. } => return Ok(Flow::Jump),
+        Insn::JumpIndirect { dst } => return Ok(Flow::Indirect(dst)),
         Insn::Branch { op, width, dst, src, .. } => {
             let (first, second) = (machine.register(dst)?, operand(machine, src)?);
             return Ok(Flow::Branch(compare(op, width, &first, &second)));

@@ -28,6 +28,8 @@ pub enum Group {
     Linux69,
     /// Linux 6.14: load-acquire and store-release.
     Linux614,
+    /// Linux 6.19: `gotox`.
+    Linux619,
 }
 
 impl Group {
@@ -43,6 +45,7 @@ impl Group {
             Group::Packet => "packet",
             Group::Linux69 => "linux-6.9",
             Group::Linux614 => "linux-6.14",
+            Group::Linux619 => "linux-6.19",
         }
     }
 }

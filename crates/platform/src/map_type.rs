@@ -337,7 +337,11 @@ impl MapType {
                 .only(&["map_peek_elem", "map_push_elem"])
                 .seen_as("bpf_bloom_filter"),
             MapType::Arena => rules(NOTHING, NOTHING, SOME, NoLookup).only(&[]).seen_as("bpf_arena"),
-            MapType::InsnArray => rules(FOUR, SizeRule::Exactly(16), SOME, NoLookup).indexed().only(&[]),
+            MapType::InsnArray => rules(FOUR, SizeRule::Exactly(16), SOME, NoLookup)
+                .indexed()
+                .values_have_addresses()
+                .only(&[])
+                .seen_as("bpf_insn_array"),
             // It grows, so an element may move to another bucket, but its address stays until it is deleted.
             MapType::Rhash => rules(ANY_KEY, ANY_VALUE, SOME, Value).forgets_lookups().seen_as("bpf_rhtab"),
         }

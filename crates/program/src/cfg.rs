@@ -47,7 +47,7 @@ impl BlockId {
 pub struct Block {
     /// Positions of its nodes in the function.
     pub range: std::ops::Range<usize>,
-    /// Successors: the fall-through first, then the branch target.
+    /// Successors: the fall-through first, then the branch target. Of an indirect jump, all targets of the function's tables.
     pub successors: Vec<BlockId>,
     /// Predecessors.
     pub predecessors: Vec<BlockId>,
@@ -70,6 +70,8 @@ impl Cfg {
         let nodes = &function.nodes;
         let position: ById<usize> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
         let mut leader = vec![false; nodes.len()];
+        let targets: Vec<usize> = function.jump_targets().iter().filter_map(|id| position.get(id)).copied().collect();
+        targets.iter().for_each(|target| leader[*target] = true);
         for (at, node) in nodes.iter().enumerate() {
             if let Some(target) = node.target().and_then(|id| position.get(&id)) {
                 leader[*target] = true;
@@ -89,17 +91,16 @@ impl Cfg {
             block_of.push(BlockId(last as u32));
         }
         let mut cfg = Cfg { blocks, block_of, position };
-        cfg.connect(function);
+        cfg.connect(function, &targets);
         cfg
     }
 
-    fn connect(&mut self, function: &Function) {
+    fn connect(&mut self, function: &Function, targets: &[usize]) {
         for index in 0..self.blocks.len() {
             let last = self.blocks[index].range.end - 1;
             let node = &function.nodes[last];
             let mut successors = Vec::new();
-            let falls_through = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit);
-            if falls_through && last + 1 < function.nodes.len() {
+            if node.insn.falls_through() && last + 1 < function.nodes.len() {
                 successors.push(self.block_of[last + 1]);
             }
             if let Some(target) = node.target().and_then(|id| self.position.get(&id)) {
@@ -107,6 +108,11 @@ impl Cfg {
                 if !successors.contains(&target) {
                     successors.push(target);
                 }
+            }
+            if matches!(node.insn, Insn::JumpIndirect { .. }) {
+                successors = targets.iter().map(|target| self.block_of[*target]).collect();
+                successors.sort_unstable();
+                successors.dedup();
             }
             for successor in &successors {
                 self.blocks[successor.index()].predecessors.push(BlockId(index as u32));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use kiln_isa::semantics::{BitVec, Bits, Flow, Machine, MemoryOrder, execute};
 use kiln_isa::{Address, AtomicOp, CallTarget, Imm64, Reg, Size};
 
-use crate::object::{ExternId, FunctionId, InsnId, MapId, Node, Object, Reference};
+use crate::object::{ExternId, FunctionId, InsnId, JumpTable, MapId, Node, Object, Reference};
 
 /// Maximum number of call frames (kernel `MAX_CALL_FRAMES`).
 pub const MAX_FRAMES: usize = 8;
@@ -146,6 +146,8 @@ pub struct Outcome {
 pub struct Interpreter<'a> {
     object: &'a Object,
     positions: Vec<HashMap<InsnId, usize>>,
+    /// Where the indirect jumps of each function may lead.
+    targets: Vec<Vec<InsnId>>,
 }
 
 struct Frame {
@@ -168,7 +170,8 @@ impl<'a> Interpreter<'a> {
     pub fn new(object: &'a Object) -> Interpreter<'a> {
         let index =
             |function: &crate::Function| function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
-        Interpreter { object, positions: object.functions.iter().map(index).collect() }
+        let targets = object.functions.iter().map(crate::Function::jump_targets).collect();
+        Interpreter { object, positions: object.functions.iter().map(index).collect(), targets }
     }
 
     /// Runs from `entry` with R1 = `context` until its `exit`, for at most `budget` instructions.
@@ -224,6 +227,11 @@ impl<'a> Interpreter<'a> {
                     let target = node.target().ok_or(Trap::Malformed("a branch without target"))?;
                     let positions = &self.positions[frame.function.index()];
                     frame.at = *positions.get(&target).ok_or(Trap::Malformed("a branch leads nowhere"))?;
+                }
+                Flow::Indirect(reg) => {
+                    let address = state.registers[reg.index()];
+                    let target = self.indirect_target(frame.function, address);
+                    frame.at = target.ok_or(Trap::Malformed("an indirect jump to what no table has"))?;
                 }
                 Flow::Exit => {
                     let done = frames.pop().ok_or(Trap::Malformed("no frame"))?;
@@ -284,6 +292,13 @@ impl<'a> Interpreter<'a> {
                 }
             }
         }
+    }
+
+    /// The position in a function of the instruction that one of its tables has under this address.
+    fn indirect_target(&self, function: FunctionId, address: u64) -> Option<usize> {
+        let targets = self.targets.get(function.index())?;
+        let found = targets.binary_search_by_key(&address, |target| JumpTable::address(*target)).ok()?;
+        self.positions.get(function.index())?.get(&targets[found]).copied()
     }
 
     fn enter<E: Environment>(&self, state: &mut State<'_, E>, depth: usize) -> Result<(), Trap> {

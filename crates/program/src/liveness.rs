@@ -43,7 +43,8 @@ impl FromIterator<(InsnId, usize)> for Positions {
 }
 
 /// The registers that may be read after each instruction before they are written, over all paths of the control-flow
-/// graph. A call reads R1 to R5 and destroys R0 to R5. `positions` gives the position of each instruction.
+/// graph. A call reads R1 to R5 and destroys R0 to R5. All are live after an indirect jump. `positions` gives the position
+/// of each instruction.
 pub fn live_after(nodes: &[Node], positions: &Positions) -> Vec<RegSet> {
     let target = |node: &Node| node.target().and_then(|id| positions.get(&id)).copied().filter(|at| *at < nodes.len());
     let mut branches: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
@@ -56,6 +57,7 @@ pub fn live_after(nodes: &[Node], positions: &Positions) -> Vec<RegSet> {
     let after = |before: &[RegSet], at: usize| {
         let next = match nodes[at].insn {
             Insn::Jump { .. } | Insn::Exit => RegSet::EMPTY,
+            Insn::JumpIndirect { .. } => RegSet::ALL,
             _ => before[at + 1],
         };
         target(&nodes[at]).map_or(next, |target| next.union(before[target]))

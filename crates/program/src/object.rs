@@ -92,6 +92,17 @@ pub struct Function {
     pub btf_id: u32,
     /// Its instructions, in layout order.
     pub nodes: Vec<Node>,
+    /// Where its indirect jumps (`gotox`) may lead.
+    pub tables: Vec<JumpTable>,
+}
+
+/// The entries of a map of type `insn_array`: instructions of one function. A program reads an entry, and jumps to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JumpTable {
+    /// The map, which belongs to no other table.
+    pub map: MapId,
+    /// The instruction of each entry.
+    pub targets: Vec<InsnId>,
 }
 
 /// A function symbol's binding. The kernel verifies global functions on their own.
@@ -225,9 +236,18 @@ pub const WRITE_ONLY_FLAG: u32 = 1 << 8;
 
 impl Map {
     /// Whether programs may not write the map's values: it has `BPF_F_RDONLY_PROG`. [`crate::validate()`] requires the
-    /// flag for every map whose contents are constants, so this flag alone decides.
+    /// flag for every map whose contents are constants. The kernel sets it for jump tables.
     pub const fn is_read_only(&self) -> bool {
-        self.flags & READ_ONLY_FLAG != 0
+        self.flags & READ_ONLY_FLAG != 0 || matches!(self.map_type, MapType::InsnArray)
+    }
+
+    /// Bytes behind the address of the map's first value. Of a jump table programs see all addresses, and not the values
+    /// that user space sees.
+    pub const fn direct_bytes(&self) -> u64 {
+        match self.map_type {
+            MapType::InsnArray => self.max_entries as u64 * JumpTable::ENTRY_BYTES as u64,
+            _ => self.value_size as u64,
+        }
     }
 
     /// Whether user space may fill it with entries of any bytes: a hash map or an array that begins empty.
@@ -421,6 +441,11 @@ impl Object {
         types.access_name(TypeId(relocation.type_id), &relocation.access)
     }
 
+    /// The jump table that a map holds.
+    pub fn jump_table(&self, map: MapId) -> Option<&JumpTable> {
+        self.functions.iter().flat_map(|function| &function.tables).find(|table| table.map == map)
+    }
+
     /// The program by name.
     pub fn program(&self, name: &str) -> Option<&Program> {
         self.programs.iter().find(|program| program.name == name)
@@ -461,9 +486,38 @@ impl Function {
         self.nodes.iter().map(|node| node.insn.slots()).sum()
     }
 
+    /// The instructions that its indirect jumps may lead to: the kernel takes the entries of all its tables for the targets
+    /// of each. In the order of their ids, each once.
+    pub fn jump_targets(&self) -> Vec<InsnId> {
+        let mut targets: Vec<InsnId> = self.tables.iter().flat_map(|table| &table.targets).copied().collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+
+    /// Whether an instruction of it is a `gotox`.
+    pub fn jumps_indirectly(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.insn, Insn::JumpIndirect { .. }))
+    }
+
     /// The position of an instruction.
     pub fn position(&self, id: InsnId) -> Option<usize> {
         self.nodes.iter().position(|node| node.id == id)
+    }
+}
+
+impl JumpTable {
+    /// Bytes of an entry, as a program reads it.
+    pub const ENTRY_BYTES: u32 = 8;
+
+    /// The number that a program reads from an entry, in Kiln's engines: the instruction's address for them.
+    pub const fn address(target: InsnId) -> u64 {
+        target.0 as u64
+    }
+
+    /// The bytes that a program reads.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.targets.iter().flat_map(|target| JumpTable::address(*target).to_le_bytes()).collect()
     }
 }
 

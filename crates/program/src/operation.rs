@@ -32,7 +32,7 @@ use kiln_isa::operation::{Binding, Exit, Form, MAX_OPERANDS, Operands, Operation
 use kiln_isa::{AluOp, Insn, RegSet, Source};
 
 use crate::liveness::{Positions, live_after, read, written};
-use crate::object::{FunctionId, InsnId, Node, Object, Reference};
+use crate::object::{Function, FunctionId, InsnId, Node, Object, Reference};
 
 /// Maximum number of instructions from the first to the last of a mark.
 pub const MAX_SPAN: usize = 64;
@@ -126,11 +126,11 @@ pub struct Schedule {
 /// # Errors
 /// Returns the first mark that is refused.
 pub fn schedule(object: &Object, function: FunctionId, registry: &Registry) -> Result<Schedule, Refused> {
-    let nodes = object.functions.get(function.index()).map_or(&[][..], |function| &function.nodes);
+    let Some(function) = object.functions.get(function.index()) else { return Ok(Schedule::default()) };
     if object.operations.is_empty() || registry.operations().next().is_none() {
-        return Ok(Schedule { nodes: nodes.to_vec(), regions: HashMap::new() });
+        return Ok(Schedule { nodes: function.nodes.clone(), regions: HashMap::new() });
     }
-    let mut checker = Checker::new(nodes);
+    let mut checker = Checker::new(function);
     let mut own: Vec<(usize, usize)> = (0..object.operations.len())
         .filter_map(|index| Some((checker.last_member(&object.operations[index])?, index)))
         .collect();
@@ -184,11 +184,13 @@ pub struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     /// For a function's instructions.
-    pub fn new(nodes: &'a [Node]) -> Checker<'a> {
+    pub fn new(function: &'a Function) -> Checker<'a> {
+        let nodes = &function.nodes[..];
         let positions = Positions::of(nodes);
         let mut is_target = vec![false; nodes.len()];
-        for target in nodes.iter().filter_map(Node::target).filter_map(|id| positions.get(&id)) {
-            is_target[*target] = true;
+        let targets = nodes.iter().filter_map(Node::target).chain(function.jump_targets());
+        for target in targets.filter_map(|id| positions.get(&id).copied()) {
+            is_target[target] = true;
         }
         let live_after = live_after(nodes, &positions);
         let order: Vec<usize> = (0..nodes.len()).collect();

@@ -1,11 +1,18 @@
 //! Well-formedness of the IR, on which all later crates rely. It does not decide safety; the verifier does.
 
+use std::collections::BTreeSet;
+
 use kiln_isa::{CallTarget, Insn};
 use kiln_platform::MapType;
 use kiln_platform::limits::MAX_INNER_MAPS;
 
-use crate::object::{FunctionId, InsnId, Map, MapContents, Object, Reference, WRITE_ONLY_FLAG};
+use crate::object::{
+    Function, FunctionId, InsnId, Map, MapContents, MapId, Object, READ_ONLY_FLAG, Reference, WRITE_ONLY_FLAG,
+};
 use crate::shown::Clean;
+
+/// Indirect jumps of a function times their targets: the edges of its control-flow graph, which analyses keep.
+pub const MAX_INDIRECT_EDGES: usize = 1 << 22;
 
 /// A violation of the rules for objects.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -37,6 +44,16 @@ pub enum Invalid {
         function: String,
         /// Node position.
         position: usize,
+    },
+    /// A jump table that its map does not fit, or with an entry outside of its function.
+    #[error("function {}: the jump table {table} {what}", Clean(function))]
+    Table {
+        /// Function name.
+        function: String,
+        /// Index of the table.
+        table: usize,
+        /// What is wrong.
+        what: &'static str,
     },
     /// The last instruction falls through.
     #[error("function {} runs past its end", Clean(function))]
@@ -75,16 +92,28 @@ pub fn validate(object: &Object) -> Result<(), Invalid> {
         return Err(Invalid::Contents { map: map.name.clone(), what });
     }
     let mut ids = Vec::new();
+    let mut table_maps = BTreeSet::new();
     for function in &object.functions {
         let name = || function.name.clone();
         let last = function.nodes.last().ok_or_else(|| Invalid::Empty { function: name() })?;
-        if !matches!(last.insn, Insn::Exit | Insn::Jump { .. }) {
+        if last.insn.falls_through() {
             return Err(Invalid::End { function: name() });
         }
         let first = ids.len();
         ids.extend(function.nodes.iter().map(|node| node.id));
         let own = &mut ids[first..];
         own.sort_unstable();
+        let jumps = function.nodes.iter().filter(|node| matches!(node.insn, Insn::JumpIndirect { .. })).count();
+        if jumps.saturating_mul(function.jump_targets().len()) > MAX_INDIRECT_EDGES {
+            return Err(Invalid::Table {
+                function: name(),
+                table: 0,
+                what: "has more targets than all jumps may have",
+            });
+        }
+        if let Some((table, what)) = bad_table(object, function, own, &mut table_maps) {
+            return Err(Invalid::Table { function: name(), table, what });
+        }
         for (position, node) in function.nodes.iter().enumerate() {
             if node.id.0 >= object.next_insn {
                 return Err(Invalid::Id { id: node.id });
@@ -112,6 +141,34 @@ pub fn validate(object: &Object) -> Result<(), Invalid> {
         Some(program) => Err(Invalid::Entry { program: program.name.clone() }),
         None => Ok(()),
     }
+}
+
+/// The first jump table of a function that is not well formed, and what is wrong. `own` has the function's ids in order,
+/// and `taken` the maps of the tables before.
+fn bad_table(
+    object: &Object,
+    function: &Function,
+    own: &[InsnId],
+    taken: &mut BTreeSet<MapId>,
+) -> Option<(usize, &'static str)> {
+    function.tables.iter().enumerate().find_map(|(index, table)| {
+        let map = object.maps.get(table.map.index()).filter(|map| map.map_type == MapType::InsnArray);
+        let what = match map {
+            None => "is no map of type insn_array",
+            Some(_) if !taken.insert(table.map) => "has a map that is another's, too",
+            Some(map) if map.max_entries as usize != table.targets.len() => "has not as many entries as its map",
+            Some(map) if (map.key_size, map.value_size) != (4, 16) => "needs keys of 4 bytes and values of 16",
+            Some(map) if map.flags & !READ_ONLY_FLAG != 0 || !matches!(map.contents, MapContents::Empty) => {
+                "has a map with flags or contents"
+            }
+            Some(_) if table.targets.is_empty() => "is empty",
+            Some(_) if table.targets.iter().any(|target| own.binary_search(target).is_err()) => {
+                "leads to an instruction that the function does not have"
+            }
+            Some(_) => return None,
+        };
+        Some((index, what))
+    })
 }
 
 /// Whether a map's contents suit its definition. Loads of constants are folded, so nothing may write a constant, and

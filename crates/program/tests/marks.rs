@@ -34,6 +34,7 @@ fn object(text: &str, operation: &str, form: u8, operands: &[i32]) -> Object {
         linkage: Linkage::Static,
         btf_id: 0,
         nodes,
+        tables: Vec::new(),
     });
     object.operations.push(Mark { operation: operation.into(), form, operands: operands.to_vec(), members });
     object
@@ -401,7 +402,7 @@ fn marked(operation: &Operation, number: usize, operands: &Operands, result: Reg
         members: nodes[..code.len()].iter().map(|node| node.id).collect(),
     });
     let (name, section) = ("example".to_owned(), "xdp".to_owned());
-    object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes });
+    object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes, tables: Vec::new() });
     object
 }
 

@@ -48,7 +48,7 @@ pub struct Bare {
 impl Bare {
     /// For one run of a program of this type on a packet.
     pub fn new(object: &Object, program_type: Option<ProgramType>, packet: &[u8]) -> Bare {
-        let values = object.maps.iter().map(initial_values).collect();
+        let values = (0..).zip(&object.maps).map(|(id, map)| initial_values(object, MapId(id), map)).collect();
         let stacks = vec![0; kiln_program::interpret::MAX_FRAMES * STACK_BYTES];
         let pulled = pulled_bytes(program_type).min(packet.len());
         let context = context(program_type, packet.len(), pulled);
@@ -142,7 +142,10 @@ fn value_stride(map: &Map) -> u64 {
     u64::from(map.value_size).next_multiple_of(8)
 }
 
-fn initial_values(map: &Map) -> Vec<u8> {
+fn initial_values(object: &Object, id: MapId, map: &Map) -> Vec<u8> {
+    if let Some(table) = object.jump_table(id) {
+        return table.bytes();
+    }
     if !is_array(map) {
         return Vec::new();
     }

@@ -97,6 +97,7 @@ fn with_program(mut object: Object, nodes: Vec<Node>, program_type: ProgramType)
         linkage: Linkage::Global,
         btf_id: 0,
         nodes,
+        tables: Vec::new(),
     });
     object.programs.push(Program::new("generated", program_type.name(), Some(program_type), FunctionId(0)));
     object

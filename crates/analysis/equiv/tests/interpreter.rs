@@ -84,6 +84,7 @@ fn interpret(input: &Input, window: &[Node]) -> Option<([u64; Reg::COUNT], BTree
             linkage: Linkage::Global,
             btf_id: 0,
             nodes,
+            tables: Vec::new(),
         }],
         programs: Vec::<Program>::new(),
         ..Object::default()

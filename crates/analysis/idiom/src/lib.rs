@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use kiln_isa::operation::{Arch, Binding, Form, From, Operation, Registry, Template};
 use kiln_isa::{AluOp, Insn, Source, Width};
 use kiln_program::operation::{Checker, MAX_SPAN, Mark, accesses_memory};
-use kiln_program::{InsnId, Node, Object, liveness};
+use kiln_program::{Function, InsnId, Node, Object, liveness};
 
 /// Candidates that the search for one instance looks at, at most: a bound on hostile input.
 const MAX_CANDIDATES: usize = 2048;
@@ -33,7 +33,7 @@ pub fn recognize(object: &Object, registry: &Registry) -> Vec<Mark> {
 /// sequence has to wait for what was compared, so it pays nowhere else, unless the program asks for it.
 pub fn recognize_where(object: &Object, registry: &Registry, is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
     let search = |passes: &[Pass; 2]| {
-        object.functions.iter().flat_map(|function| recognize_in(&function.nodes, passes, is_hard)).collect()
+        object.functions.iter().flat_map(|function| recognize_in(function, passes, is_hard)).collect()
     };
     match BUILTIN.iter().find(|(known, _)| known.is(registry)) {
         Some((known, passes)) => search(passes.get_or_init(|| Pass::both(known))),
@@ -55,8 +55,9 @@ pub fn annotate(object: &mut Object, registry: &Registry) -> usize {
 }
 
 /// Finds operations in one function.
-fn recognize_in(nodes: &[Node], passes: &[Pass; 2], is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
-    let mut checker = Checker::new(nodes);
+fn recognize_in(function: &Function, passes: &[Pass; 2], is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
+    let nodes = &function.nodes[..];
+    let mut checker = Checker::new(function);
     let present = nodes.iter().filter_map(|node| kind_of(&node.insn)).fold(Kinds::default(), Kinds::with);
     let [mut marks, more] = passes.each_ref().map(|pass| {
         let mut marks = Vec::new();
@@ -85,7 +86,7 @@ fn recognize_in(nodes: &[Node], passes: &[Pass; 2], is_hard: &dyn Fn(InsnId) -> 
     // Whoever loads the object checks its marks in this order, in which some of them may be in the way of others.
     marks.extend(more);
     marks.sort_by_key(|(_, mark)| checker.last_member(mark));
-    let mut checker = Checker::new(nodes);
+    let mut checker = Checker::new(function);
     marks.retain(|(operation, mark)| checker.add(operation, mark).is_ok());
     marks.into_iter().map(|(_, mark)| mark).collect()
 }

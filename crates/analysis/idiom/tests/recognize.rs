@@ -17,7 +17,7 @@ fn object(text: &str) -> Object {
         }
     }
     let (name, section) = ("example".to_owned(), "xdp".to_owned());
-    object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes });
+    object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes, tables: Vec::new() });
     object
 }
 

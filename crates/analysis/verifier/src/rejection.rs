@@ -154,6 +154,8 @@ pub(crate) enum Case {
     CallbackReturned { lowest: i64, highest: i64 },
     /// The frame pointer is written.
     FramePointer,
+    /// That many bytes of a jump table's entry are read.
+    PartOfEntry { bytes: u32 },
     /// The function returns no number.
     NoNumber,
     /// Programs of this type may have no map with such a field.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use kiln_platform::Feature;
 use kiln_program::{FunctionId, Object, Program};
 
 use crate::check::unprivileged;
-use crate::code::Code;
 use crate::code::prepared::Prepared;
+use crate::code::{Code, Position};
 use crate::error::{Error, TIME_IS_UP};
 use crate::explain::{self, explained, rejection};
 use crate::explore::cost::{Cost, Profiler};
@@ -72,6 +73,7 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
         return Err(Error::Limit { insn: first.id, what: TIME_IS_UP.to_owned() });
     }
     let code = prepared.lay_out(program, options)?;
+    check_indirect_jumps(&code, options)?;
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();
         let rejection = rejection(&code, at, Reason::Unreachable, message);
@@ -141,6 +143,28 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
         exception_callback: code.exception_callback_id(),
         _proof: (),
     })
+}
+
+/// Indirect jumps have tables, and one may end a function only in newer kernels.
+fn check_indirect_jumps(code: &Code<'_>, options: &Options) -> Result<(), Error> {
+    if !options.kernel_has(Feature::IndirectJumps) {
+        return Ok(());
+    }
+    let refused = |at: Position, message: &str, kernel_message: String| {
+        let rejection = rejection(code, at, Reason::BadInstruction, message.to_owned());
+        Err(Error::Rejected(Box::new(Rejection { kernel_message: Some(kernel_message), ..rejection })))
+    };
+    if let Some(at) = code.jump_at_end().filter(|_| !options.kernel_has(Feature::JumpsAtTheEnd)) {
+        let words = explain::kernel_words::behind_the_end(code, at);
+        return refused(at, "an indirect jump is the function's last instruction", words);
+    }
+    match code.jump_without_table() {
+        Some(at) => {
+            let words = explain::kernel_words::without_table(code, at);
+            refused(at, "the function has no jump table for this indirect jump", words)
+        }
+        None => Ok(()),
+    }
 }
 
 /// What the program's functions may return to what runs them.

@@ -201,6 +201,9 @@ fn computes_with_frame(insn: &Insn) -> bool {
 
 /// Whether control ever goes back.
 fn has_loop(function: &Function) -> bool {
+    if function.jumps_indirectly() {
+        return true;
+    }
     let positions: HashMap<_, _> = function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
     let goes_back = |(at, node): (usize, &Node)| {
         node.target().and_then(|target| positions.get(&target)).is_some_and(|target| *target <= at)

@@ -4,14 +4,19 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use kiln_isa::{CallTarget, Insn};
-use kiln_program::Node;
 use kiln_program::liveness::Positions;
+use kiln_program::{Function, FunctionId, InsnId, Node, Object};
 
 use crate::Error;
 
 /// Whether a function may end with an instruction: `bpf_throw` does not come back.
 fn ends(last: &Insn) -> bool {
-    matches!(last, Insn::Exit | Insn::Jump { .. } | Insn::Call(CallTarget::Kfunc { .. }))
+    !last.falls_through() || matches!(last, Insn::Call(CallTarget::Kfunc { .. }))
+}
+
+/// The targets of a function's indirect jumps.
+pub(crate) fn jump_targets(object: &Object, id: FunctionId) -> Vec<InsnId> {
+    object.functions.get(id.index()).map(Function::jump_targets).unwrap_or_default()
 }
 
 /// Where a function's branches lead. Positions count the function's instructions from 0.
@@ -25,31 +30,47 @@ pub(crate) struct Targets {
     /// Whether control can come here from the instruction before.
     falls_into: Vec<bool>,
     loop_end: Vec<Option<usize>>,
+    /// Where all indirect jumps lead: the address that a program jumps to, and the position, by ascending addresses.
+    pub indirect: Vec<(u32, usize)>,
+    /// The indirect jumps.
+    indirect_jumps: Vec<usize>,
 }
 
 impl Targets {
     /// # Errors
     /// Refuses a function that runs past its end, and a branch to an instruction that the function does not have.
-    pub fn of(nodes: &[Node]) -> Result<Targets, Error> {
+    pub fn of(nodes: &[Node], jump_targets: &[InsnId]) -> Result<Targets, Error> {
         if !nodes.last().is_some_and(|last| ends(&last.insn)) {
             return Err(Error::Malformed("a function runs past its end"));
         }
         let positions = Positions::of(nodes);
         let mut targets = vec![None; nodes.len()];
         let mut first_source = vec![None; nodes.len()];
-        let falls = |node: &Node| !matches!(node.insn, Insn::Exit | Insn::Jump { .. });
+        let falls = |node: &Node| node.insn.falls_through();
         let falls_into = std::iter::once(true).chain(nodes.iter().map(falls)).take(nodes.len()).collect();
         let mut loop_end = vec![None; nodes.len()];
+        let position = |id: &InsnId| Some((id.0, *positions.get(id)?));
+        let indirect = jump_targets.iter().map(position).collect::<Option<Vec<_>>>();
+        let mut indirect = indirect.ok_or(Error::Malformed("a jump table leads nowhere"))?;
+        indirect.sort_unstable();
+        let jumps = nodes.iter().enumerate().filter(|(_, node)| matches!(node.insn, Insn::JumpIndirect { .. }));
+        let indirect_jumps: Vec<usize> = jumps.map(|(at, _)| at).collect();
+        if let (Some(first), Some(last)) = (indirect_jumps.first(), indirect_jumps.last()) {
+            for (_, target) in &indirect {
+                first_source[*target] = Some(*first);
+                loop_end[*target] = Some(*last).filter(|last| target <= last);
+            }
+        }
         for (at, node) in nodes.iter().enumerate() {
             let Some(target) = node.target() else { continue };
             let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
             targets[at] = Some(target);
-            first_source[target].get_or_insert(at);
+            first_source[target] = Some(first_source[target].map_or(at, |first: usize| first.min(at)));
             if target <= at {
-                loop_end[target] = Some(at);
+                loop_end[target] = loop_end[target].max(Some(at));
             }
         }
-        Ok(Targets { positions, targets, first_source, falls_into, loop_end })
+        Ok(Targets { positions, targets, first_source, falls_into, loop_end, indirect, indirect_jumps })
     }
 
     /// Where a branch leads.
@@ -104,7 +125,10 @@ impl Targets {
         let count = self.targets.len();
         let mut inside: Vec<bool> = (0..count).map(kept).collect();
         let fallen = |at: usize| Some(at + 1).filter(|next| *next < count && self.falls_into[*next]);
-        let edges = || (0..count).flat_map(|at| fallen(at).into_iter().chain(self.targets[at]).map(move |to| (at, to)));
+        let direct =
+            || (0..count).flat_map(|at| fallen(at).into_iter().chain(self.targets[at]).map(move |to| (at, to)));
+        let indirect = || self.indirect_jumps.iter().flat_map(|at| self.indirect.iter().map(|(_, to)| (*at, *to)));
+        let edges = || direct().chain(indirect());
         for forwards in [true, false] {
             // An instruction is out if nothing that is inside leads to it, or it to nothing.
             let mut ways = vec![0; count];
@@ -158,7 +182,7 @@ mod tests {
         let charges = |text: &str| {
             let object = kiln_program::text::parse(&format!("; program xdp\n{text}")).expect("it parses");
             let nodes = &object.functions[0].nodes;
-            let charges = Targets::of(nodes).expect("valid").charges(nodes, true);
+            let charges = Targets::of(nodes, &[]).expect("valid").charges(nodes, true);
             charges.iter().enumerate().filter_map(|(at, charge)| Some((at, (*charge)?))).collect::<Vec<_>>()
         };
         // At the `may_goto`, where it is the header and where it is not.
@@ -178,7 +202,7 @@ mod tests {
 
     fn aligned(text: &str) -> Vec<usize> {
         let object = kiln_program::text::parse(&format!("; program xdp\n{text}")).expect("it parses");
-        let targets = Targets::of(&object.functions[0].nodes).expect("valid");
+        let targets = Targets::of(&object.functions[0].nodes, &[]).expect("valid");
         (0..object.functions[0].nodes.len()).filter(|at| targets.aligned_loop(*at)).collect()
     }
 

@@ -129,7 +129,12 @@ fn load_with_maps(
         .ok_or_else(|| LoadFailure::from(Error::InvalidInput(format!("program {} has no type", program.name))))?;
     let mut image = kiln_program::lower_program(object, program)
         .map_err(|error| LoadFailure::from(Error::InvalidInput(error.to_string())))?;
-    resolve(object, &mut image, descriptor)?;
+    let tables = create_tables(object, &image)?;
+    let mut descriptor = descriptor;
+    resolve(object, &mut image, |id| match tables.get(&id) {
+        Some(table) => Ok(table.fd().as_raw_fd()),
+        None => descriptor(id),
+    })?;
     let flags = if program.sleepable { 1 << 4 } else { 0 } | if program.frags { 1 << 5 } else { 0 };
     let (hook, attach) = match program_type {
         ProgramType::StructOps => member_ids(program)?,
@@ -242,6 +247,35 @@ fn resolve(
         image.slots[relocation.slot + 1].imm = offset as i32;
     }
     Ok(())
+}
+
+/// Creates the jump tables that a program refers to. The kernel takes a table from one program only.
+fn create_tables(object: &Object, image: &Image) -> Result<HashMap<MapId, MapHandle>, Error> {
+    let mut tables = HashMap::new();
+    for relocation in &image.relocations {
+        let Reference::MapValue { map, .. } = relocation.reference else { continue };
+        let Some(table) = object.jump_table(map).filter(|_| !tables.contains_key(&map)) else { continue };
+        let mut slots = HashMap::new();
+        image.insns.iter().enumerate().for_each(|(slot, id)| {
+            slots.entry(*id).or_insert(slot as u32);
+        });
+        let handle = create_map(object.map(map), None)?;
+        for (index, target) in (0u32..).zip(&table.targets) {
+            let Some(slot) = slots.get(target) else {
+                return Err(Error::InvalidInput(format!(
+                    "jump table {} leads out of the program",
+                    object.map(map).name
+                )));
+            };
+            // `struct bpf_insn_array_value`: the slot, and what the kernel fills in.
+            let mut value = [0; 16];
+            value[..4].copy_from_slice(&slot.to_le_bytes());
+            handle.update(&index.to_le_bytes(), &value, 0)?;
+        }
+        handle.freeze()?;
+        tables.insert(map, handle);
+    }
+    Ok(tables)
 }
 
 /// Creates a map of the kernel from its definition and fills in its initial contents.

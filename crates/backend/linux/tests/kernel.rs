@@ -26,6 +26,7 @@ fn xdp(insns: &[Insn]) -> Object {
             linkage: Linkage::Global,
             btf_id: 0,
             nodes: insns.iter().enumerate().map(node).collect(),
+            tables: Vec::new(),
         }],
         programs: vec![Program::new("entry", "xdp", Some(ProgramType::Xdp), kiln_program::FunctionId(0))],
         next_insn: insns.len() as u32,

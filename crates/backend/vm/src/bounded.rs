@@ -47,7 +47,14 @@ mod tests {
         let insns = text.split(';').map(|line| kiln_isa::text::parse(line.trim()).expect("an instruction"));
         let nodes = insns.map(|insn| object.new_node(insn, Reference::None)).collect();
         let (name, section) = ("example".to_owned(), "xdp".to_owned());
-        object.functions.push(Function { name, section, linkage: Linkage::Global, btf_id: 0, nodes });
+        object.functions.push(Function {
+            name,
+            section,
+            linkage: Linkage::Global,
+            btf_id: 0,
+            nodes,
+            tables: Vec::new(),
+        });
         ends_within(&object, FunctionId(0), explored, budget)
     }
 

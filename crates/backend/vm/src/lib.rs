@@ -41,6 +41,7 @@ mod handle;
 pub mod helper;
 mod interface;
 mod interpreter;
+mod jump_tables;
 mod load;
 mod loaded;
 mod locks;

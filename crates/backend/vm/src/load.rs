@@ -63,9 +63,14 @@ impl Vm {
     fn verify(&self, program: &Program, skip_facts: bool) -> Result<Verified, Error> {
         let own_helpers = self.options.own_helpers.iter().map(|helper| helper.declaration).collect();
         let kernel_types = self.options.kernel_types.clone();
-        let several_arenas = true;
-        let options =
-            kiln_verifier::Options { own_helpers, kernel_types, several_arenas, skip_facts, ..Default::default() };
+        let options = kiln_verifier::Options {
+            own_helpers,
+            kernel_types,
+            several_arenas: true,
+            skip_facts,
+            profile: crate::jump_tables::profile(&self.object),
+            ..Default::default()
+        };
         kiln_verifier::verify(&self.object, program, &options)
             .map_err(|source| Error::Rejected { program: program.name.clone(), source: Box::new(source) })
     }

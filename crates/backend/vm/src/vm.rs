@@ -188,6 +188,8 @@ impl Vm {
                 }
             }
         }
+        crate::jump_tables::fill(&self.object, |index| &self.shared.maps[index])
+            .map_err(|(map, errno)| Error::Operation { map, errno })?;
         self.fill_kconfig(lacking)?;
         for (map, definition) in self.shared.maps.iter().zip(&self.object.maps) {
             if definition.is_constant() {

@@ -36,6 +36,7 @@ fn object(functions: Vec<Vec<(Insn, To)>>) -> Object {
             linkage: Linkage::Static,
             btf_id: 0,
             nodes,
+            tables: Vec::new(),
         });
     }
     kiln_program::validate(&object).expect("a valid object");

@@ -10,7 +10,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kiln_isa::Insn;
 use kiln_program::{Function, InsnId, Node};
 
 /// Instructions in a row, and those that replace them.
@@ -98,8 +97,9 @@ pub fn applied(function: &Function, hunks: &[Hunk]) -> Option<Function> {
 fn is_whole(function: &Function) -> bool {
     let ids: HashSet<InsnId> = function.nodes.iter().map(|node| node.id).collect();
     let leads = |node: &Node| node.target().is_none_or(|target| ids.contains(&target));
-    let ends = function.nodes.last().is_some_and(|node| matches!(node.insn, Insn::Exit | Insn::Jump { .. }));
-    ids.len() == function.nodes.len() && ends && function.nodes.iter().all(leads)
+    let tables = function.tables.iter().flat_map(|table| &table.targets).all(|target| ids.contains(target));
+    let ends = function.nodes.last().is_some_and(|node| !node.insn.falls_through());
+    ids.len() == function.nodes.len() && ends && tables && function.nodes.iter().all(leads)
 }
 
 #[cfg(test)]

@@ -11,12 +11,13 @@ use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn, Slot, decode};
 use kiln_program::lower::without_encoded_reference;
-use kiln_program::{Function, FunctionId, InsnId, Linkage, Node, Reference};
+use kiln_program::{Function, FunctionId, InsnId, Linkage, MapId, Node, Reference};
 
 use crate::error::{Result, invalid, unsupported};
 use crate::externs::ExternTable;
 use crate::file::{ElfFile, R_BPF_64_32, R_BPF_64_64, Rel, SHN_UNDEF, STB_LOCAL, STB_WEAK, STT_FUNC};
 use crate::maps::MapTable;
+use crate::tables::tables_of;
 
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: u64 = 8;
@@ -134,9 +135,15 @@ pub(crate) struct CodeReader<'a> {
     pub referents: Referents<'a>,
     pub next_insn: u32,
     pub origins: HashMap<InsnId, Origin>,
+    /// The function that each jump table was read for.
+    readers: HashMap<MapId, Place>,
 }
 
-impl CodeReader<'_> {
+impl<'a> CodeReader<'a> {
+    pub fn new(referents: Referents<'a>) -> CodeReader<'a> {
+        CodeReader { referents, next_insn: 0, origins: HashMap::new(), readers: HashMap::new() }
+    }
+
     /// The function at a place, and each instruction's slot in the section.
     pub fn function(&mut self, section: &CodeSection<'_>, place: &Place) -> Result<(Function, Vec<usize>)> {
         let symbol = &self.referents.file.symbols[place.symbol];
@@ -161,11 +168,13 @@ impl CodeReader<'_> {
         for (at, insn) in &insns {
             nodes.push(self.node(section, *at, *insn, &ids)?);
         }
-        if let Some(last) = nodes.last().filter(|last| !matches!(last.insn, Insn::Exit | Insn::Jump { .. })) {
+        if let Some(last) = nodes.last().filter(|last| last.insn.falls_through()) {
             let at = ids.iter().find(|(_, id)| **id == last.id).map_or(start, |(at, _)| *at);
             let message = format!("function {} runs past its end", symbol.name);
             return invalid(section.name, at as u64 * SLOT_BYTES, message);
         }
+        let Referents { file, maps, .. } = self.referents;
+        let tables = tables_of(file, maps, place, &nodes, &ids, &mut self.readers)?;
         let linkage = match symbol.binding() {
             // libbpf tells the kernel that hidden functions are static.
             _ if symbol.is_hidden() => Linkage::Static,
@@ -174,7 +183,7 @@ impl CodeReader<'_> {
             _ => Linkage::Global,
         };
         let (name, code) = (symbol.name.clone(), section.name.to_owned());
-        let function = Function { name, section: code, linkage, btf_id: 0, nodes };
+        let function = Function { name, section: code, linkage, btf_id: 0, nodes, tables };
         Ok((function, insns.into_iter().map(|(at, _)| at).collect()))
     }
 
@@ -276,6 +285,10 @@ impl CodeReader<'_> {
             };
         }
         match self.referents.maps.at(home, target) {
+            Some((map, Some(_))) if (imm != 0 || symbol.size == 0) && self.referents.maps.is_table(map) => {
+                // libbpf takes no notice of the addend, and the table's size from the symbol.
+                unsupported(section.name, offset, "an address in a jump table other than by the table's symbol")
+            }
             Some((map, None)) => Ok(Reference::Map(map)),
             Some((map, Some(offset))) => Ok(Reference::MapValue { map, offset }),
             None => {

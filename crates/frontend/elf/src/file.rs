@@ -20,8 +20,8 @@ pub(crate) const OPERATIONS_SECTION: &str = ".kiln.ops";
 
 /// Sections that loaders look up by name. libbpf takes the last of two, so a file with two means one thing to one reader
 /// and another to the next.
-const ONCE: [&str; 8] =
-    [".BTF", ".BTF.ext", "license", "version", "maps", ".maps", ".addr_space.1", OPERATIONS_SECTION];
+const ONCE: [&str; 9] =
+    [".BTF", ".BTF.ext", "license", "version", "maps", ".maps", ".addr_space.1", ".jumptables", OPERATIONS_SECTION];
 
 // Relocation types (Documentation/bpf/llvm_reloc.rst).
 pub(crate) const R_BPF_64_64: u32 = 1;

@@ -14,6 +14,7 @@
 //! # Reading
 //! [`read`] takes the bytes of one file. Functions in `.text` are subprograms, and all others are programs. If a
 //! section name gives no program type, [`kiln_program::Program::program_type`] is `None`. Maps are in libbpf's order.
+//! A table in `.jumptables` is a map and one function's [`kiln_program::Function::tables`].
 //! CO-RE accesses keep the compiler's values until [`resolve_core`] fits them to a kernel.
 //!
 //! Files are untrusted: every count, offset and reference is checked before it is used, and sizes in the result are
@@ -26,7 +27,7 @@
 //! object that did not change is the same file, byte for byte.
 //!
 //! # What it lacks
-//! Big-endian objects, relocations with addends, `gotox` jump tables, and objects of several files that `bpftool gen
+//! Big-endian objects, relocations with addends, a jump table of several functions, and objects of several files that `bpftool gen
 //! object` should link first. A rewrite cannot add the first relocation of a code section.
 //!
 //! ```no_run
@@ -50,8 +51,10 @@ mod file;
 mod kconfig;
 mod layout;
 mod maps;
+mod moved_tables;
 mod operations;
 mod read;
+mod tables;
 mod unreadable;
 mod unused;
 mod write;

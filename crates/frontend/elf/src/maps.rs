@@ -42,10 +42,12 @@ pub(crate) struct MapTable {
     pub places: Vec<Option<(usize, u64)>>,
     /// Byte offset of `values` in each definition that has initial entries.
     pub values: HashMap<MapId, u64>,
+    /// The section of jump tables.
+    pub table_section: Option<usize>,
 }
 
 impl MapTable {
-    fn add(&mut self, map: Map, place: Option<(usize, u64)>) -> MapId {
+    pub(crate) fn add(&mut self, map: Map, place: Option<(usize, u64)>) -> MapId {
         let id = MapId(self.maps.len() as u32);
         self.maps.push(map);
         self.places.push(place);
@@ -59,11 +61,20 @@ impl MapTable {
         self.add(map, None)
     }
 
+    /// Whether a map is a jump table of the section `.jumptables`.
+    pub fn is_table(&self, map: MapId) -> bool {
+        let place = self.places.get(map.index()).copied().flatten();
+        place.is_some_and(|(section, _)| Some(section) == self.table_section)
+    }
+
     /// The map at a symbol's place, and for data sections the byte in its value.
     pub fn at(&self, section: usize, offset: i64) -> Option<(MapId, Option<u32>)> {
         match self.data.get(&section) {
             Some(map) => Some((*map, Some(i32::try_from(offset).ok()? as u32))),
-            None => Some((*self.definitions.get(&(section, u64::try_from(offset).ok()?))?, None)),
+            None => {
+                let map = *self.definitions.get(&(section, u64::try_from(offset).ok()?))?;
+                Some((map, self.is_table(map).then_some(0)))
+            }
         }
     }
 }
@@ -135,7 +146,7 @@ pub(crate) fn read_struct_ops(file: &ElfFile, btf: Option<&Btf>, table: &mut Map
     Ok(())
 }
 
-fn data_map(name: &str, value_size: u32, flags: u32, contents: MapContents) -> Map {
+pub(crate) fn data_map(name: &str, value_size: u32, flags: u32, contents: MapContents) -> Map {
     Map {
         name: name.to_owned(),
         map_type: MapType::Array,

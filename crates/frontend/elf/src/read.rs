@@ -15,6 +15,7 @@ use crate::error::{Fault, Result, invalid};
 use crate::externs::{ExternTable, read_externs};
 use crate::file::{ElfFile, R_BPF_64_64, R_BPF_64_ABS64, STB_LOCAL, STT_FUNC};
 use crate::maps::{MapTable, read_maps, read_struct_ops};
+use crate::tables::read_tables;
 use crate::unreadable::take_unreadable;
 
 /// Characters of a source line that are kept.
@@ -86,6 +87,7 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
     let mut maps = read_maps(&file, btf.as_ref())?;
     let externs = read_externs(&file, btf.as_ref(), &mut maps)?;
     read_struct_ops(&file, btf.as_ref(), &mut maps)?;
+    read_tables(&file, &mut maps)?;
     let completed = btf_bytes.zip(btf.as_ref()).map(|(bytes, btf)| completed_btf(&file, btf, bytes));
     let mut places = find_functions(&file)?;
     let unreadable = take_unreadable(&file, &maps, &externs, &mut places)?;
@@ -152,7 +154,7 @@ fn version(file: &ElfFile) -> Result<u32> {
 
 fn read_functions(object: &mut Object, sources: &mut Sources) -> Result<()> {
     let referents = Referents::new(&sources.file, &sources.maps, &sources.externs, &sources.places);
-    let mut reader = CodeReader { referents, next_insn: 0, origins: HashMap::new() };
+    let mut reader = CodeReader::new(referents);
     let mut section: Option<(usize, CodeSection<'_>)> = None;
     for place in &sources.places {
         let code = match section.take() {

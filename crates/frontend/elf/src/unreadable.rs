@@ -71,7 +71,7 @@ type Reading = (Option<Fault>, Vec<usize>);
 
 fn first_faults(file: &ElfFile, maps: &MapTable, externs: &ExternTable, places: &[Place]) -> Result<Vec<Reading>> {
     let referents = Referents::new(file, maps, externs, places);
-    let mut reader = CodeReader { referents, next_insn: 0, origins: HashMap::new() };
+    let mut reader = CodeReader::new(referents);
     let mut section: Option<(usize, CodeSection<'_>)> = None;
     let mut readings = Vec::with_capacity(places.len());
     for place in places {
@@ -128,7 +128,10 @@ pub(crate) fn pinned(file: &ElfFile, place: &Place) -> Result<bool> {
     let relocated = relocations.values().any(|relocation| {
         let home = file.symbols[relocation.symbol as usize].section_index();
         (place.start..place.end).contains(&relocation.offset)
-            && home.is_some_and(|home| file.sections[home].is_code() || is_for_debuggers(file, home))
+            && home.is_some_and(|home| {
+                let section = &file.sections[home];
+                section.is_code() || section.name == crate::tables::SECTION || is_for_debuggers(file, home)
+            })
     });
     let bytes = &file.data(place.section)[place.start as usize..place.end as usize];
     let Some(slots) = Slot::parse_all(bytes) else { return Ok(true) };

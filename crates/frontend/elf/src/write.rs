@@ -68,6 +68,7 @@ pub(crate) fn rebuild(
     writer.move_symbols();
     writer.write_code()?;
     writer.move_addresses_in_data()?;
+    writer.output.contents.extend(crate::moved_tables::entries(object, sources, &writer.layouts)?);
     writer.write_btf()?;
     if drop_debug {
         writer.output.drop_debug_sections();
@@ -102,6 +103,12 @@ fn check_same_shape(object: &Object, sources: &Sources) -> Result<()> {
         if new.name != old.name || new.section != old.section {
             return mismatch(format!("function {} stands where {} was", new.name, old.name));
         }
+        let entries = |function: &kiln_program::Function| -> Vec<_> {
+            function.tables.iter().map(|table| (table.map, table.targets.len())).collect()
+        };
+        if entries(new) != entries(old) {
+            return mismatch(format!("function {} has other jump tables", new.name));
+        }
         if new.nodes.is_empty() {
             return mismatch(format!("function {} is empty", new.name));
         }
@@ -119,7 +126,7 @@ fn check_same_shape(object: &Object, sources: &Sources) -> Result<()> {
 
 fn is_unchanged(object: &Object, sources: &Sources) -> bool {
     let same = |(new, old): (&kiln_program::Function, &kiln_program::Function)| {
-        new.nodes == old.nodes && new.btf_id == old.btf_id && new.linkage == old.linkage
+        new.nodes == old.nodes && new.tables == old.tables && new.btf_id == old.btf_id && new.linkage == old.linkage
     };
     object.functions.iter().zip(&sources.original).all(same)
         && object.lines == sources.lines

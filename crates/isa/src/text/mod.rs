@@ -119,6 +119,7 @@ impl fmt::Display for Insn {
             Insn::Jump { offset, long } => {
                 write!(f, "{} {}", if long { "gotol" } else { "goto" }, Relative(offset))
             }
+            Insn::JumpIndirect { dst } => write!(f, "gotox {dst}"),
             Insn::Branch { op, width, dst, src, offset } => write!(
                 f,
                 "if {} {} {} goto {}",

@@ -49,6 +49,7 @@ impl<'a> Cursor<'a> {
             "exit" => Ok(Insn::Exit),
             "goto" => Ok(Insn::Jump { offset: self.target16()?.into(), long: false }),
             "gotol" => Ok(Insn::Jump { offset: self.target(i32::MIN, i32::MAX)?, long: true }),
+            "gotox" => Ok(Insn::JumpIndirect { dst: self.reg(Width::W64)? }),
             "may_goto" => Ok(Insn::MayGoto { offset: self.target16()? }),
             "if" => self.branch(),
             "call" => self.call(),

@@ -154,6 +154,10 @@ features! {
     TrustedByDefault: (7, 0), "refusing untrusted and null pointers to every kernel function";
     /// Jumps to an address from a table (`gotox`, maps of type `insn_array`).
     IndirectJumps: (6, 19), "an indirect jump";
+    /// An indirect jump may be a function's last instruction.
+    JumpsAtTheEnd: (7, 2), "a function that ends with an indirect jump";
+    /// The address of an instruction is remembered on the stack. Before, it was a number when it was read back.
+    AddressesOnStack: (7, 3), "remembering the address of an instruction on the stack";
     /// The range of a quotient or remainder is known where the divisor is a constant.
     DivisionRanges: (7, 0), "knowing the range of a number divided by a constant";
     /// Global functions may return nothing.

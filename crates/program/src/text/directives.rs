@@ -38,6 +38,7 @@ impl Parser<'_> {
             "extern" => self.external(words)?,
             "program" => self.program(words)?,
             "function" => self.function(words)?,
+            "table" => self.table(words)?,
             "line" => self.source_line(words)?,
             "core" => self.core_record(words)?,
             "insn" => {
@@ -55,8 +56,8 @@ impl Parser<'_> {
             }
             _ => {
                 return words.fail(
-                    "expected a directive (object, license, version, map, inner, extern, program, function, line, \
-                     core, insn, next_insn, btf) or `key: value`; comments begin with `#`",
+                    "expected a directive (object, license, version, map, inner, extern, program, function, table, \
+                     line, core, insn, next_insn, btf) or `key: value`; comments begin with `#`",
                 );
             }
         }
@@ -231,6 +232,20 @@ impl Parser<'_> {
         let default = if self.waiting.is_empty() { Linkage::Static } else { Linkage::Global };
         self.begin_function(name, linkage.unwrap_or(default), section, btf_id);
         self.current_line = None;
+        Ok(())
+    }
+
+    fn table(&mut self, words: &mut Words<'_>) -> Result<(), TextError> {
+        words.next_raw();
+        let (line, column) = words.position();
+        let map = words.convert("a map's name", |word| Some(word.to_owned()))?;
+        let mut labels = Vec::new();
+        while let Some(label) = words.peek() {
+            words.next_raw();
+            labels.push(label.to_owned());
+        }
+        let function = self.function_index();
+        self.late.push((Late::Table { function, map, labels }, line, column));
         Ok(())
     }
 

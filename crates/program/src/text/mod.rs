@@ -40,6 +40,7 @@
 //! | `; extern NAME kfunc\|ksym\|typed_ksym\|kconfig [map NAME] [offset N] [weak] [btf N]` | an extern |
 //! | `; program TYPE [name N] [section S] [attach A] [entry F] [sleepable] [frags] [target T] [noautoload]` | a program |
 //! | `; function NAME [static\|global\|weak] [section S] [btf N]` | the instructions that follow are this function's |
+//! | `; table MAP LABEL ...` | the entries of a map of type `insn_array`, where `gotox` in this function may lead |
 //! | `; line [@I] L:C FILE TEXT [at N N]`, `; line @I`, `; line none` | the source line of what follows |
 //! | `; core [@I] TYPE ACCESS KIND [at N]`, `; core @I` | the CO-RE record of the next instruction |
 //! | `; insn N`, `; next_insn N` | the id of the next instruction; the object's next unused id |

@@ -14,8 +14,8 @@ use super::words::{Words, find_semicolon, without_comment};
 use crate::btf::Btf;
 use crate::lower::without_encoded_reference;
 use crate::object::{
-    CoreId, CoreRelocation, ExternKind, Function, FunctionId, InsnId, LineId, Linkage, MapContents, MapId, MapSlot,
-    Node, Object, Reference, SourceLine,
+    CoreId, CoreRelocation, ExternKind, Function, FunctionId, InsnId, JumpTable, LineId, Linkage, MapContents, MapId,
+    MapSlot, Node, Object, Reference, SourceLine,
 };
 
 /// A directive that is the caller's business: `; key: value`.
@@ -85,6 +85,7 @@ pub(super) enum Late {
     Entry { program: usize, name: String },
     Slot { map: usize, depth: usize, index: u32, name: String },
     Kconfig { symbol: usize, name: String },
+    Table { function: usize, map: String, labels: Vec<String> },
 }
 
 /// What has been read so far.
@@ -135,7 +136,7 @@ impl<'a> Parser<'a> {
         words.end()
     }
 
-    fn function_index(&mut self) -> usize {
+    pub(super) fn function_index(&mut self) -> usize {
         if self.parsed.object.functions.is_empty() || !self.waiting.is_empty() {
             let named = self.waiting.first().map(|index| self.parsed.object.programs[*index].name.clone());
             let name = named.filter(|name| !name.is_empty()).unwrap_or_else(|| "main".to_owned());
@@ -163,7 +164,7 @@ impl<'a> Parser<'a> {
             }
         }
         self.taken.insert(name.clone());
-        object.functions.push(Function { name, section, linkage, btf_id, nodes: Vec::new() });
+        object.functions.push(Function { name, section, linkage, btf_id, nodes: Vec::new(), tables: Vec::new() });
         self.labels.push(HashMap::new());
     }
 
@@ -269,6 +270,11 @@ impl Parser<'_> {
                     *map = id;
                 }
             }
+            Late::Table { function, map, labels } => {
+                let map = MapId(find(&names.maps, "map", &map)?);
+                let targets = labels.iter().map(|label| self.labelled(function, label)).collect::<Result<_, _>>()?;
+                self.parsed.object.functions[function].tables.push(JumpTable { map, targets });
+            }
             Late::Slot { map, depth, index, name } => {
                 let slot = match (name.strip_prefix("fn:"), name.strip_prefix("map:")) {
                     (Some(name), _) => MapSlot::Function(FunctionId(find(&names.functions, "function", name)?)),
@@ -288,12 +294,17 @@ impl Parser<'_> {
     }
 
     fn at_label(&self, pending: &Pending<'_>, label: &str) -> Result<Resolved, String> {
-        let function = &self.parsed.object.functions[pending.function];
-        let position = self.labels[pending.function]
-            .get(label)
-            .ok_or_else(|| format!("there is no label `{label}` in function `{}`", function.name))?;
+        Ok(Resolved::Reference(Reference::Branch(self.labelled(pending.function, label)?)))
+    }
+
+    /// The instruction behind a label.
+    fn labelled(&self, function: usize, label: &str) -> Result<InsnId, String> {
+        let labels = &self.labels[function];
+        let function = &self.parsed.object.functions[function];
+        let position =
+            labels.get(label).ok_or_else(|| format!("there is no label `{label}` in function `{}`", function.name))?;
         let target = function.nodes.get(*position).ok_or_else(|| format!("no instruction follows `{label}:`"))?;
-        Ok(Resolved::Reference(Reference::Branch(target.id)))
+        Ok(target.id)
     }
 
     /// `slots` are those that the function's instructions begin at.

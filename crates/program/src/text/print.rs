@@ -29,7 +29,8 @@ pub struct Labels(HashMap<InsnId, usize>);
 impl Labels {
     /// The labels of a function.
     pub fn of(function: &Function) -> Labels {
-        let targets: HashSet<_> = function.nodes.iter().filter_map(Node::target).collect();
+        let mut targets: HashSet<_> = function.nodes.iter().filter_map(Node::target).collect();
+        targets.extend(function.jump_targets());
         let in_order = function.nodes.iter().map(|node| node.id).filter(|id| targets.contains(id));
         Labels(in_order.enumerate().map(|(index, id)| (id, index + 1)).collect())
     }
@@ -299,6 +300,11 @@ impl<'a> Printer<'a> {
         }
         self.put(format_args!("{line}"));
         let labels = Labels::of(function);
+        for table in &function.tables {
+            let label = |id: &InsnId| labels.get(*id).unwrap_or_else(|| format!("missing{}", id.0));
+            let targets: Vec<String> = table.targets.iter().map(label).collect();
+            self.put(format_args!("; table {} {}", self.names.map(table.map.0), targets.join(" ")));
+        }
         let mut source = None;
         for node in &function.nodes {
             if self.full {

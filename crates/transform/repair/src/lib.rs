@@ -91,6 +91,12 @@ pub fn repair(
         Standing::Rejected(rejection) => rejection,
     };
     let base = original.clone();
+    let reached = original.reachable_functions(program.entry);
+    let mut functions = reached.iter().filter_map(|id| original.functions.get(id.index()));
+    if let Some(function) = functions.find(|function| function.jumps_indirectly()) {
+        let reason = format!("function {} jumps indirectly (gotox), which no change is proved over", function.name);
+        return Outcome::Undecided(Undecided { rejection: Some(first), reason, removed: 0, unproved: None });
+    }
     let mut search = Search { program, options, guard, base, prove, go_on, unproved: None };
     let (mut object, mut changes) = (original.clone(), Vec::new());
     let mut current = first.clone();

@@ -139,7 +139,7 @@ fn on_every_path(
     while let Some(at) = pending.pop() {
         let node = &function.nodes[at];
         let after = after(node, before[at].unwrap_or(RegSet::EMPTY));
-        let falls = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit);
+        let falls = node.insn.falls_through();
         let target = node.target().and_then(|id| positions.get(&id).copied());
         for next in falls.then_some(at + 1).into_iter().chain(target) {
             let Some(known) = before.get_mut(next) else { continue };

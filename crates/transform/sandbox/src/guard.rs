@@ -138,7 +138,7 @@ impl Flow<'_, '_> {
 
     fn successors(&self, at: usize) -> impl Iterator<Item = usize> + use<'_> {
         let node = &self.nodes()[at];
-        let falls = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit) && at + 1 < self.nodes().len();
+        let falls = node.insn.falls_through() && at + 1 < self.nodes().len();
         let target = node.target().and_then(|id| self.positions.get(&id).copied());
         falls.then_some(at + 1).into_iter().chain(target)
     }

@@ -113,6 +113,10 @@ pub fn heap(object: &Object, target: Target) -> Result<Option<MapId>, Error> {
 /// See [`Error`].
 pub fn sandbox(object: &Object, options: &Options) -> Result<Rewrite, Error> {
     heap(object, options.target)?;
+    if let Some(function) = object.functions.iter().find(|function| function.jumps_indirectly()) {
+        let what = "an indirect jump (gotox): compile with -mcpu=v3".to_owned();
+        return Err(Error::Unsupported { function: function.name.clone(), insn: None, what });
+    }
     let several_arenas = options.target == Target::Vm;
     let verifier = kiln_verifier::Options { several_arenas, ..options.verifier.clone() };
     let options = &Options { verifier, ..options.clone() };

@@ -189,7 +189,7 @@ impl<'a> Edit<'a> {
         for (position, original) in self.function.nodes.iter().enumerate() {
             if let Some(LoopEntry { nodes: mut entry, body }) = entries.remove(&original.id) {
                 let before = position.checked_sub(1).map(|before| &self.function.nodes[before]);
-                let falls = before.is_some_and(|before| !matches!(before.insn, Insn::Jump { .. } | Insn::Exit));
+                let falls = before.is_some_and(|before| before.insn.falls_through());
                 if falls && body.contains(&(position - 1)) {
                     let jump = Insn::Jump { offset: 0, long: false };
                     entry.push(self.node(jump, Reference::Branch(starts[&original.id]), original.line));

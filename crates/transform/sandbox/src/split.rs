@@ -237,7 +237,7 @@ fn copies(function: &Function, context: Origin) -> Option<(Cfg, Vec<BlockCopy>)>
         nodes[range.clone()].iter().for_each(|node| origins.step(node));
         let last = &nodes[range.end - 1];
         let target = last.target().and_then(|target| cfg.position.get(&target));
-        if !matches!(last.insn, Insn::Jump { .. } | Insn::Exit) && range.end < nodes.len() {
+        if last.insn.falls_through() && range.end < nodes.len() {
             copies[at].next = Some(find(cfg.block_of[range.end].index(), origins.clone(), &mut copies));
         }
         if let Some(target) = target {

@@ -80,7 +80,7 @@ pub fn retarget(function: &mut Function, moved: &ById<InsnId>) {
     }
 }
 
-/// Ids that some branch of the function names.
+/// Ids that some branch or jump table of the function names.
 pub fn targets(function: &Function) -> Ids {
-    function.nodes.iter().filter_map(Node::target).collect()
+    function.nodes.iter().filter_map(Node::target).chain(function.jump_targets()).collect()
 }

@@ -30,7 +30,7 @@ impl Alike {
     pub fn new(old: (&Function, &Cfg), new: (&Function, &Cfg), uses: impl Fn(&Node) -> (RegSet, RegSet)) -> Alike {
         let nodes = &old.0.nodes;
         let next = |function: &Function, at: usize| -> Option<InsnId> {
-            let falls = !matches!(function.nodes[at].insn, Insn::Jump { .. } | Insn::Exit);
+            let falls = function.nodes[at].insn.falls_through();
             falls.then(|| function.nodes.get(at + 1).map(|next| next.id)).flatten()
         };
         let is_changed = |at: usize| {
@@ -80,9 +80,14 @@ pub fn is_same(old: &Node, new: &Node) -> bool {
 /// Where an instruction goes on, by position.
 pub(super) fn successors(function: &Function, cfg: &Cfg, at: usize) -> Vec<usize> {
     let node = &function.nodes[at];
-    let falls = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit) && at + 1 < function.nodes.len();
+    let falls = node.insn.falls_through() && at + 1 < function.nodes.len();
     let target = node.target().and_then(|id| cfg.position.get(&id)).copied();
-    falls.then_some(at + 1).into_iter().chain(target).collect()
+    let indirect = match node.insn {
+        Insn::JumpIndirect { .. } => &cfg.blocks[cfg.block_of[at].index()].successors[..],
+        _ => &[],
+    };
+    let indirect = indirect.iter().map(|block| cfg.blocks[block.index()].range.start);
+    falls.then_some(at + 1).into_iter().chain(target).chain(indirect).collect()
 }
 
 /// The positions that are reachable from `start` along edges, including `start` itself.

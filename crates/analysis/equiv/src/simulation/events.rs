@@ -6,7 +6,12 @@ use kiln_isa::{Insn, PacketMode, Reg, RegSet};
 pub(super) fn is_event(insn: &Insn) -> bool {
     matches!(
         insn,
-        Insn::Call(_) | Insn::Exit | Insn::LoadPacket { .. } | Insn::AddressSpaceCast { .. } | Insn::MayGoto { .. }
+        Insn::Call(_)
+            | Insn::Exit
+            | Insn::LoadPacket { .. }
+            | Insn::AddressSpaceCast { .. }
+            | Insn::MayGoto { .. }
+            | Insn::JumpIndirect { .. }
     )
 }
 

@@ -178,8 +178,17 @@ impl<'q, 'f> Explorer<'q, 'f> {
         match one.insn {
             Insn::Exit => Ok(Vec::new()),
             Insn::MayGoto { .. } => Ok(vec![next, (self.old.target(one)?, self.new.target(other)?)]),
+            Insn::JumpIndirect { .. } => self.jumped_to(),
             _ => Ok(vec![next]),
         }
+    }
+
+    /// Where indirect jumps lead. The same address leads to the same instruction: the functions have the same tables.
+    fn jumped_to(&self) -> Result<Vec<Pair>, Unproved> {
+        let place = |id| Some((*self.old.cfg.position.get(id)?, *self.new.cfg.position.get(id)?));
+        let targets = self.question.before.jump_targets();
+        let pairs = targets.iter().map(place).collect::<Option<Vec<Pair>>>();
+        pairs.ok_or_else(|| Unproved::not_modelled("a target of a jump table is not in the new function"))
     }
 
     /// Bytes of the frame that the old function may read from this place on.

@@ -73,6 +73,9 @@ const LARGE: usize = 1000;
 /// Returns why it is not proved.
 pub fn simulate(question: &Question<'_>) -> Result<Simulation, Unproved> {
     question.core_kept()?;
+    if question.before.tables != question.after.tables {
+        return Err(Unproved::not_modelled("a jump table is changed"));
+    }
     let entry =
         question.before.nodes.first().ok_or_else(|| Unproved::not_modelled("a function without instructions"))?;
     if !question.reached(entry.id) {

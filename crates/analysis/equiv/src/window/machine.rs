@@ -119,7 +119,7 @@ pub fn run<'a>(world: &World<'a>, nodes: &[Node], holes: &Holes<'a>) -> Result<F
                 path.conditions.push(Term::not(&taken));
                 current = (taken.as_constant() != Some(1)).then_some(path);
             }
-            Flow::MayGoto => return Err(Stop::Unsupported(format!("`{}`", node.insn))),
+            Flow::Indirect(_) | Flow::MayGoto => return Err(Stop::Unsupported(format!("`{}`", node.insn))),
         }
     }
     let mut outcomes = Vec::new();

@@ -39,7 +39,7 @@ impl<'a> Code<'a> {
             let message = format!("map {} is write-only for programs", map.name);
             return refuse(Reason::ReadOnlyMemory, Case::WriteOnlyMap, message);
         }
-        base.check_range(reg, offset, bytes, map.value_size.into(), Reason::MapValueBounds)
+        base.check_range(reg, offset, bytes, map.direct_bytes(), Reason::MapValueBounds)
     }
 
     pub(crate) fn check_memory(&self, reg: Reg, base: &Register, offset: i64, bytes: u64, how: Use) -> Step<()> {
@@ -95,7 +95,7 @@ impl<'a> Code<'a> {
                 }
                 Ok(())
             }
-            Kind::PacketEnd | Kind::Map | Kind::Function => {
+            Kind::PacketEnd | Kind::Map | Kind::Function | Kind::Insn => {
                 reject(Reason::NotAPointer, format!("r{number} ({name}) does not point to memory"))
             }
             Kind::BtfId => unsupported("access to kernel structures typed by BTF"),

@@ -22,6 +22,7 @@ use crate::reason::Reason;
 pub fn needs(insn: &Insn) -> Option<Feature> {
     match insn {
         Insn::MayGoto { .. } => Some(Feature::MayGoto),
+        Insn::JumpIndirect { .. } => Some(Feature::IndirectJumps),
         Insn::AddressSpaceCast { .. } => Some(Feature::AddressSpaceCast),
         Insn::LoadAcquire { .. } | Insn::StoreRelease { .. } => Some(Feature::AcquireRelease),
         Insn::Call(CallTarget::Kfunc { fd_index, .. }) if *fd_index != 0 => Some(Feature::ModuleKfuncs),

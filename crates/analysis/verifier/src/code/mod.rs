@@ -12,12 +12,12 @@ pub(crate) mod prepared;
 pub(crate) mod signature;
 mod size;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
 use kiln_platform::{Feature, Helper, Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, Kind, TypeId};
-use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
+use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, MapId, Node, Object, Program, Reference};
 
 use crate::error::Error;
 use crate::options::Options;
@@ -111,6 +111,10 @@ pub(crate) struct Code<'a> {
     pub exception_callback: ExceptionCallback,
     /// Functions that BTF says return no number.
     pub without_number: Vec<bool>,
+    /// Where the indirect jumps of each function lead.
+    jump_targets: Vec<Vec<Position>>,
+    /// Where each instruction is, by its id.
+    positions: Vec<(InsnId, Position)>,
 }
 
 impl<'a> Prepared<'a> {
@@ -146,10 +150,7 @@ impl<'a> Code<'a> {
         // Types say what a global function takes; without them every call is followed.
         let verified_alone = prepared.accepted_btf.is_some() && options.kernel_has(Feature::GlobalFunctions);
         let (functions, positions) = in_one_array(object, program, ids, verified_alone)?;
-        let position = |id: InsnId| {
-            let found = positions.binary_search_by_key(&id, |(known, _)| *known);
-            found.map_or(0, |found| positions[found].1)
-        };
+        let position = |id: InsnId| position_of(&positions, id).unwrap_or(0);
         let index: HashMap<FunctionId, usize> =
             functions.iter().enumerate().map(|(at, function)| (function.id, at)).collect();
         let mut ops = Vec::with_capacity(positions.len());
@@ -184,8 +185,19 @@ impl<'a> Code<'a> {
             Some(Ok(id)) => index.get(&id).map_or(ExceptionCallback::Default, |at| ExceptionCallback::Function(*at)),
         };
         let without_number = without_number(&functions, prepared.accepted_btf.as_deref());
-        let mut code =
-            Code { prepared, object, program, program_type, ops, functions, exception_callback, without_number };
+        let jump_targets = jump_targets(object, &functions, &positions);
+        let mut code = Code {
+            prepared,
+            object,
+            program,
+            program_type,
+            ops,
+            functions,
+            exception_callback,
+            without_number,
+            jump_targets,
+            positions,
+        };
         code.mark_prune_points();
         code.mark_components();
         code.live_registers(options.kernel_has(Feature::CallsReadArguments));
@@ -225,26 +237,53 @@ impl<'a> Code<'a> {
         &self.ops[at as usize]
     }
 
+    /// The first indirect jump that is its function's last instruction.
+    pub(crate) fn jump_at_end(&self) -> Option<Position> {
+        let mut ends = self.functions.iter().filter_map(|routine| routine.end.checked_sub(1));
+        ends.find(|at| matches!(self.op(*at).node.insn, Insn::JumpIndirect { .. }))
+    }
+
+    /// The first indirect jump of a function that has no table.
+    pub(crate) fn jump_without_table(&self) -> Option<Position> {
+        let without = |op: &Op<'_>| {
+            matches!(op.node.insn, Insn::JumpIndirect { .. }) && self.jump_targets[op.function].is_empty()
+        };
+        self.ops.iter().position(without).map(|at| at as Position)
+    }
+
+    /// Where an instruction of a function is.
+    pub(crate) fn position_in(&self, function: &Routine<'_>, id: InsnId) -> Option<Position> {
+        position_of(&self.positions, id).filter(|at| (function.start..function.end).contains(at))
+    }
+
     /// Positions that control may go to next inside the function.
-    pub(crate) fn successors(&self, at: Position) -> impl Iterator<Item = Position> + use<> {
+    pub(crate) fn successors(&self, at: Position) -> impl Iterator<Item = Position> + '_ {
         let op = self.op(at);
         let (next, target) = match op.node.insn {
-            Insn::Exit => (None, None),
+            Insn::Exit | Insn::JumpIndirect { .. } => (None, None),
             Insn::Jump { .. } => (None, Some(op.target)),
             Insn::Branch { .. } | Insn::MayGoto { .. } => (Some(at + 1), Some(op.target)),
             _ => (Some(at + 1), None),
         };
-        next.into_iter().chain(target)
+        let indirect = match op.node.insn {
+            Insn::JumpIndirect { .. } => self.jump_targets[op.function].as_slice(),
+            _ => &[],
+        };
+        next.into_iter().chain(target).chain(indirect.iter().copied())
     }
 
     /// Where the kernel compares states: at branches, at their targets, where functions begin, after calls.
     fn mark_prune_points(&mut self) {
+        for target in self.jump_targets.iter().flatten() {
+            self.ops[*target as usize].history_point = true;
+        }
         for at in 0..self.ops.len() {
             let op = &mut self.ops[at];
             let target = op.target as usize;
             let callee = op.callee.map(|callee| self.functions[callee].start as usize);
             match op.node.insn {
                 Insn::Jump { .. } => self.mark_arrival(target),
+                Insn::JumpIndirect { .. } => op.prune_point = true,
                 Insn::Branch { .. } => {
                     op.prune_point = true;
                     self.mark_arrival(target);
@@ -419,6 +458,31 @@ fn in_one_array<'a>(
     }
     positions.sort_unstable();
     Ok((functions, positions))
+}
+
+fn position_of(positions: &[(InsnId, Position)], id: InsnId) -> Option<Position> {
+    let found = positions.binary_search_by_key(&id, |(known, _)| *known).ok()?;
+    Some(positions[found].1)
+}
+
+/// The targets of each function's indirect jumps, in order: the kernel knows the tables that the program refers to.
+fn jump_targets(object: &Object, functions: &[Routine<'_>], positions: &[(InsnId, Position)]) -> Vec<Vec<Position>> {
+    let nodes = functions.iter().flat_map(|routine| &object.function(routine.id).nodes);
+    let used: HashSet<MapId> = nodes
+        .filter_map(|node| match node.reference {
+            Reference::Map(map) | Reference::MapValue { map, .. } => Some(map),
+            _ => None,
+        })
+        .collect();
+    let of_function = |routine: &Routine<'_>| {
+        let tables = object.function(routine.id).tables.iter().filter(|table| used.contains(&table.map));
+        let targets = tables.flat_map(|table| &table.targets);
+        let mut targets: Vec<Position> = targets.filter_map(|id| position_of(positions, *id)).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    };
+    functions.iter().map(of_function).collect()
 }
 
 /// The kernel function that a node calls.

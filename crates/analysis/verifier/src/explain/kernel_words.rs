@@ -29,6 +29,18 @@ pub(crate) fn unreachable(code: &Code<'_>, at: Position) -> String {
     format!("unreachable insn {}", slot(code, at))
 }
 
+/// The kernel's message for an indirect jump of a function without a table.
+pub(crate) fn without_table(code: &Code<'_>, at: Position) -> String {
+    let start = code.functions[code.op(at).function].start;
+    format!("no jump tables found for subprog starting at {}", slot(code, start))
+}
+
+/// What a kernel that takes an indirect jump for one over no instructions says of one at a function's end.
+pub(crate) fn behind_the_end(code: &Code<'_>, at: Position) -> String {
+    let slot = slot(code, at);
+    format!("jump out of range from insn {slot} to {}", slot + 1)
+}
+
 /// What the kernel says where a pointer must be passed or read as it was made, and it was moved.
 fn moved_pointer(reg: u8, register: &Register) -> String {
     let name = type_name(register);
@@ -228,7 +240,7 @@ impl Words<'_> {
 
     fn region_bytes(&self, register: &Register) -> Option<i64> {
         match register.kind() {
-            Kind::MapValue => self.path.code.map_of(register).map(|map| i64::from(map.value_size)),
+            Kind::MapValue => self.path.code.map_of(register).and_then(|map| i64::try_from(map.direct_bytes()).ok()),
             Kind::MapKey => self.path.code.map_of(register).map(|map| i64::from(map.key_size)),
             Kind::Memory | Kind::RingBuffer => Some(i64::from(register.bytes())),
             _ => None,
@@ -593,8 +605,10 @@ impl Words<'_> {
     }
 
     fn instruction(&self) -> Option<String> {
-        if self.cause.case == Case::FramePointer {
-            return Some("frame pointer is read only".to_owned());
+        match self.cause.case {
+            Case::FramePointer => return Some("frame pointer is read only".to_owned()),
+            Case::PartOfEntry { bytes } => return Some(format!("Invalid read of {bytes} bytes from insn_array")),
+            _ => {}
         }
         match self.insn {
             Insn::Alu { op: AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod, src: Source::Imm(0), .. } => {
@@ -602,6 +616,10 @@ impl Words<'_> {
             }
             Insn::Alu { op: AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, src: Source::Imm(imm), .. } => {
                 Some(format!("invalid shift {imm}"))
+            }
+            Insn::JumpIndirect { dst } => {
+                let name = type_name(&self.path.state.frames.last()?.registers[dst.index()]);
+                Some(format!("R{} has type {name}, expected PTR_TO_INSN", dst.number()))
             }
             Insn::LoadPacket { .. } if self.cause.case == Case::NoNumber => {
                 Some("LD_ABS is only allowed in functions that return 'int'.".to_owned())

@@ -8,7 +8,7 @@
 //!
 //! BTF names types, members, functions, parameters and global variables, but no local variables.
 
-use kiln_platform::ProgramType;
+use kiln_platform::{MapType, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 use kiln_program::{Map, SourceLine};
 
@@ -40,6 +40,10 @@ impl<'a> Names<'a> {
             Kind::Context => format!("the context ({})", self.program_type.context().struct_name),
             Kind::Stack => "a local variable".to_owned(),
             Kind::Map => format!("map `{}`", map()),
+            Kind::MapValue if self.map(register).is_some_and(|map| map.map_type == MapType::InsnArray) => {
+                format!("the jump table {}", map())
+            }
+            Kind::Insn => format!("an instruction, by jump table {}", map()),
             Kind::MapValue if self.is_section(register) => format!("the variables in {}", map()),
             Kind::MapValue => format!("a value of map `{}`", map()),
             Kind::MapKey => format!("a key of map `{}`", map()),

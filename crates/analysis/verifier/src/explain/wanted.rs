@@ -38,7 +38,7 @@ impl Story<'_> {
 
     fn elements(&self, value: &Register) -> Option<i64> {
         let size = match value.kind() {
-            Kind::MapValue => i64::from(self.names.map(value)?.value_size),
+            Kind::MapValue => i64::try_from(self.names.map(value)?.direct_bytes()).ok()?,
             _ => return None,
         };
         let (offset, bytes) = self.access()?;
@@ -57,9 +57,7 @@ impl Story<'_> {
             let offset = pointer.fixed_offset()?;
             match pointer.kind() {
                 Kind::Stack => u64::try_from(-offset).ok(),
-                Kind::MapValue => {
-                    u64::from(self.names.map(&pointer)?.value_size).checked_sub(u64::try_from(offset).ok()?)
-                }
+                Kind::MapValue => self.names.map(&pointer)?.direct_bytes().checked_sub(u64::try_from(offset).ok()?),
                 _ => None,
             }
         })

@@ -114,8 +114,12 @@ impl Profiler {
         let mut loops = Vec::new();
         for (at, op) in code.ops.iter().enumerate() {
             let jumps = matches!(op.node.insn, Insn::Jump { .. } | Insn::Branch { .. } | Insn::MayGoto { .. });
-            let head = op.target as usize;
-            if jumps && head <= at && self.visits[at] > 1 && code.ops[head].function == op.function {
+            let head = match op.node.insn {
+                Insn::JumpIndirect { .. } => code.successors(at as Position).min().map_or(usize::MAX, |to| to as usize),
+                _ if jumps => op.target as usize,
+                _ => usize::MAX,
+            };
+            if head <= at && self.visits[at] > 1 && code.ops[head].function == op.function {
                 let processed_insns = self.visits[head..=at].iter().sum();
                 let (head, back) = (spot(head as Position), spot(at as Position));
                 loops.push(LoopCost { head, back, turns: self.visits[at], processed_insns });

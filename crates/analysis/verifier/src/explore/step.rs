@@ -29,6 +29,9 @@ impl Path<'_> {
             Insn::Jump { .. } => {
                 return Ok(Next::At(op.target));
             }
+            Insn::JumpIndirect { dst } => {
+                return self.jump_indirect(dst);
+            }
             Insn::Branch { op, width, dst, src, .. } => {
                 return self.branch(op, width, dst, src);
             }
@@ -64,5 +67,5 @@ impl Path<'_> {
 
 /// Whether the kernel counts the instruction as a jump, which says how soon states are kept again.
 pub(crate) fn is_jump(insn: &Insn) -> bool {
-    matches!(insn, Insn::Jump { .. } | Insn::Branch { .. } | Insn::MayGoto { .. } | Insn::Call(_) | Insn::Exit)
+    insn.is_control() || matches!(insn, Insn::Call(_))
 }

@@ -49,6 +49,8 @@ pub(crate) enum Holds {
     Arena,
     /// A function, by its index.
     Function(u32),
+    /// The address of an instruction, from the map with this id; the offset is that of its entry.
+    Insn(u32),
     /// A dynptr that another function holds: it may be used, not changed. The register's `id` identifies it.
     Dynptr(DynptrKind),
     /// In facts only: paths disagree.
@@ -102,6 +104,8 @@ pub(crate) enum Kind {
     Arena,
     /// A function.
     Function,
+    /// The address of an instruction, from a jump table.
+    Insn,
     /// A dynptr that another function holds: it may be used, not changed.
     Dynptr,
     /// In facts only: paths disagree.
@@ -134,6 +138,7 @@ impl Holds {
             Holds::Buffer => Kind::Buffer,
             Holds::Arena => Kind::Arena,
             Holds::Function(_) => Kind::Function,
+            Holds::Insn(_) => Kind::Insn,
             Holds::Dynptr(_) => Kind::Dynptr,
             Holds::Mixed => Kind::Mixed,
         }
@@ -284,7 +289,7 @@ impl Register {
     /// The map that it is, or points into.
     pub(crate) const fn map(&self) -> Option<u32> {
         match self.holds {
-            Holds::Map(map) | Holds::MapValue(map) | Holds::MapKey(map) => Some(map),
+            Holds::Map(map) | Holds::MapValue(map) | Holds::MapKey(map) | Holds::Insn(map) => Some(map),
             _ => None,
         }
     }
@@ -377,6 +382,7 @@ impl Kind {
             Kind::Buffer => "buf",
             Kind::Arena => "arena",
             Kind::Function => "func",
+            Kind::Insn => "insn",
             Kind::Dynptr => "dynptr_ptr",
             Kind::Mixed => "mixed",
         }

@@ -2,9 +2,9 @@
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{AluOp, ByteOrder, Imm64, Reg, Size, Source, Width};
-use kiln_platform::Feature;
 use kiln_platform::limits::MAX_POINTER_OFFSET;
-use kiln_program::{Extern, ExternKind, Reference};
+use kiln_platform::{Feature, MapType};
+use kiln_program::{Extern, ExternKind, JumpTable, Reference};
 
 use crate::code::Code;
 use crate::domain::{
@@ -177,7 +177,7 @@ impl<'a> Code<'a> {
         let Some(definition) = self.object.maps.get(map as usize) else {
             return reject(Reason::BadInstruction, "a map that does not exist");
         };
-        if definition.map_type == kiln_platform::MapType::Arena {
+        if definition.map_type == MapType::Arena {
             return Ok(Register::UNKNOWN);
         }
         if !definition.map_type.rules().values_have_addresses {
@@ -190,9 +190,13 @@ impl<'a> Code<'a> {
                 ),
             );
         }
-        let size = definition.value_size;
-        if offset >= size {
+        let size = definition.direct_bytes();
+        if u64::from(offset) >= size {
             return reject(Reason::MapValueBounds, format!("offset {offset} of a value of {size} bytes"));
+        }
+        if definition.map_type == MapType::InsnArray && !offset.is_multiple_of(JumpTable::ENTRY_BYTES) {
+            let message = format!("offset {offset} of jump table {} is inside an entry", definition.name);
+            return reject(Reason::MapValueBounds, message);
         }
         let Some(fixed) = i32::try_from(offset).ok().filter(|fixed| *fixed < MAX_DIRECT_OFFSET) else {
             return reject(Reason::MapValueBounds, format!("direct value offset of {offset} is not allowed"));
@@ -425,7 +429,7 @@ fn takes_arithmetic(kind: Kind, op: AluOp, known: Option<u64>) -> bool {
     match kind {
         Kind::FlowKeys => known.is_some(),
         Kind::Map => known == Some(0) && op == AluOp::Add,
-        Kind::PacketEnd | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock => false,
+        Kind::PacketEnd | Kind::Insn | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock => false,
         _ => true,
     }
 }

@@ -14,6 +14,7 @@ use crate::path::{Findings, Next, Path, Use};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Caller, Kind, Register, Trust};
+use crate::transfer::indirect::jump_address;
 
 impl Path<'_> {
     pub(crate) fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Address) -> Step<()> {
@@ -80,7 +81,11 @@ impl Path<'_> {
                 if let Some(kptr) = self.types.kptr_at(self.code, self.at, reg, &base, offset, size)? {
                     return self.load_kptr(&kptr);
                 }
+                self.code.check_table_alignment(reg, &base, offset, bytes)?;
                 self.types.check_map_value(self.code, reg, &base, offset, bytes, Use::Read)?;
+                if self.code.is_jump_table(&base) {
+                    return jump_address(&base, offset, bytes);
+                }
                 Ok(self.frozen_value(&base, offset, bytes).unwrap_or(unknown))
             }
             Kind::Memory if base.trust.has(Trust::UNTRUSTED) => Ok(unknown),
@@ -125,6 +130,7 @@ impl Path<'_> {
                 if let Some(kptr) = self.types.kptr_at(self.code, self.at, reg, &base, offset, size)? {
                     return self.types.store_kptr(&mut self.findings, &kptr, &value);
                 }
+                self.code.check_table_alignment(reg, &base, offset, size.bytes())?;
                 self.types.check_map_value(self.code, reg, &base, offset, size.bytes(), Use::Write)
             }
             Kind::BtfId => self.types.store_structure(self.code, self.options, reg, &base, offset, size.bytes()),

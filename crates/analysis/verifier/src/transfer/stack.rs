@@ -95,6 +95,8 @@ impl Path<'_> {
         value: Register,
         src: Source,
     ) -> Step<()> {
+        let forgotten = value.kind() == Kind::Insn && !self.options.kernel_has(Feature::AddressesOnStack);
+        let value = if forgotten { Register::UNKNOWN } else { value };
         let (lowest, highest) = base.stack_range(reg, offset, u64::from(bytes))?;
         let frame = base.frame();
         check_stack_alignment(reg, base, offset, bytes)?;

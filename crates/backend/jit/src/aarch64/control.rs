@@ -4,7 +4,7 @@ use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::Reference;
 
-use super::assembler::{Assembler, Condition, Gpr, Op};
+use super::assembler::{Assembler, Condition, Gpr, Label, Op};
 use super::function::FunctionCompiler;
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, SIXTH, gpr};
 use crate::immediate::extended;
@@ -71,6 +71,43 @@ impl FunctionCompiler<'_, '_> {
         }
         self.code().jump_if(condition(op), target);
         Ok(())
+    }
+
+    /// Jumps to the target whose address the register holds: found among those of the function by halving them. A number that
+    /// is none of them, which no program that was verified has, ends the function with 0.
+    pub(super) fn jump_indirect(&mut self, dst: Reg) {
+        let targets: Vec<(u32, Label)> =
+            self.targets.indirect.iter().map(|(address, at)| (*address, self.labels[*at])).collect();
+        let outside = self.code().label();
+        self.dispatch(dst, &targets, outside);
+        self.code().bind(outside);
+        self.code().constant(gpr(Reg::R0), 0);
+        let leave = self.leave();
+        self.code().jump(leave);
+    }
+
+    fn dispatch(&mut self, dst: Reg, targets: &[(u32, Label)], outside: Label) {
+        let compare = |code: &mut Assembler, address: u32| {
+            code.constant(SCRATCH[0], address.into());
+            code.op(Op::Subs, Width::W32, Gpr::ZERO, gpr(dst), SCRATCH[0]);
+        };
+        match targets {
+            [] => self.code().jump(outside),
+            [(address, target)] => {
+                compare(self.code(), *address);
+                self.code().jump_if(Condition::EQUAL, *target);
+                self.code().jump(outside);
+            }
+            _ => {
+                let (lower, upper) = targets.split_at(targets.len() / 2);
+                let above = self.code().label();
+                compare(self.code(), upper[0].0);
+                self.code().jump_if(Condition::ABOVE_EQUAL, above);
+                self.dispatch(dst, lower, outside);
+                self.code().bind(above);
+                self.dispatch(dst, upper, outside);
+            }
+        }
     }
 
     pub(super) fn may_goto(&mut self, at: usize) -> Result<(), Error> {

@@ -10,7 +10,7 @@ use super::assembler::{Assembler, Condition, Gpr, Label, Op};
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, gpr};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
-use crate::targets::Targets;
+use crate::targets::{Targets, jump_targets};
 use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime};
 
 /// Where loops begin.
@@ -35,7 +35,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         let schedules = shared.schedules;
         let schedule = schedules.get(&id).ok_or(Error::Malformed("a function that does not exist"))?;
         let nodes = &schedule.nodes[..];
-        let targets = Targets::of(nodes)?;
+        let targets = Targets::of(nodes, &jump_targets(shared.object, id))?;
         let labels = nodes.iter().map(|_| shared.assembler.label()).collect();
         let leave = shared.assembler.label();
         let plan = shared.plan.function(id).clone();

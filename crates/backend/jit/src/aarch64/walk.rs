@@ -73,6 +73,7 @@ impl FunctionCompiler<'_, '_> {
                     self.code().jump(target);
                 }
             }
+            Insn::JumpIndirect { dst } => self.jump_indirect(dst),
             Insn::Branch { op, width, dst, src, .. } => self.branch(at, op, width, dst, src)?,
             Insn::MayGoto { .. } => self.may_goto(at)?,
             Insn::Call(target) => self.call(at, target)?,

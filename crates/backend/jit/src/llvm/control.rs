@@ -5,7 +5,7 @@ use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::Reference;
 
 use super::builder::Value;
-use super::function::FunctionWriter;
+use super::function::{FunctionWriter, block};
 use super::shared::Address;
 use crate::Error;
 
@@ -34,6 +34,19 @@ impl FunctionWriter<'_, '_> {
         let holds = self.out.value(format_args!("icmp {condition} i{bits} {first}, {second}"));
         self.out.choose(&holds, &target, &next);
         Ok(())
+    }
+
+    /// Jumps to the target whose address the register holds. A number that is none of them, which no program that was
+    /// verified has, ends the function with 0.
+    pub(super) fn jump_indirect(&mut self, dst: Reg) {
+        let value = self.register(dst);
+        let cases: String = self
+            .targets
+            .indirect
+            .iter()
+            .map(|(address, at)| format!(" i64 {address}, label %{}", block(*at)))
+            .collect();
+        self.out.line(format_args!("switch i64 {value}, label %leave [{cases} ]"));
     }
 
     pub(super) fn may_goto(&mut self, at: usize) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use kiln_program::{FunctionId, Node};
 use super::builder::{Builder, Value};
 use super::shared::{Address, Place, Shared, table_symbol};
 use crate::plan::{FunctionPlan, MAX_STACK_BYTES};
-use crate::targets::Targets;
+use crate::targets::{Targets, jump_targets};
 use crate::{Error, MAY_GOTO_LIMIT};
 
 /// A function that is being translated.
@@ -16,7 +16,7 @@ pub(super) struct FunctionWriter<'s, 'a> {
     pub nodes: &'a [Node],
     plan: &'a FunctionPlan,
     id: FunctionId,
-    targets: Targets,
+    pub targets: Targets,
     /// What the budget is charged at each instruction.
     charges: Vec<Option<usize>>,
 }
@@ -25,7 +25,7 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
     pub fn new(shared: &'s mut Shared<'a>, id: FunctionId) -> Result<Self, Error> {
         let function = shared.object.functions.get(id.index());
         let nodes = &function.ok_or(Error::Malformed("a function that does not exist"))?.nodes[..];
-        let targets = Targets::of(nodes)?;
+        let targets = Targets::of(nodes, &jump_targets(shared.object, id))?;
         let plan = shared.plan.function(id);
         let charges = targets.charges(nodes, shared.plan.refills);
         Ok(FunctionWriter { shared, out: Builder::default(), nodes, plan, id, targets, charges })

@@ -55,6 +55,10 @@ impl FunctionWriter<'_, '_> {
                 self.out.jump(&target);
                 return Ok(false);
             }
+            Insn::JumpIndirect { dst } => {
+                self.jump_indirect(dst);
+                return Ok(false);
+            }
             Insn::Branch { op, width, dst, src, .. } => {
                 self.branch(at, op, width, dst, src)?;
                 return Ok(false);

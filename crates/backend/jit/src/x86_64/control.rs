@@ -4,7 +4,7 @@ use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::{Node, Reference};
 
-use super::assembler::Assembler;
+use super::assembler::{Assembler, Label};
 use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
@@ -56,6 +56,36 @@ impl FunctionCompiler<'_, '_> {
         self.compare(op, width, gpr(dst), src);
         self.code().jump_if(condition(op), target);
         Ok(())
+    }
+
+    /// Jumps to the target whose address the register holds: found among those of the function by halving them. A number that
+    /// is none of them, which no program that was verified has, ends the function with 0.
+    pub(super) fn jump_indirect(&mut self, dst: Reg) {
+        let targets: Vec<(u32, Label)> =
+            self.targets.indirect.iter().map(|(address, at)| (*address, self.labels[*at])).collect();
+        let outside = self.code().label();
+        self.dispatch(dst, &targets, outside);
+        self.rare(outside, None, ColdKind::Zero(Gpr::RAX));
+    }
+
+    fn dispatch(&mut self, dst: Reg, targets: &[(u32, Label)], outside: Label) {
+        match targets {
+            [] => self.code().jump(outside),
+            [(address, target)] => {
+                self.compare(JumpOp::Eq, Width::W32, gpr(dst), Source::Imm(*address as i32));
+                self.code().jump_if(Condition::EQUAL, *target);
+                self.code().jump(outside);
+            }
+            _ => {
+                let (lower, upper) = targets.split_at(targets.len() / 2);
+                let above = self.code().label();
+                self.compare(JumpOp::Ge, Width::W32, gpr(dst), Source::Imm(upper[0].0 as i32));
+                self.code().jump_if(Condition::ABOVE_EQUAL, above);
+                self.dispatch(dst, lower, outside);
+                self.code().bind(above);
+                self.dispatch(dst, upper, outside);
+            }
+        }
     }
 
     /// A branch over a jump: the opposite branch to where the jump goes. `at` is the branch.

@@ -12,7 +12,7 @@ use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
 use super::registers::{BASE, BUDGET, RUNTIME, SCRATCH2, gpr, runtime_field};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
-use crate::targets::Targets;
+use crate::targets::{Targets, jump_targets};
 use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime};
 
 /// Bytes below rsp that a leaf may use without asking (System V ABI, "red zone").
@@ -72,7 +72,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         let schedule: &'a Schedule =
             shared.schedules.get(&id).ok_or(Error::Malformed("a function that does not exist"))?;
         let nodes = &schedule.nodes[..];
-        let targets = Targets::of(nodes)?;
+        let targets = Targets::of(nodes, &jump_targets(shared.object, id))?;
         let charges = targets.charges(nodes, shared.plan.refills);
         let labels = nodes.iter().map(|_| shared.assembler.label()).collect();
         let leave = shared.assembler.label();

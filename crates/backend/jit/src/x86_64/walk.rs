@@ -69,6 +69,7 @@ impl FunctionCompiler<'_, '_> {
             Insn::LoadPacket { mode, size, offset } => self.load_packet(at, mode, size, offset)?,
             Insn::AddressSpaceCast { dst, src, to, .. } => self.cast_address(at, dst, src, to)?,
             Insn::Jump { .. } => self.jump(at)?,
+            Insn::JumpIndirect { dst } => self.jump_indirect(dst),
             Insn::Branch { op, width, dst, src, .. } => self.branch(at, op, width, dst, src)?,
             Insn::MayGoto { .. } => self.may_goto(at)?,
             Insn::Call(target) => self.call(at, target)?,

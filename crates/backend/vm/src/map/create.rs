@@ -160,6 +160,11 @@ fn create(definition: &Definition, making: &mut Making<'_>) -> io::Result<Option
     };
     Ok(Some(match map_type {
         Type::Array | Type::PercpuArray => Storage::Array(Values::new(places, max_entries.into(), layout)?),
+        // A jump table: what programs read of it, one address after the other.
+        Type::InsnArray => {
+            let layout = Layout { size: kiln_program::JumpTable::ENTRY_BYTES, ..layout };
+            Storage::Array(Values::new(places, max_entries.into(), layout)?)
+        }
         Type::Hash | Type::Rhash | Type::PercpuHash | Type::DevmapHash | Type::StackTrace | Type::Sockhash => {
             Storage::Hash(Hash::new(places, shape(false))?)
         }
@@ -197,7 +202,6 @@ fn create(definition: &Definition, making: &mut Making<'_>) -> io::Result<Option
         | Type::TaskStorage
         | Type::CgrpStorage
         | Type::StructOps
-        | Type::InsnArray
         | Type::UserRingbuf => return Ok(None),
     }))
 }

@@ -83,7 +83,8 @@ impl Definition {
 impl Definition {
     /// What programs may do with values.
     pub(super) fn access(&self) -> Access {
-        if self.flags & kiln_program::READ_ONLY_FLAG != 0 { Access::Read } else { Access::ReadWrite }
+        let read_only = self.flags & kiln_program::READ_ONLY_FLAG != 0 || self.map_type == MapType::InsnArray;
+        if read_only { Access::Read } else { Access::ReadWrite }
     }
 
     /// Whether a map may replace this template, as in the kernel's `map_meta_equal`: the verifier checked accesses by

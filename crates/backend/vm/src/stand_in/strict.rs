@@ -258,7 +258,7 @@ impl Strict {
             Insn::Branch { width, dst, src, .. } => self.compare(node.id, width, [Source::Reg(dst), src], registers),
             Insn::Call(target) => self.call(state, program_type, node, target, registers),
             Insn::Exit => self.exit(state, node),
-            Insn::Jump { .. } | Insn::MayGoto { .. } => {}
+            Insn::Jump { .. } | Insn::JumpIndirect { .. } | Insn::MayGoto { .. } => {}
         }
     }
 

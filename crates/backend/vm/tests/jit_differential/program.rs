@@ -47,6 +47,7 @@ impl Builder {
             linkage: Linkage::Static,
             btf_id: 0,
             nodes,
+            tables: Vec::new(),
         });
         id
     }

@@ -55,7 +55,7 @@ pub fn with_jumps_to_next(object: &Object) -> Object {
         let old = std::mem::take(&mut new.functions[index].nodes);
         let mut nodes: Vec<Node> = Vec::new();
         for (position, node) in old.iter().enumerate() {
-            let goes_on = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit);
+            let goes_on = node.insn.falls_through();
             nodes.push(node.clone());
             if let (true, Some(next)) = (goes_on, old.get(position + 1)) {
                 let jump = Insn::Jump { offset: 0, long: false };

@@ -128,7 +128,14 @@ fn add_program(object: &mut Object, member: &str, nodes: Vec<Node>) {
     let section = format!("struct_ops/{member}");
     let entry = FunctionId(object.functions.len() as u32);
     let (name, linkage) = (member.to_owned(), Linkage::Global);
-    object.functions.push(Function { name: name.clone(), section: section.clone(), linkage, btf_id: 0, nodes });
+    object.functions.push(Function {
+        name: name.clone(),
+        section: section.clone(),
+        linkage,
+        btf_id: 0,
+        nodes,
+        tables: Vec::new(),
+    });
     object.programs.push(Program {
         target: Some(format!("{STRUCTURE}.{member}")),
         ..Program::new(name, section, Some(ProgramType::StructOps), entry)

@@ -154,6 +154,7 @@ fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<
         linkage: Linkage::Global,
         btf_id: 0,
         nodes,
+        tables: Vec::new(),
     });
     object.programs.push(Program {
         attach_type,

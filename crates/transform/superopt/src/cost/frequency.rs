@@ -221,7 +221,8 @@ fn flow(cfg: &Cfg, shares: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
 /// The share of each successor of a block, fall-through first, by what the branch looks like.
 fn shares_by_shape(function: &Function, cfg: &Cfg, from: usize) -> Vec<f64> {
     let [first, second] = cfg.blocks[from].successors[..] else {
-        return vec![1.0; cfg.blocks[from].successors.len()];
+        let count = cfg.blocks[from].successors.len();
+        return vec![1.0 / count.max(1) as f64; count];
     };
     let back = |to: usize| to <= from;
     let leaves = |to: usize| leaves(function, cfg, to);

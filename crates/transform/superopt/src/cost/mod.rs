@@ -276,7 +276,7 @@ impl Class {
             Insn::Atomic { .. } | Insn::LoadAcquire { .. } | Insn::StoreRelease { .. } => Class::Atomic,
             Insn::LoadPacket { .. } => Class::PacketLoad,
             Insn::Jump { .. } => Class::Jump,
-            Insn::Branch { .. } | Insn::MayGoto { .. } => Class::Branch,
+            Insn::Branch { .. } | Insn::JumpIndirect { .. } | Insn::MayGoto { .. } => Class::Branch,
             Insn::Call(CallTarget::Helper(_)) => return None,
             Insn::Call(CallTarget::Subprogram(_)) => Class::Call,
             Insn::Call(CallTarget::Kfunc { .. }) => Class::Kfunc,

@@ -326,7 +326,7 @@ pub fn lay_out(function: &mut Function) -> Vec<Change> {
 pub(super) fn lay_out_in(function: &mut Function, cfg: &Cfg) -> Vec<Change> {
     let falls_through = |index: usize| {
         let last = &function.nodes[cfg.blocks[index].range.end - 1];
-        !matches!(last.insn, Insn::Jump { .. } | Insn::Exit)
+        last.insn.falls_through()
     };
     // Chains of blocks tied by falling through, as block ranges in layout order.
     let mut chains: Vec<Vec<usize>> = Vec::new();

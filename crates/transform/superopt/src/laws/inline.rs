@@ -90,7 +90,7 @@ fn keeps_frame(function: &Function) -> bool {
     function.nodes.iter().any(|node| {
         // Nothing is known of a helper that is not in the table.
         let helper = node.helper().is_some_and(|id| Helper::by_id(id).is_none_or(|helper| helper.needs_frame));
-        helper || matches!(node.insn, Insn::LoadPacket { .. })
+        helper || matches!(node.insn, Insn::LoadPacket { .. } | Insn::JumpIndirect { .. })
     })
 }
 
@@ -297,7 +297,7 @@ pub(crate) fn renamed(insn: &Insn, reg: &dyn Fn(Reg) -> Reg) -> Option<Insn> {
             Insn::Branch { op, width, dst: reg(dst), src: source(src), offset }
         }
         Insn::Jump { .. } | Insn::MayGoto { .. } | Insn::Call(_) | Insn::Exit => *insn,
-        Insn::LoadPacket { .. } => return None,
+        Insn::LoadPacket { .. } | Insn::JumpIndirect { .. } => return None,
     })
 }
 

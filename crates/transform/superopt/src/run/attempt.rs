@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use kiln_program::{Function, FunctionId};
+use kiln_program::{Function, FunctionId, InsnId, Object};
 
 use crate::evidence::Evidence;
 use crate::passes::{PASSES, Pass, SEARCHES, Work};
@@ -32,6 +32,18 @@ const IDLE_ROUNDS: usize = 4;
 const BETWEEN_STEPS: Duration = Duration::from_millis(50);
 /// Number of snapshots from which the judge is asked, so that only the one that it accepts must be kept.
 const MANY_SNAPSHOTS: usize = 24;
+
+/// A copy of a function that has jump tables.
+fn tabled(object: &Object, id: FunctionId) -> Option<Function> {
+    let function = object.function(id);
+    (!function.tables.is_empty()).then(|| function.clone())
+}
+
+/// Whether a rewrite removed an instruction that a jump table leads to, or referred to another.
+fn lost_target(before: &Function, after: &Function) -> bool {
+    let ids: BTreeSet<InsnId> = after.nodes.iter().map(|node| node.id).collect();
+    before.tables != after.tables || before.jump_targets().iter().any(|target| !ids.contains(target))
+}
 
 impl Run<'_> {
     /// Runs the passes and searches of a wave, and asks the judge if that is due.
@@ -279,7 +291,13 @@ impl Run<'_> {
                 banned: &self.banned,
                 options: self.options,
             };
-            evidence.extend(pass.run(&mut work));
+            let before = tabled(&*work.object, *function);
+            let own = pass.run(&mut work);
+            match before.filter(|before| lost_target(before, self.object.function(*function))) {
+                // Tables stay as they are, so what they lead to stays, too.
+                Some(before) => self.object.functions[function.index()] = before,
+                None => evidence.extend(own),
+            }
             self.timings.add(pass.name, watch.elapsed());
         }
         (!evidence.is_empty()).then_some(evidence)

@@ -63,7 +63,14 @@ pub fn generate(policy: &Policy) -> Result<Generated, Failure> {
     let nodes = writing.code.finish();
     let (name, section) = ("schedule".to_owned(), policy.at.name().to_owned());
     let linkage = Linkage::Global;
-    object.functions.push(Function { name: name.clone(), section: section.clone(), linkage, btf_id: 0, nodes });
+    object.functions.push(Function {
+        name: name.clone(),
+        section: section.clone(),
+        linkage,
+        btf_id: 0,
+        nodes,
+        tables: Vec::new(),
+    });
     object.programs.push(Program {
         attach_type: Some(attach_type),
         ..Program::new(name, section, Some(policy.at.program_type()), FunctionId(0))
