@@ -15,9 +15,8 @@ use sqlparser::ast::{
 };
 
 use crate::clauses;
-use crate::engine;
 use crate::error::Error;
-use crate::expression::{Binder, has_aggregate, has_function, refuse_options, walk};
+use crate::expression::{Binder, has_aggregate, has_function, is_aggregate, refuse_options, walk};
 use crate::from::{self, MAX_SCANS, Side, SideColumns};
 use crate::places::Places;
 use crate::subquery;
@@ -392,7 +391,7 @@ pub fn keys_of<'q>(by: &'q GroupByExpr, items: &[(&'q ast::Expr, String)]) -> Re
     let (keys, modifiers) = match by {
         GroupByExpr::Expressions(keys, modifiers) => (keys.iter().collect::<Vec<_>>(), modifiers),
         GroupByExpr::All(modifiers) => {
-            let is_key = |expr: &&ast::Expr| !has_function(expr, &|function| engine::is_aggregate(function));
+            let is_key = |expr: &&ast::Expr| !has_function(expr, &is_aggregate);
             (items.iter().map(|(expr, _)| *expr).filter(is_key).collect(), modifiers)
         }
     };

@@ -368,6 +368,15 @@ pub const AGGREGATES: [&str; 21] = [
     "approx_quantile",
 ];
 
+/// Aggregates that only the engine has.
+pub const MORE_AGGREGATES: [&str; 6] = ["string_agg", "group_concat", "bool_and", "bool_or", "every", "any_value"];
+
+/// Whether a function is an aggregate, of Kiln's plans or of the engine's.
+pub fn is_aggregate(function: &ast::Function) -> bool {
+    let name = function.name.to_string().to_lowercase();
+    aggregate_name(function).is_some() || function.over.is_none() && MORE_AGGREGATES.contains(&&*name)
+}
+
 /// The name of the aggregate that a function call is: one of [`AGGREGATES`], or `p50`, `p99` and the like.
 pub fn aggregate_name(function: &ast::Function) -> Option<String> {
     let name = function.name.to_string().to_lowercase();

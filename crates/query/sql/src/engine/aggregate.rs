@@ -6,7 +6,7 @@ use sqlparser::ast;
 use super::function;
 use super::typed::Typed;
 use crate::error::Error;
-use crate::expression::{QUANTILES, aggregate_name, percentile};
+use crate::expression::{MORE_AGGREGATES, QUANTILES, aggregate_name, percentile};
 
 /// Functions that stand only with `OVER`: their names, how many operands they take, and the type of their value; `None` for
 /// the type of the first operand.
@@ -24,18 +24,11 @@ pub(super) const OVER_ONLY: [(&str, [usize; 2], Option<DataType>); 11] = [
     ("nth_value", [2, 2], None),
 ];
 
-/// Aggregates that Kiln's plans do not have.
-const MORE: [&str; 6] = ["string_agg", "group_concat", "bool_and", "bool_or", "every", "any_value"];
-
 /// The name of the aggregate that a function without `OVER` is.
 pub(super) fn name_of(function: &ast::Function) -> Option<String> {
     let name = function.name.to_string().to_lowercase();
-    aggregate_name(&ast::Function { over: None, ..function.clone() }).or_else(|| MORE.contains(&&*name).then_some(name))
-}
-
-/// Whether a function is an aggregate, of Kiln's plans or of the engine's.
-pub fn is_aggregate(function: &ast::Function) -> bool {
-    function.over.is_none() && name_of(function).is_some()
+    aggregate_name(&ast::Function { over: None, ..function.clone() })
+        .or_else(|| MORE_AGGREGATES.contains(&&*name).then_some(name))
 }
 
 /// The engine's aggregate: its name, its operands, and the type of its value.

@@ -1,19 +1,21 @@
 //! Expressions in the engine's dialect.
 
-use kiln_plan::expr::Expr;
+use kiln_plan::expr::{BinaryOp, Expr};
 use kiln_plan::value::{DataType, Value};
 use sqlparser::ast::{
-    self, CeilFloorKind, DateTimeField, FunctionArg, FunctionArgExpr, FunctionArguments, TrimWhereField,
+    self, BinaryOperator, CeilFloorKind, DateTimeField, DuplicateTreatment, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, NamedWindowExpr, TrimWhereField, UnaryOperator, WindowFrameBound,
+    WindowFrameUnits, WindowSpec, WindowType,
 };
 
 use super::frame::{Is, Source};
-use super::operator::{compared, comparison, refuse_wrong_constants};
+use super::operator::{compared, comparison, is_text, of_numbers, refuse_wrong_constants};
 use super::translator::Translator;
 use super::typed::{Typed, common};
 use super::{aggregate, cast, function};
 use crate::clauses;
 use crate::error::Error;
-use crate::expression::{literal, unknown};
+use crate::expression::{literal, operator, refuse_clauses, short_pattern, unknown};
 
 impl Translator<'_> {
     /// An expression; errors say where in the query they are.
@@ -308,6 +310,292 @@ impl Translator<'_> {
             operands.push(self.expr(inner)?);
         }
         Ok(operands)
+    }
+}
+
+impl Translator<'_> {
+    pub(super) fn unary(&mut self, whole: &ast::Expr, op: &UnaryOperator, inner: &ast::Expr) -> Result<Typed, Error> {
+        if let (UnaryOperator::Minus, ast::Expr::Value(value)) = (op, inner)
+            && let Ok(Expr::Literal(Value::Uint(value))) = literal(&value.value)
+            && value <= 1 << 63
+        {
+            let text = if value == 1 << 63 { "(-9223372036854775807 - 1)".to_owned() } else { format!("-{value}") };
+            return Ok(Typed::new(text, if value == 0 { DataType::Uint } else { DataType::Int }));
+        }
+        match op {
+            UnaryOperator::Not => Ok(Typed::new(format!("(NOT {})", self.condition(inner)?), DataType::Bool)),
+            UnaryOperator::Plus => self.expr(inner),
+            UnaryOperator::BitwiseNot => {
+                let inner = self.expr(inner)?;
+                let all_bits = Typed::new(function::integer(u64::MAX), DataType::Uint);
+                match inner.data_type {
+                    // The engine does not know an integer with a sign from one without: `k_xor` would give one without.
+                    DataType::Int => of_numbers(BinaryOp::Subtract, &Typed::new("-1", DataType::Int), &inner),
+                    _ => of_numbers(BinaryOp::BitXor, &inner, &all_bits),
+                }
+            }
+            UnaryOperator::Minus => {
+                let inner = self.expr(inner)?;
+                let data_type = if inner.data_type == DataType::Float { DataType::Float } else { DataType::Int };
+                Ok(Typed { text: format!("k_negate({})", inner.text), data_type, is_null: inner.is_null })
+            }
+            _ => Err(unknown(whole)),
+        }
+    }
+
+    pub(super) fn binary(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Typed, Error> {
+        use BinaryOperator as Sign;
+        match op {
+            Sign::And | Sign::Or => {
+                let [one, other] = [self.condition(left)?, self.condition(right)?];
+                return Ok(Typed::new(format!("({one} {op} {other})"), DataType::Bool));
+            }
+            Sign::StringConcat => {
+                let [one, other] = [self.expr(left)?, self.expr(right)?].map(|one| function::as_text(&one));
+                return Ok(Typed::new(format!("({one} || {other})"), DataType::Text));
+            }
+            Sign::PGRegexMatch | Sign::Regexp => return self.regexp("k_regexp", left, right, false),
+            Sign::PGRegexIMatch => return self.regexp("k_regexp_i", left, right, false),
+            Sign::PGRegexNotMatch => return self.regexp("k_regexp", left, right, true),
+            Sign::PGRegexNotIMatch => return self.regexp("k_regexp_i", left, right, true),
+            Sign::PGLikeMatch => return self.like(left, right, None, false, false),
+            Sign::PGNotLikeMatch => return self.like(left, right, None, true, false),
+            Sign::PGILikeMatch => return self.like(left, right, None, false, true),
+            Sign::PGNotILikeMatch => return self.like(left, right, None, true, true),
+            Sign::PGStartsWith => return function::called("starts_with", &[self.expr(left)?, self.expr(right)?]),
+            Sign::Spaceship => {
+                let [one, other] = self.compared("<=>", left, right)?;
+                return Ok(Typed::new(format!("({one} IS {other})"), DataType::Bool));
+            }
+            _ => {}
+        }
+        let own = match op {
+            Sign::DuckIntegerDivide | Sign::MyIntegerDivide => BinaryOp::Divide,
+            _ => operator(op).ok_or_else(|| Error::beyond(format!("the operator `{op}` is not understood")))?,
+        };
+        if own.is_comparison() {
+            let [one, other] = [self.expr(left)?, self.expr(right)?];
+            return Ok(Typed::new(comparison(own.text(), &one, &other)?, DataType::Bool));
+        }
+        let [one, other] = [self.expr(left)?, self.expr(right)?];
+        if own == BinaryOp::ShiftLeft && is_text(&one) && is_text(&other) {
+            return function::called("cidr", &[one, other]);
+        }
+        of_numbers(own, &one, &other)
+    }
+
+    /// The operands of a comparison.
+    pub(super) fn compared(&mut self, sign: &str, left: &ast::Expr, right: &ast::Expr) -> Result<[String; 2], Error> {
+        compared(sign, &self.expr(left)?, &self.expr(right)?).map(|both| both.map(str::to_owned))
+    }
+
+    pub(super) fn like(
+        &mut self,
+        inner: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&ast::Expr>,
+        negated: bool,
+        any_case: bool,
+    ) -> Result<Typed, Error> {
+        if let ast::Expr::Value(value) = pattern {
+            short_pattern(&value.value)?;
+        }
+        let operands = [self.expr(inner)?, self.expr(pattern)?];
+        let [one, pattern] = operands.map(|one| {
+            let text = function::as_text(&one);
+            if any_case { format!("k_lower({text})") } else { text }
+        });
+        let escape = match escape {
+            None => String::new(),
+            Some(escape) => {
+                let escape = self.expr(escape)?.text;
+                if any_case && escape.contains(char::is_alphabetic) {
+                    return Err(Error::new("the ESCAPE of ILIKE is no letter, and a constant"));
+                }
+                format!(", {escape}")
+            }
+        };
+        let not = if negated { "NOT " } else { "" };
+        Ok(Typed::new(format!("({not}k_like({one}, {pattern}{escape}))"), DataType::Bool))
+    }
+
+    /// Refuses a constant that is no regular expression.
+    pub(super) fn check_pattern(&self, pattern: &ast::Expr) -> Result<(), Error> {
+        match pattern {
+            ast::Expr::Nested(inner) => self.check_pattern(inner),
+            ast::Expr::Value(value) => match (literal(&value.value)?, self.scope.engine) {
+                (Expr::Literal(Value::Text(text)), Some(check)) => {
+                    check(&text).map_err(|why| self.fail(pattern, Error::new(why)))
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn regexp(
+        &mut self,
+        name: &str,
+        inner: &ast::Expr,
+        pattern: &ast::Expr,
+        negated: bool,
+    ) -> Result<Typed, Error> {
+        self.check_pattern(pattern)?;
+        let [one, pattern] = [self.expr(inner)?, self.expr(pattern)?].map(|one| function::as_text(&one));
+        let not = if negated { "NOT " } else { "" };
+        Ok(Typed::new(format!("({not}{name}({one}, {pattern}))"), DataType::Bool))
+    }
+}
+
+impl Translator<'_> {
+    /// An aggregate over groups.
+    pub(super) fn aggregate(&mut self, function: &ast::Function, name: &str) -> Result<Typed, Error> {
+        self.frame_mut().has_aggregate = true;
+        if self.frame().in_aggregate {
+            let error = Error::new(format!("`{function}` is computed of many rows and cannot stand here"));
+            return Err(self.fail(function, error.help("conditions on aggregates go into HAVING")));
+        }
+        self.frame_mut().in_aggregate = true;
+        let bound = self.aggregate_of(function, name, false);
+        self.frame_mut().in_aggregate = false;
+        bound.map_err(|error| self.fail(function, error))
+    }
+
+    /// A function with `OVER`.
+    pub(super) fn over(&mut self, function: &ast::Function, over: &WindowType) -> Result<Typed, Error> {
+        self.each_row = false;
+        let name = function.name.to_string().to_lowercase();
+        let call = match aggregate::OVER_ONLY.iter().find(|(own, ..)| *own == name) {
+            Some((_, counts, data_type)) => {
+                if let FunctionArguments::List(list) = &function.args {
+                    refuse_clauses(function, list)?;
+                }
+                let operands = self.operands(function)?;
+                if operands.len() < counts[0] || operands.len() > counts[1] {
+                    return Err(Error::new(format!("{name} takes {} to {} operands", counts[0], counts[1])));
+                }
+                let list: Vec<&str> = operands.iter().map(|one| one.text.as_str()).collect();
+                let data_type = data_type.unwrap_or_else(|| operands[0].data_type);
+                Typed::new(format!("{name}({})", list.join(", ")), data_type)
+            }
+            None => {
+                let Some(name) = aggregate::name_of(function) else {
+                    let known =
+                        aggregate::OVER_ONLY.iter().map(|(name, ..)| *name).chain(crate::expression::AGGREGATES);
+                    let error = Error::new(format!("there is no function `{name}` with OVER"));
+                    return Err(match crate::expression::similar(&name, known) {
+                        Some(help) => error.help(help),
+                        None => error,
+                    });
+                };
+                self.aggregate_of(function, &name, true)?
+            }
+        };
+        let window = self.window_of(over)?;
+        Ok(Typed { text: format!("{} OVER ({window})", call.text), ..call })
+    }
+
+    fn aggregate_of(&mut self, function: &ast::Function, name: &str, is_over: bool) -> Result<Typed, Error> {
+        let FunctionArguments::List(list) = &function.args else {
+            return Err(Error::new(format!("{name} takes what it is computed of in parentheses")));
+        };
+        refuse_clauses(function, list)?;
+        let is_distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        let mut operands = Vec::new();
+        for argument in &list.args {
+            match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => operands.push(self.expr(expr)?),
+                FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if name == "count" && !is_distinct => {}
+                _ => return Err(Error::new(format!("{name} does not take `{argument}`"))),
+            }
+        }
+        if !function.within_group.is_empty() {
+            let [level] = &function.within_group[..] else {
+                return Err(Error::new(format!("{name} is ordered by one expression")));
+            };
+            operands.insert(0, self.expr(&level.expr)?);
+            if let (Some(ast::OrderBySort::Desc), Some(part)) = (&level.options.sort, operands.get_mut(1)) {
+                part.text = format!("k_subtract(1.0, {})", part.text);
+            }
+        }
+        let (own, operands, data_type) = aggregate::engines(name, operands)?;
+        let order = match list.clauses.first() {
+            Some(FunctionArgumentClause::OrderBy(_)) if is_over => {
+                return Err(Error::new(format!("{name} with OVER is ordered in the window alone")));
+            }
+            Some(FunctionArgumentClause::OrderBy(levels)) => format!(" ORDER BY {}", self.order_within(levels)?),
+            _ => String::new(),
+        };
+        if is_distinct && operands.len() > 1 {
+            return Err(Error::new(format!("{name} does not take DISTINCT")));
+        }
+        let own = match (is_over, own) {
+            (true, "k_sum" | "k_avg" | "k_stddev" | "k_quantile") => format!("{own}_over"),
+            (true, "k_histogram" | "k_top_k" | "k_approx_distinct") => {
+                return Err(Error::new(format!("{name} does not go with OVER")));
+            }
+            _ => own.to_owned(),
+        };
+        let distinct = if is_distinct { "DISTINCT " } else { "" };
+        let list = if operands.is_empty() { "*".to_owned() } else { operands.join(", ") };
+        let filter = match &function.filter {
+            None => String::new(),
+            Some(filter) => format!(" FILTER (WHERE {})", self.condition(filter)?),
+        };
+        Ok(Typed::new(format!("{own}({distinct}{list}{order}){filter}"), data_type))
+    }
+
+    fn window_of(&mut self, over: &WindowType) -> Result<String, Error> {
+        match over {
+            WindowType::WindowSpec(spec) => self.window_spec(spec),
+            WindowType::NamedWindow(name) => {
+                let windows = self.frame().windows.clone();
+                let found = windows.iter().find(|window| window.0.value.eq_ignore_ascii_case(&name.value));
+                match found.map(|window| &window.1) {
+                    Some(NamedWindowExpr::WindowSpec(spec)) => self.window_spec(spec),
+                    _ => Err(Error::new(format!("there is no window `{name}`"))),
+                }
+            }
+        }
+    }
+
+    fn window_spec(&mut self, spec: &WindowSpec) -> Result<String, Error> {
+        if spec.window_name.is_some() {
+            return Err(Error::new("a window that extends another one is not understood"));
+        }
+        let mut parts = Vec::new();
+        if !spec.partition_by.is_empty() {
+            let by = spec.partition_by.iter().map(|expr| Ok(self.expr(expr)?.text));
+            parts.push(format!("PARTITION BY {}", by.collect::<Result<Vec<_>, Error>>()?.join(", ")));
+        }
+        if !spec.order_by.is_empty() {
+            parts.push(format!("ORDER BY {}", self.order_within(&spec.order_by)?));
+        }
+        if let Some(frame) = &spec.window_frame {
+            let units = match frame.units {
+                WindowFrameUnits::Rows => "ROWS",
+                WindowFrameUnits::Range => "RANGE",
+                WindowFrameUnits::Groups => "GROUPS",
+            };
+            let start = self.bound_of(&frame.start_bound)?;
+            parts.push(match &frame.end_bound {
+                None => format!("{units} {start}"),
+                Some(end) => format!("{units} BETWEEN {start} AND {}", self.bound_of(end)?),
+            });
+        }
+        Ok(parts.join(" "))
+    }
+
+    fn bound_of(&mut self, bound: &WindowFrameBound) -> Result<String, Error> {
+        let (distance, word) = match bound {
+            WindowFrameBound::CurrentRow => return Ok("CURRENT ROW".to_owned()),
+            WindowFrameBound::Preceding(distance) => (distance, "PRECEDING"),
+            WindowFrameBound::Following(distance) => (distance, "FOLLOWING"),
+        };
+        match distance {
+            None => Ok(format!("UNBOUNDED {word}")),
+            Some(distance) => Ok(format!("{} {word}", self.expr(distance)?.text)),
+        }
     }
 }
 

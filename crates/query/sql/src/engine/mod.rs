@@ -19,7 +19,6 @@ mod frame;
 mod function;
 mod names;
 mod operator;
-mod over;
 mod select;
 mod source;
 mod translator;
@@ -38,7 +37,6 @@ use crate::window::Clause;
 use translator::Translator;
 use typed::{Relation, limited};
 
-pub use aggregate::is_aggregate;
 pub use function::NAMES;
 
 /// A statement that an engine answers.

@@ -1,156 +1,20 @@
-//! Operators in the engine's dialect.
+//! Operators over expressions in the engine's dialect.
 
 use kiln_plan::expr::{BinaryOp, Expr};
-use kiln_plan::value::{DataType, Value};
-use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
+use kiln_plan::value::DataType;
+use sqlparser::ast;
 
-use super::function;
-use super::translator::Translator;
 use super::typed::Typed;
 use crate::error::Error;
-use crate::expression::{literal, operator, short_pattern, unknown, walk};
-
-impl Translator<'_> {
-    pub(super) fn unary(&mut self, whole: &ast::Expr, op: &UnaryOperator, inner: &ast::Expr) -> Result<Typed, Error> {
-        if let (UnaryOperator::Minus, ast::Expr::Value(value)) = (op, inner)
-            && let Ok(Expr::Literal(Value::Uint(value))) = literal(&value.value)
-            && value <= 1 << 63
-        {
-            let text = if value == 1 << 63 { "(-9223372036854775807 - 1)".to_owned() } else { format!("-{value}") };
-            return Ok(Typed::new(text, if value == 0 { DataType::Uint } else { DataType::Int }));
-        }
-        match op {
-            UnaryOperator::Not => Ok(Typed::new(format!("(NOT {})", self.condition(inner)?), DataType::Bool)),
-            UnaryOperator::Plus => self.expr(inner),
-            UnaryOperator::BitwiseNot => {
-                let inner = self.expr(inner)?;
-                let all_bits = Typed::new(function::integer(u64::MAX), DataType::Uint);
-                match inner.data_type {
-                    // The engine does not know an integer with a sign from one without: `k_xor` would give one without.
-                    DataType::Int => of_numbers(BinaryOp::Subtract, &Typed::new("-1", DataType::Int), &inner),
-                    _ => of_numbers(BinaryOp::BitXor, &inner, &all_bits),
-                }
-            }
-            UnaryOperator::Minus => {
-                let inner = self.expr(inner)?;
-                let data_type = if inner.data_type == DataType::Float { DataType::Float } else { DataType::Int };
-                Ok(Typed { text: format!("k_negate({})", inner.text), data_type, is_null: inner.is_null })
-            }
-            _ => Err(unknown(whole)),
-        }
-    }
-
-    pub(super) fn binary(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Typed, Error> {
-        use BinaryOperator as Sign;
-        match op {
-            Sign::And | Sign::Or => {
-                let [one, other] = [self.condition(left)?, self.condition(right)?];
-                return Ok(Typed::new(format!("({one} {op} {other})"), DataType::Bool));
-            }
-            Sign::StringConcat => {
-                let [one, other] = [self.expr(left)?, self.expr(right)?].map(|one| function::as_text(&one));
-                return Ok(Typed::new(format!("({one} || {other})"), DataType::Text));
-            }
-            Sign::PGRegexMatch | Sign::Regexp => return self.regexp("k_regexp", left, right, false),
-            Sign::PGRegexIMatch => return self.regexp("k_regexp_i", left, right, false),
-            Sign::PGRegexNotMatch => return self.regexp("k_regexp", left, right, true),
-            Sign::PGRegexNotIMatch => return self.regexp("k_regexp_i", left, right, true),
-            Sign::PGLikeMatch => return self.like(left, right, None, false, false),
-            Sign::PGNotLikeMatch => return self.like(left, right, None, true, false),
-            Sign::PGILikeMatch => return self.like(left, right, None, false, true),
-            Sign::PGNotILikeMatch => return self.like(left, right, None, true, true),
-            Sign::PGStartsWith => return function::called("starts_with", &[self.expr(left)?, self.expr(right)?]),
-            Sign::Spaceship => {
-                let [one, other] = self.compared("<=>", left, right)?;
-                return Ok(Typed::new(format!("({one} IS {other})"), DataType::Bool));
-            }
-            _ => {}
-        }
-        let own = match op {
-            Sign::DuckIntegerDivide | Sign::MyIntegerDivide => BinaryOp::Divide,
-            _ => operator(op).ok_or_else(|| Error::beyond(format!("the operator `{op}` is not understood")))?,
-        };
-        if own.is_comparison() {
-            let [one, other] = [self.expr(left)?, self.expr(right)?];
-            return Ok(Typed::new(comparison(own.text(), &one, &other)?, DataType::Bool));
-        }
-        let [one, other] = [self.expr(left)?, self.expr(right)?];
-        if own == BinaryOp::ShiftLeft && is_text(&one) && is_text(&other) {
-            return function::called("cidr", &[one, other]);
-        }
-        of_numbers(own, &one, &other)
-    }
-
-    /// The operands of a comparison.
-    pub(super) fn compared(&mut self, sign: &str, left: &ast::Expr, right: &ast::Expr) -> Result<[String; 2], Error> {
-        compared(sign, &self.expr(left)?, &self.expr(right)?).map(|both| both.map(str::to_owned))
-    }
-
-    pub(super) fn like(
-        &mut self,
-        inner: &ast::Expr,
-        pattern: &ast::Expr,
-        escape: Option<&ast::Expr>,
-        negated: bool,
-        any_case: bool,
-    ) -> Result<Typed, Error> {
-        if let ast::Expr::Value(value) = pattern {
-            short_pattern(&value.value)?;
-        }
-        let operands = [self.expr(inner)?, self.expr(pattern)?];
-        let [one, pattern] = operands.map(|one| {
-            let text = function::as_text(&one);
-            if any_case { format!("k_lower({text})") } else { text }
-        });
-        let escape = match escape {
-            None => String::new(),
-            Some(escape) => {
-                let escape = self.expr(escape)?.text;
-                if any_case && escape.contains(char::is_alphabetic) {
-                    return Err(Error::new("the ESCAPE of ILIKE is no letter, and a constant"));
-                }
-                format!(", {escape}")
-            }
-        };
-        let not = if negated { "NOT " } else { "" };
-        Ok(Typed::new(format!("({not}k_like({one}, {pattern}{escape}))"), DataType::Bool))
-    }
-
-    /// Refuses a constant that is no regular expression.
-    pub(super) fn check_pattern(&self, pattern: &ast::Expr) -> Result<(), Error> {
-        match pattern {
-            ast::Expr::Nested(inner) => self.check_pattern(inner),
-            ast::Expr::Value(value) => match (literal(&value.value)?, self.scope.engine) {
-                (Expr::Literal(Value::Text(text)), Some(check)) => {
-                    check(&text).map_err(|why| self.fail(pattern, Error::new(why)))
-                }
-                _ => Ok(()),
-            },
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn regexp(
-        &mut self,
-        name: &str,
-        inner: &ast::Expr,
-        pattern: &ast::Expr,
-        negated: bool,
-    ) -> Result<Typed, Error> {
-        self.check_pattern(pattern)?;
-        let [one, pattern] = [self.expr(inner)?, self.expr(pattern)?].map(|one| function::as_text(&one));
-        let not = if negated { "NOT " } else { "" };
-        Ok(Typed::new(format!("({not}{name}({one}, {pattern}))"), DataType::Bool))
-    }
-}
+use crate::expression::walk;
 
 /// Whether a value is no number, nor null.
-fn is_text(one: &Typed) -> bool {
+pub(super) fn is_text(one: &Typed) -> bool {
     !one.is_null && matches!(one.data_type, DataType::Text | DataType::Histogram)
 }
 
 /// An operation of two numbers that gives a number.
-fn of_numbers(op: BinaryOp, one: &Typed, other: &Typed) -> Result<Typed, Error> {
+pub(super) fn of_numbers(op: BinaryOp, one: &Typed, other: &Typed) -> Result<Typed, Error> {
     if is_text(one) || is_text(other) {
         return Err(mismatch(op.text(), one, other));
     }
