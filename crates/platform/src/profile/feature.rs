@@ -135,6 +135,9 @@ features! {
     FineStackSum: (6, 8), "counting a frame's stack in steps of 16 bytes";
     /// LSM programs may only return what their hook allows.
     HookReturnValues: (6, 12), "holding an LSM program's return value to its hook";
+    /// Nothing is known of a 32-bit result that the verifier does not follow. Before, the upper half was known to be zero
+    /// where the operand is a constant.
+    UnknownHalves: (6, 10), "knowing nothing of a 32-bit division";
     /// Programs that may interrupt others have one stack per function.
     PrivateStacks: (6, 13), "a stack for each function";
     /// A lookup in an array with a constant key within its bounds is known to find a value.

@@ -15,8 +15,6 @@
 //! The verifier knows the range of each number, and not that one is larger where the other is smaller. With one state for
 //! each value of the first, it needs to know nothing else.
 
-use std::collections::HashMap;
-
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
 use kiln_program::{Function, InsnId, Node, Object, Reference, liveness};
 use kiln_verifier::{Reason, Rejection};
@@ -128,7 +126,7 @@ impl Search<'_> {
 
 /// Registers that hold something in front of an instruction, each with one that holds nothing.
 fn others(function: &Function, first: Place) -> Vec<(Reg, Reg)> {
-    let positions: HashMap<_, _> = function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+    let positions = liveness::Positions::of(&function.nodes);
     let after = liveness::live_after(&function.nodes, &positions)[first.position];
     let insn = function.nodes[first.position].insn;
     let before = after.difference(liveness::written(&insn)).union(liveness::read(&insn));

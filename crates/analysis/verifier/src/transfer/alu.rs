@@ -280,7 +280,10 @@ impl Arithmetic<'_, '_> {
         // If the result matters, so do both numbers, even where nothing is known of it.
         let origin = self.path.findings.join_origins(first.origin, second.origin);
         if !tracked && !self.path.any_load() {
-            return Register { origin, ..Register::UNKNOWN };
+            let half = width == Width::W32 && second.scalar.as_constant().is_some();
+            let known = half && !self.path.options.kernel_has(Feature::UnknownHalves);
+            let bits = if known { 32 } else { 64 };
+            return Register { origin, ..Register::scalar(Scalar::of_width(bits)) };
         }
         let kernel = apply_as_kernel(op, width, &first.scalar, &second.scalar);
         let scalar = self.path.known(kernel, || apply(op, width, &first.scalar, &second.scalar));
