@@ -29,7 +29,7 @@ fn a_program_with_an_arena_says_what_the_sandbox_did() {
 fn errors_are_documents_of_their_own() {
     let missing = "tests/no-such-object.o";
     for (schema, arguments) in [
-        ("check", &["check", missing][..]),
+        ("check", &["check", "tests/mistakes"][..]),
         ("optimize", &["optimize", missing, "-o", "x.o"][..]),
         ("repair", &["repair", missing, "-o", "x.o"][..]),
     ] {

@@ -149,6 +149,7 @@ fn every_form_does_what_the_table_says() {
                 | Insn::LoadPacket { .. }
                 | Insn::AddressSpaceCast { .. }
                 | Insn::Jump { .. }
+                | Insn::JumpIndirect { .. }
                 | Insn::MayGoto { .. }
                 | Insn::Call(_)
                 | Insn::Exit

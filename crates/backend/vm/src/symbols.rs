@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kiln_platform::MapType;
 use kiln_program::{ExternId, ExternKind, InsnId, MapContents, MapId, Object};
 
 use crate::arena::{Accesses, Place};
@@ -41,7 +42,7 @@ impl Symbols {
     pub(crate) fn new(object: &Object, maps: &[Arc<Map>], own_helpers: Arc<[OwnHelper]>) -> Symbols {
         let symbol = |map: &Arc<Map>| MapSymbol {
             value: map.direct_values().map(|(start, _)| start),
-            value_bytes: map.direct_values().map_or(0, |(_, stride)| stride),
+            value_bytes: map.direct_values().map_or(0, |(_, stride)| stride * addressed_values(map)),
             array: map.direct_values().and_then(|(first, stride)| {
                 let entries = map.definition.max_entries;
                 Some(kiln_jit::Array { first, stride_bytes: u32::try_from(stride).ok()?, entries })
@@ -90,6 +91,11 @@ impl Symbols {
     pub(crate) fn extern_name(&self, symbol: ExternId) -> &str {
         self.externs.get(symbol.index()).map_or("?", |symbol| symbol.name.as_str())
     }
+}
+
+/// Values that an address may lead into: the first one, but all entries of a jump table.
+fn addressed_values(map: &Map) -> u64 {
+    if map.definition.map_type == MapType::InsnArray { map.definition.max_entries.into() } else { 1 }
 }
 
 /// The place of the object's arenas, if it has some: all are side by side.

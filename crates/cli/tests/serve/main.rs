@@ -150,7 +150,7 @@ fn wrong_sockets_and_addresses_are_said() {
         (vec!["--socket", &free, "--listen", port], "cannot be listened at"),
         (vec!["--socket", &free, "--listen", "nowhere"], "cannot be listened at"),
         (vec!["--socket", &free, "--listen", "0.0.0.0:0"], "--listen-anywhere"),
-        (vec!["--socket", &free, "--postgres", "0.0.0.0:0"], "passwords and rows are not encrypted"),
+        (vec!["--socket", &free, "--postgres", "0.0.0.0:0"], "rows are not encrypted"),
         (vec!["--socket", &free, "--max-overhead", "2"], "a part of one processor such as 2%"),
         (vec!["--socket", &free, "list"], "no service answers at"),
         (vec!["--socket", &file, "list"], "no service answers at"),

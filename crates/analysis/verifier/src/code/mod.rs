@@ -52,8 +52,10 @@ pub(crate) struct Op<'a> {
     pub next_of_iterator: bool,
     /// The strongly connected component that it is in, 0 for none.
     pub component: u32,
-    /// Registers that may be read from here on, this instruction included.
+    /// Registers that states are compared by here: those that the kernel takes for read from here on.
     pub live: RegSet,
+    /// Registers that may be read from here on, this instruction included.
+    pub needed: RegSet,
 }
 
 impl Op<'_> {
@@ -176,6 +178,7 @@ impl<'a> Code<'a> {
                     history_point: false,
                     component: 0,
                     live: RegSet::EMPTY,
+                    needed: RegSet::EMPTY,
                 });
             }
         }
@@ -334,8 +337,11 @@ impl<'a> Code<'a> {
     fn is_forward(&self) -> bool {
         self.ops.iter().enumerate().all(|(at, op)| {
             let branches = matches!(op.node.insn, Insn::Jump { .. } | Insn::Branch { .. } | Insn::MayGoto { .. });
+            let anywhere = matches!(op.node.insn, Insn::JumpIndirect { .. });
             let later = |position: Position| position as usize > at;
-            (!branches || later(op.target)) && op.callee.is_none_or(|callee| later(self.functions[callee].start))
+            !anywhere
+                && (!branches || later(op.target))
+                && op.callee.is_none_or(|callee| later(self.functions[callee].start))
         })
     }
 
@@ -346,8 +352,18 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Which registers may be read: backward, to a fixpoint over loops and calls.
+    /// Which registers may be read, and which the kernel takes for read.
     fn live_registers(&mut self, calls_read_arguments: bool) {
+        let needed = self.read_later(false);
+        let has_calls = self.ops.iter().any(|op| op.callee.is_some());
+        let live = if calls_read_arguments && has_calls { self.read_later(true) } else { needed.clone() };
+        for (op, (needed, live)) in self.ops.iter_mut().zip(needed.into_iter().zip(live)) {
+            (op.needed, op.live) = (needed, live);
+        }
+    }
+
+    /// What is read from each position on: backward, to a fixpoint over loops and calls.
+    fn read_later(&self, calls_read_arguments: bool) -> Vec<RegSet> {
         let mut live = vec![RegSet::EMPTY; self.ops.len()];
         self.backward(|at| {
             let after = self
@@ -356,9 +372,7 @@ impl<'a> Code<'a> {
             let before = self.live_before(at, after, &live, calls_read_arguments);
             std::mem::replace(&mut live[at], before) != before
         });
-        for (op, live) in self.ops.iter_mut().zip(live) {
-            op.live = live;
-        }
+        live
     }
 
     /// Computes something of every position from its successors (and, at a call, from the callee's start) until nothing

@@ -232,7 +232,7 @@ impl Recorder {
             let live_after = code
                 .successors(at as Position)
                 .filter_map(|next| code.ops.get(next as usize))
-                .fold(RegSet::EMPTY, |live, next| live.union(next.live));
+                .fold(RegSet::EMPTY, |live, next| live.union(next.needed));
             let live_after = if op.node.insn == Insn::Exit { RegSet::of(&[Reg::R0]) } else { live_after };
             if !visited.held.is_empty() || !visited.begun.is_empty() || visited.mixed {
                 let named = |begun: &Begun| super::Begun {

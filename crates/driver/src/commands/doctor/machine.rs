@@ -206,6 +206,7 @@ const NEEDS: &[Need] = &[
     row("iproute2", Tool("ip", "-V"), "make test: attaching to interfaces of its own"),
     row("memcached", Tool("memcached", "--version"), "make test: answers of kiln kv beside memcached's"),
     row("python3-pymemcache", AnyOf(&["/usr/lib/python3/dist-packages/pymemcache"]), "make test: a client of kiln kv"),
+    row("python3-pylibmc", AnyOf(&["/usr/lib/python3/dist-packages/pylibmc"]), "make test: a client of kiln kv"),
     row("redis-server", Tool("redis-server", "--version"), "make test: answers of kiln kv beside Redis'"),
     row("redis-tools", Tool("redis-cli", "--version"), "make test: clients of kiln kv"),
     row("python3-redis", AnyOf(&["/usr/lib/python3/dist-packages/redis"]), "make test: a client of kiln kv"),
