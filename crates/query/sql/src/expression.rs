@@ -612,7 +612,11 @@ fn constant(value: Value) -> Expr {
 
 /// The error of an expression that nothing here understands.
 pub fn unknown(expr: &ast::Expr) -> Error {
-    Error::beyond(format!("`{expr}` is not understood here"))
+    let error = Error::beyond(format!("`{expr}` is not understood here"));
+    match expr {
+        ast::Expr::SimilarTo { .. } => error.help("regular expressions: path ~ '^/etc/'; or path LIKE '/etc/%'"),
+        _ => error,
+    }
 }
 
 /// Refuses a pattern of `LIKE` that is too long.
