@@ -8,7 +8,7 @@
 //! `+` must stand in the file exactly once, in a row. A hunk of `+` lines alone makes a new file, or goes to the end of one.
 //! Commands marked `<!-- recipe quick -->` run with the other tests; all of them with `-- --ignored` (`make test-recipes`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -104,6 +104,18 @@ fn applied(recipe: &Recipe) -> Result<BTreeMap<String, String>, String> {
     Ok(files)
 }
 
+/// Removes the files below a folder that are not among these: the repository had them once.
+fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.is_symlink() {
+            remove_others(&path, kept);
+        } else if !kept.contains(&path) {
+            std::fs::remove_file(&path).expect("a file of a copy");
+        }
+    }
+}
+
 /// A copy of the repository in which recipes are followed. What is as it was keeps its time, so little is built again.
 struct Tree(PathBuf);
 
@@ -114,7 +126,9 @@ impl Tree {
         let listed = Command::new("git").current_dir(root()).args(["ls-files", "-z"]).output().expect("git runs");
         assert!(listed.status.success(), "git ls-files fails");
         let listed = String::from_utf8(listed.stdout).expect("names of files");
-        for path in listed.split('\0').filter(|path| !path.is_empty()) {
+        let listed: BTreeSet<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
+        remove_others(&tree.0, &listed.iter().map(|path| tree.0.join(path)).collect());
+        for path in listed {
             let (from, to) = (root().join(path), tree.0.join(path));
             let Ok(text) = std::fs::read(&from) else { continue };
             if std::fs::read(&to).ok().as_ref() != Some(&text) {
