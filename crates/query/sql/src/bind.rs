@@ -16,8 +16,9 @@ use sqlparser::ast::{
 
 use crate::clauses;
 use crate::error::Error;
-use crate::expression::{Binder, has_aggregate, has_function, is_aggregate, refuse_options, walk};
+use crate::expression::{Binder, has_aggregate, has_function, refuse_options, walk};
 use crate::from::{self, MAX_SCANS, Side, SideColumns};
+use crate::functions::is_aggregate;
 use crate::places::Places;
 use crate::subquery;
 use crate::window::{Clause, Placed};

@@ -17,7 +17,8 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::error::Error;
-use crate::expression::{Binder, similar, walk};
+use crate::expression::{Binder, walk};
+use crate::functions::similar;
 use crate::places::Places;
 use crate::{not_parsed, tokens};
 

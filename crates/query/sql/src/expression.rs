@@ -15,6 +15,7 @@ use sqlparser::ast::{
 use crate::clauses;
 use crate::error::Error;
 use crate::from::Side;
+use crate::functions::{AGGREGATES, QUANTILES, aggregate_name, no_function, percentile, similar};
 use crate::places::Places;
 
 /// Binds expressions to the columns of a table.
@@ -38,22 +39,6 @@ const MOST_LISTED: usize = 40;
 
 /// Columns that every table with a cgroup has by a lookup table: their names, that table, and its column.
 const OF_CGROUPS: [(&str, &str); 3] = [("cgroup", "path"), ("container", "container"), ("pod", "pod")];
-
-/// The name among these that is closest to an unknown word.
-pub fn similar<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
-    let word = word.to_lowercase();
-    let rated = names.filter(|name| is_close(&word, &name.to_lowercase()));
-    let rated = rated.map(|name| (strsim::jaro_winkler(&word, &name.to_lowercase()), name));
-    let best = rated.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    Some(format!("did you mean `{}`?", best.1))
-}
-
-/// Whether a name was probably meant: one letter in three differs, or one is a part of the other.
-fn is_close(word: &str, name: &str) -> bool {
-    let [short, long] = if word.len() <= name.len() { [word, name] } else { [name, word] };
-    let is_part = short.len() >= 3 && long.contains(short);
-    is_part || strsim::damerau_levenshtein(word, name) <= short.chars().count().div_ceil(3)
-}
 
 impl Binder<'_> {
     /// An error at a place of the query.
@@ -336,65 +321,8 @@ pub fn refuse_options(options: &ast::WildcardAdditionalOptions) -> Result<(), Er
     Err(Error::new(format!("`*{options}` is not understood")).help("name the columns"))
 }
 
-/// Aggregates whose second operand says which part of the values is below the result.
-pub const QUANTILES: [&str; 6] =
-    ["quantile", "percentile", "percentile_cont", "percentile_disc", "approx_percentile", "approx_quantile"];
-
 /// Maximum number of values that `top_k` shows.
 const MAX_TOP: u64 = 100;
-
-/// Names of aggregates.
-pub const AGGREGATES: [&str; 21] = [
-    "count",
-    "sum",
-    "avg",
-    "mean",
-    "min",
-    "max",
-    "stddev",
-    "stddev_samp",
-    "histogram",
-    "median",
-    "quantile",
-    "percentile",
-    "percentile_cont",
-    "percentile_disc",
-    "top_k",
-    "approx_distinct",
-    "approx_count_distinct",
-    "count_if",
-    "countif",
-    "approx_percentile",
-    "approx_quantile",
-];
-
-/// Aggregates that only the engine has.
-pub const MORE_AGGREGATES: [&str; 6] = ["string_agg", "group_concat", "bool_and", "bool_or", "every", "any_value"];
-
-/// Whether a function is an aggregate, of Kiln's plans or of the engine's.
-pub fn is_aggregate(function: &ast::Function) -> bool {
-    let name = function.name.to_string().to_lowercase();
-    aggregate_name(function).is_some() || function.over.is_none() && MORE_AGGREGATES.contains(&&*name)
-}
-
-/// The name of the aggregate that a function call is: one of [`AGGREGATES`], or `p50`, `p99` and the like.
-pub fn aggregate_name(function: &ast::Function) -> Option<String> {
-    let name = function.name.to_string().to_lowercase();
-    if function.over.is_some() {
-        return None;
-    }
-    (AGGREGATES.contains(&name.as_str()) || percentile(&name).is_some()).then_some(name)
-}
-
-/// The part that `p50`, `p99` and the like are of; the digits of `p999` are those behind the point.
-pub fn percentile(name: &str) -> Option<f64> {
-    let digits = name.strip_prefix('p').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
-    match digits.len() {
-        1 | 2 => digits.parse::<f64>().ok().map(|percent| percent / 100.0),
-        3..=9 if digits.starts_with('9') => format!("0.{digits}").parse().ok(),
-        _ => (digits == "100").then_some(1.0),
-    }
-}
 
 /// Whether an expression has an aggregate of Kiln's plans in it.
 pub fn has_aggregate(expr: &ast::Expr) -> bool {
@@ -554,40 +482,6 @@ fn call(expr: &ast::Expr, function: &ast::Function, leaf: Leaf<'_>) -> Result<Ex
         return in_network(operands);
     }
     Ok(Expr::Call(*own, operands))
-}
-
-/// Functions of other engines, with what to write here.
-const INSTEAD: &[(&[&str], &str)] = &[
-    (
-        &["now", "current_timestamp", "getdate"],
-        "`ts` is the time since boot; the rows of each second: ... WINDOW 1 SECOND",
-    ),
-    (&["time_bucket", "tumble", "date_bin"], "... WINDOW 10 SECONDS, or GROUP BY ts / 10s"),
-    (
-        &["arg_max", "max_by", "argmax", "arg_min", "min_by", "argmin"],
-        "SELECT ... FROM (SELECT ..., row_number() OVER (PARTITION BY comm ORDER BY latency_ns DESC) AS r FROM syscalls) WHERE r = 1",
-    ),
-    (
-        &["array_agg", "list", "grouparray", "collect_list", "collect_set"],
-        "string_agg(DISTINCT name), or top_k(name, 10)",
-    ),
-    (&["mode"], "top_k(name, 1)"),
-    (&["variance", "var_samp", "var_pop", "stddev_pop"], "stddev(x), or stddev(x) * stddev(x)"),
-    (
-        &["width_bucket", "bucket", "hist", "lhist"],
-        "histogram(latency_ns), or count(*) ... GROUP BY latency_ns / 100us",
-    ),
-    (&["format", "printf", "sprintf"], "concat(comm, '/', pid), or comm || '/' || pid"),
-    (&["str", "kstr"], "texts are columns, such as `comm` and `path`; `kiln tables NAME` lists them"),
-    (&["strftime", "to_char", "date_format"], "`ts` is the time since boot, not of a calendar"),
-    (&["uniq", "uniqexact", "count_distinct"], "count(DISTINCT pid), or approx_distinct(pid)"),
-];
-
-/// The error of a function that is not known, with what to write instead.
-pub fn no_function<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Error {
-    let instead = INSTEAD.iter().find(|(names, _)| names.contains(&name)).map(|(_, instead)| (*instead).to_owned());
-    let help = instead.or_else(|| similar(name, known.chain(AGGREGATES)));
-    Error { help, ..Error::new(format!("there is no function `{name}`")) }
 }
 
 /// Whether an address is in a network, which is a constant.

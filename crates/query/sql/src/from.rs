@@ -19,7 +19,8 @@ use sqlparser::ast::{self, JoinConstraint, JoinOperator, Spanned, TableFactor};
 use crate::bind::{self, Scope};
 use crate::clauses;
 use crate::error::Error;
-use crate::expression::{Binder, similar};
+use crate::expression::Binder;
+use crate::functions::similar;
 use crate::subquery;
 
 /// Maximum number of tables of events of a statement: the programs of each are attached.

@@ -25,6 +25,7 @@ mod engine;
 mod error;
 mod expression;
 mod from;
+mod functions;
 mod literal;
 mod places;
 mod subquery;
@@ -42,7 +43,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 pub use bind::CheckPattern;
 pub use engine::NAMES as ENGINE_FUNCTIONS;
 pub use error::Error;
-pub use expression::similar;
+pub use functions::similar;
 use places::Places;
 
 /// Maximum number of tokens of a query, because syntax trees are walked by recursion.

@@ -8,12 +8,14 @@
 //! The message depends on the reason, on the instruction and on what the registers hold; where this module knows none, it
 //! says none. `crates/test/tests/kernel_words.rs` holds it to what the running kernel prints for the corpora.
 
-use kiln_isa::{AluOp, CallTarget, Insn, Reg, Source};
-use kiln_platform::{ArgKind, KfuncMeaning, ProgramType, ReturnRule, helper_id};
+mod calls;
+
+use kiln_isa::{AluOp, Insn, Reg, Source};
+use kiln_platform::{ProgramType, ReturnRule};
 
 use crate::code::{Code, Position};
 use crate::error::Refused;
-use crate::explain::kernel_names::{expected, slot, tnum, type_name};
+use crate::explain::kernel_names::{slot, tnum, type_name};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::{Case, Cause};
@@ -136,35 +138,6 @@ impl Words<'_> {
         Some((i64::from(address.offset), i64::from(size.bytes()), writes))
     }
 
-    /// The call's name and number, as the kernel prints them.
-    fn function(&self) -> Option<String> {
-        let helper = self.path.code.op(self.path.at).helper?;
-        Some(format!("bpf_{}#{}", helper.name, helper.id))
-    }
-
-    /// For every wrong argument of a global function, the kernel's last message is the same.
-    fn in_callback(&self) -> Option<String> {
-        let packet_load = matches!(self.insn, Insn::LoadPacket { .. });
-        (self.cause.case == Case::InCallback).then(|| match packet_load {
-            true => "cannot use BPF_LD_[ABS|IND] within callback".to_owned(),
-            false => "cannot tail call within callback".to_owned(),
-        })
-    }
-
-    fn global_call(&self, reason: Reason) -> Option<String> {
-        let Insn::Call(CallTarget::Subprogram(_)) = self.insn else { return None };
-        if matches!(reason, Reason::UninitializedRegister | Reason::CallDepth | Reason::LockDiscipline) {
-            return None;
-        }
-        let callee = self.path.code.op(self.path.at).callee?;
-        let name = self.path.code.functions[callee].name;
-        let reg = self.reg()?.number();
-        Some(match self.cause.case {
-            Case::PacketMayChange => format!("R{reg} is a packet pointer, but func#{callee} may change packet data"),
-            _ => format!("Caller passes invalid args into func#{callee} ('{name}')"),
-        })
-    }
-
     fn dynptr(&self) -> Option<String> {
         match self.cause.case {
             Case::DynptrOverwritten => Some("cannot overwrite referenced dynptr".to_owned()),
@@ -279,20 +252,6 @@ impl Words<'_> {
         let fixed = i64::from(register.offset) + offset;
         let bits = tnum(&register);
         Some(format!("invalid variable-offset{how} stack R{reg} var_off={bits} off={fixed} size={bytes}"))
-    }
-
-    /// Whether the call writes through the argument.
-    fn argument_writes(&self) -> bool {
-        let helper = self.path.code.op(self.path.at).helper;
-        let kind = helper.and_then(|helper| {
-            let prototype = helper.prototype_for(self.path.code.program_type);
-            prototype.args.get(self.reg()?.index().checked_sub(1)?)
-        });
-        match kind {
-            Some(ArgKind::Memory(memory) | ArgKind::FixedMemory { memory, .. }) => memory.writes,
-            Some(ArgKind::UninitMapValue) => true,
-            _ => false,
-        }
     }
 
     fn uninitialized_stack(&self) -> Option<String> {
@@ -411,80 +370,6 @@ impl Words<'_> {
         Some(format!("value {lowest} makes {name} pointer be out of bounds"))
     }
 
-    fn argument(&self) -> Option<String> {
-        if self.cause.case == Case::Format {
-            return Some("Invalid format string".to_owned());
-        }
-        if self.cause.case == Case::StorageFlags {
-            return Some("get_local_storage() doesn't support non-zero flags".to_owned());
-        }
-        let (Insn::Call(_), false) = (self.insn, self.cause.case == Case::OtherMap) else { return None };
-        let (reg, register) = (self.reg()?, self.register()?);
-        let number = reg.number();
-        let helper = self.path.code.op(self.path.at).helper?;
-        let prototype = helper.prototype_for(self.path.code.program_type);
-        let kind = *prototype.args.get(reg.index().checked_sub(1)?)?;
-        if kind == ArgKind::ConstString && register.kind() == Kind::MapValue {
-            return Some(if self.cause.case == Case::NotTerminated {
-                "string is not zero-terminated".to_owned()
-            } else {
-                format!("R{number} does not point to a readonly map'")
-            });
-        }
-        if let (ArgKind::Context | ArgKind::ContextOrNull, Kind::Context) | (ArgKind::Callback, Kind::Function) =
-            (kind, register.kind())
-        {
-            return Some(moved_pointer(number, &register));
-        }
-        if self.cause.case == Case::NoPacketMemory {
-            return Some("helper access to the packet is not allowed".to_owned());
-        }
-        if kind == ArgKind::Timer && register.kind() == Kind::MapValue && !register.nullable {
-            let map = self.path.code.map_of(&register)?;
-            return register.fixed_offset().map(|_| format!("map '{}' has no valid bpf_timer", map.name));
-        }
-        let expected = expected(kind)?;
-        Some(format!("R{number} type={} expected={expected}", type_name(&register)))
-    }
-
-    fn size(&self) -> Option<String> {
-        if self.cause.case == Case::Format {
-            return None;
-        }
-        let (reg, register) = (self.reg()?.number(), self.register()?);
-        if register.kind() != Kind::Scalar {
-            return Some(format!("R{reg} type={} expected=scalar", type_name(&register)));
-        }
-        let scalar = &register.scalar;
-        Some(match self.cause.case {
-            Case::NotConstant => format!("R{reg} is not a known constant'"),
-            Case::Negative => format!("R{reg} min value is negative, either use unsigned or 'var &= const'"),
-            Case::Zero => format!("R{reg} invalid zero-sized read: u64=[{},{}]", scalar.umin, scalar.umax),
-            _ => format!("R{reg} unbounded memory access, use 'var &= const' or 'if (var < const)'"),
-        })
-    }
-
-    fn helper(&self) -> Option<String> {
-        let Insn::Call(CallTarget::Helper(number)) = self.insn else { return None };
-        if self.cause.case == Case::Sleeps {
-            return Some("helper call might sleep in a non-sleepable prog".to_owned());
-        }
-        match self.function() {
-            Some(function) => Some(format!("program of this type cannot use helper {function}")),
-            None => Some(format!("invalid func unknown#{number}")),
-        }
-    }
-
-    fn map_helper(&self) -> Option<String> {
-        if self.path.code.op(self.path.at).helper?.id == helper_id::FOR_EACH_MAP_ELEM {
-            return Some("callback function not allowed for map".to_owned());
-        }
-        let frame = self.path.state.frames.last()?;
-        let map = frame.registers[1..6].iter().find(|register| register.kind() == Kind::Map)?;
-        let map_type = self.path.code.map_of(map)?.map_type;
-        Some(format!("cannot pass map_type {} into func {}", map_type.number(), self.function()?))
-    }
-
     fn read_only(&self) -> Option<String> {
         if self.cause.case == Case::PacketIsReadOnly {
             return Some("cannot write into packet".to_owned());
@@ -520,22 +405,6 @@ impl Words<'_> {
             None => tnum(&register),
         };
         Some(format!("misaligned {what}access off {variable}+{}+{offset} size {bytes}", register.offset))
-    }
-
-    /// How the kernel calls the end that is reached.
-    fn ending(&self) -> Option<&'static str> {
-        Some(match self.insn {
-            Insn::Exit if self.path.state.frames.len() == 1 => "BPF_EXIT instruction in main prog",
-            Insn::Exit => "BPF_EXIT instruction in callback",
-            Insn::LoadPacket { .. } => "BPF_LD_[ABS|IND]",
-            Insn::Call(_) if self.throws() => "bpf_throw",
-            Insn::Call(_) => "tail_call",
-            _ => return None,
-        })
-    }
-
-    fn throws(&self) -> bool {
-        self.path.code.op(self.path.at).kfunc_meaning() == Some(KfuncMeaning::Throw)
     }
 
     fn not_held(&self) -> Option<String> {

@@ -6,7 +6,7 @@ use sqlparser::ast;
 use super::function;
 use super::typed::Typed;
 use crate::error::Error;
-use crate::expression::{MORE_AGGREGATES, QUANTILES, aggregate_name, percentile};
+use crate::functions::{MORE_AGGREGATES, QUANTILES, aggregate_name, percentile};
 
 /// Functions that stand only with `OVER`: their names, how many operands they take, and the type of their value; `None` for
 /// the type of the first operand.

@@ -480,10 +480,9 @@ impl Translator<'_> {
             }
             None => {
                 let Some(name) = aggregate::name_of(function) else {
-                    let known =
-                        aggregate::OVER_ONLY.iter().map(|(name, ..)| *name).chain(crate::expression::AGGREGATES);
+                    let known = aggregate::OVER_ONLY.iter().map(|(name, ..)| *name).chain(crate::functions::AGGREGATES);
                     let error = Error::new(format!("there is no function `{name}` with OVER"));
-                    return Err(match crate::expression::similar(&name, known) {
+                    return Err(match crate::functions::similar(&name, known) {
                         Some(help) => error.help(help),
                         None => error,
                     });

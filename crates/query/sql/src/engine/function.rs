@@ -5,7 +5,7 @@ use kiln_plan::value::DataType;
 
 use super::typed::{Typed, common};
 use crate::error::Error;
-use crate::expression::no_function;
+use crate::functions::no_function;
 
 /// The type of a function's value.
 #[derive(Clone, Copy)]

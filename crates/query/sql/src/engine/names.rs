@@ -10,8 +10,8 @@ use super::frame::{Bound, Frame, Hybrid, Is, Source};
 use super::translator::Translator;
 use super::typed::Typed;
 use crate::error::Error;
-use crate::expression::similar;
 use crate::from::From;
+use crate::functions::similar;
 use crate::window::Clause;
 
 /// A name as a source's and a column's.
