@@ -50,7 +50,7 @@ pub use hook::{
     iterator_target, member_refuses, raw_tracepoint, writable_fields,
 };
 pub use kfunc::{DynptrSource, Kfunc, KfuncFlag, KfuncMeaning, Later};
-pub use map_definition::{MapDefinition, MapFlag};
+pub use map_definition::MapDefinition;
 pub use map_type::{LOAD_TIME_ENTRIES, Lookup, MapRules, MapType, MapTypes, SizeRule};
 pub use profile::{Feature, Found, Lack, Profile};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};

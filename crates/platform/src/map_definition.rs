@@ -9,8 +9,6 @@
 //! assert_eq!(short, "a key of 4 bytes; lpm_trie takes 5 to 260");
 //! ```
 
-use std::fmt::Write;
-
 use crate::map_type::SizeRule;
 use crate::{KernelVersion, MapType, MapTypes};
 
@@ -32,18 +30,15 @@ pub struct MapDefinition {
 }
 
 /// A flag of `BPF_MAP_CREATE` that an object may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapFlag {
+struct MapFlag {
     /// Its name in the kernel's headers.
-    pub name: &'static str,
-    /// Its bit.
-    pub bit: u32,
-    /// The first kernel that has it.
-    pub since: KernelVersion,
+    name: &'static str,
+    bit: u32,
+    since: KernelVersion,
     /// The types that take it.
-    pub types: MapTypes,
+    types: MapTypes,
     /// The types of which the kernel makes no map without it.
-    pub needed: MapTypes,
+    needed: MapTypes,
 }
 
 const fn flag(name: &'static str, bit: u32, (major, minor): (u8, u8), types: MapTypes) -> MapFlag {
@@ -62,26 +57,6 @@ const LRU_HASHES: MapTypes = MapTypes::of(&[LruHash, LruPercpuHash]);
 const HASHES: MapTypes = PLAIN_HASHES.union(LRU_HASHES);
 /// Arrays of the kernel's own objects, which only user space fills.
 const OBJECT_ARRAYS: MapTypes = MapTypes::of(&[ProgArray, PerfEventArray, CgroupArray, ArrayOfMaps]);
-/// Types of which user space may be kept from reading or writing.
-const FOR_USERS: MapTypes = MapTypes::of(&[
-    Array,
-    PercpuArray,
-    LpmTrie,
-    Queue,
-    Stack,
-    BloomFilter,
-    CgroupStorage,
-    PercpuCgroupStorage,
-    StackTrace,
-    Devmap,
-    DevmapHash,
-    Sockmap,
-    Sockhash,
-    Xskmap,
-    ReuseportSockarray,
-])
-.union(HASHES)
-.union(OBJECT_ARRAYS);
 /// Types of which programs may be kept from reading or writing.
 const FOR_PROGRAMS: MapTypes = MapTypes::of(&[
     Array,
@@ -95,6 +70,9 @@ const FOR_PROGRAMS: MapTypes = MapTypes::of(&[
     ReuseportSockarray,
 ])
 .union(HASHES);
+/// Types of which user space may be kept from reading or writing.
+const FOR_USERS: MapTypes =
+    FOR_PROGRAMS.union(OBJECT_ARRAYS).union(MapTypes::of(&[StackTrace, Devmap, DevmapHash, Sockmap, Sockhash, Xskmap]));
 const NOT_ON_A_NODE: MapTypes = LOCAL_STORAGE.union(MapTypes::of(&[StructOps, Arena]));
 
 const FLAGS: &[MapFlag] = &[
@@ -145,13 +123,6 @@ const EARLIER: &[Earlier] = &[
 const EXCLUSIVE: &[(u32, &str)] =
     &[(3 << 3, "BPF_F_RDONLY and BPF_F_WRONLY"), (3 << 7, "BPF_F_RDONLY_PROG and BPF_F_WRONLY_PROG")];
 
-impl MapFlag {
-    /// All flags that an object may ask for, in the order of their bits.
-    pub const fn all() -> &'static [MapFlag] {
-        FLAGS
-    }
-}
-
 impl MapDefinition {
     /// What a kernel of this release refuses in it, and what it takes instead; `None` if it makes the map.
     pub fn refused(&self, kernel: KernelVersion) -> Option<String> {
@@ -199,10 +170,7 @@ impl MapDefinition {
 fn words(rule: SizeRule) -> String {
     match rule {
         SizeRule::Exactly(only) => only.to_string(),
-        SizeRule::OneOf(sizes) => sizes.iter().enumerate().fold(String::new(), |mut text, (at, size)| {
-            let _ = write!(text, "{}{size}", if at == 0 { "" } else { " or " });
-            text
-        }),
+        SizeRule::OneOf(sizes) => sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(" or "),
         SizeRule::Between(low, u32::MAX) => format!("at least {low}"),
         SizeRule::Between(low, high) => format!("{low} to {high}"),
         SizeRule::MultipleBetween(low, high, unit) => format!("multiples of {unit} from {low} to {high}"),

@@ -407,14 +407,19 @@ const MAY_CHANGE_SOCKET_MAPS: ProgramTypes = ProgramTypes::of(&[
     ProgramType::SkLookup,
 ]);
 
-/// Map types whose elements cannot be freed while a program sleeps.
-const SLEEPABLE: MapTypes = MapTypes::of(&[
+/// Map types whose elements are walked with a callback.
+const WALKED: MapTypes = MapTypes::of(&[
     MapType::Hash,
     MapType::LruHash,
     MapType::PercpuHash,
     MapType::LruPercpuHash,
     MapType::Array,
     MapType::PercpuArray,
+    MapType::Rhash,
+]);
+
+/// Map types whose elements cannot be freed while a program sleeps.
+const SLEEPABLE: MapTypes = WALKED.union(MapTypes::of(&[
     MapType::ArrayOfMaps,
     MapType::HashOfMaps,
     MapType::Ringbuf,
@@ -427,8 +432,7 @@ const SLEEPABLE: MapTypes = MapTypes::of(&[
     MapType::Stack,
     MapType::Arena,
     MapType::InsnArray,
-    MapType::Rhash,
-]);
+]));
 
 const SOCKMAP_HELPERS: &[&str] = &[
     "sk_redirect_map",
@@ -479,19 +483,7 @@ const HELPERS_KEPT_TO_TYPES: &[(&[&str], MapTypes)] = &[
     (&["map_pop_elem"], MapTypes::of(&[MapType::Queue, MapType::Stack])),
     (&["map_peek_elem", "map_push_elem"], MapTypes::of(&[MapType::Queue, MapType::Stack, MapType::BloomFilter])),
     (&["map_lookup_percpu_elem"], MapTypes::of(&[MapType::PercpuArray, MapType::PercpuHash, MapType::LruPercpuHash])),
-    // The types that have an iterator for callbacks.
-    (
-        &["for_each_map_elem"],
-        MapTypes::of(&[
-            MapType::Hash,
-            MapType::LruHash,
-            MapType::PercpuHash,
-            MapType::LruPercpuHash,
-            MapType::Array,
-            MapType::PercpuArray,
-            MapType::Rhash,
-        ]),
-    ),
+    (&["for_each_map_elem"], WALKED),
     (&["sk_storage_get", "sk_storage_delete"], MapTypes::of(&[MapType::SkStorage])),
     (&["inode_storage_get", "inode_storage_delete"], MapTypes::of(&[MapType::InodeStorage])),
     (&["task_storage_get", "task_storage_delete"], MapTypes::of(&[MapType::TaskStorage])),

@@ -15,7 +15,7 @@
 mod oracle;
 
 use kiln_platform::*;
-use oracle::{EXIT, Kernel, Place, call, mov_imm, mov_reg, places, slot};
+use oracle::{EXIT, Kernel, Place, TYPED_MAPS, call, mov_imm, mov_reg, places, slot};
 use std::collections::BTreeSet;
 
 /// Map numbers of memory to point at, made first.
@@ -25,35 +25,6 @@ const WRITE_ONLY_MAP: i32 = 2;
 const STRING_MAP: i32 = 3;
 const RING_BUFFER: i32 = 4;
 const FIRST_TYPED_MAP: i32 = 5;
-
-/// A map of each type that can be made without BTF, an inner map or a page of its own: type, key, value, entries, flags.
-const TYPED_MAPS: &[(MapType, u32, u32, u32, u32)] = &[
-    (MapType::Hash, 8, 8, 4, 0),
-    (MapType::Array, 4, 8, 4, 0),
-    (MapType::ProgArray, 4, 4, 4, 0),
-    (MapType::PerfEventArray, 4, 4, 4, 0),
-    (MapType::PercpuHash, 8, 8, 4, 0),
-    (MapType::PercpuArray, 4, 8, 4, 0),
-    (MapType::StackTrace, 4, 64, 4, 0),
-    (MapType::CgroupArray, 4, 4, 4, 0),
-    (MapType::LruHash, 8, 8, 4, 0),
-    (MapType::LruPercpuHash, 8, 8, 4, 0),
-    (MapType::LpmTrie, 8, 8, 4, 1),
-    (MapType::Devmap, 4, 4, 4, 0),
-    (MapType::Sockmap, 4, 4, 4, 0),
-    (MapType::Cpumap, 4, 4, 2, 0),
-    (MapType::Xskmap, 4, 4, 4, 0),
-    (MapType::Sockhash, 8, 4, 4, 0),
-    (MapType::CgroupStorage, 16, 8, 0, 0),
-    (MapType::ReuseportSockarray, 4, 8, 4, 0),
-    (MapType::PercpuCgroupStorage, 16, 8, 0, 0),
-    (MapType::Queue, 0, 8, 4, 0),
-    (MapType::Stack, 0, 8, 4, 0),
-    (MapType::DevmapHash, 4, 4, 4, 0),
-    (MapType::Ringbuf, 0, 0, 4096, 0),
-    (MapType::BloomFilter, 0, 8, 4, 0),
-    (MapType::UserRingbuf, 0, 0, 4096, 0),
-];
 
 fn make_maps(kernel: &mut Kernel) {
     let flags = [0, 1 << 7, 1 << 8, 1 << 7];
@@ -372,66 +343,6 @@ fn maps_go_where_the_rules_say() {
     }
     println!("{asked} questions");
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
-}
-
-#[test]
-fn maps_have_the_sizes_the_rules_allow() {
-    let Some(mut kernel) = Kernel::open_since("map sizes", KernelVersion::new(5, 4)) else {
-        return;
-    };
-    let mut wrong = Vec::new();
-    let version = kernel.version;
-    let known = |(map_type, ..): &&(MapType, u32, u32, u32, u32)| map_type.since() <= version;
-    for (map_type, right_key, right_value, right_entries, flags) in TYPED_MAPS.iter().filter(known) {
-        let mut check = |key, value, entries| {
-            let made = kernel.create_map(*map_type, key, value, entries, *flags);
-            let definition = MapDefinition { map_type: *map_type, key, value, entries, flags: *flags, extra: 0 };
-            let refused = definition.refused(kernel.version);
-            if made != refused.is_none() {
-                wrong.push(format!("{map_type} {key} {value} {entries}: kernel {made}, {refused:?}"));
-            }
-        };
-        for key in [0, 1, 3, 4, 5, 8, 12, 16, 260, 264, 512, 513] {
-            check(key, *right_value, *right_entries);
-        }
-        for value in [0, 1, 4, 7, 8, 12, 16, 32, 64, 32_768, 32_776, 40_000] {
-            check(*right_key, value, *right_entries);
-        }
-        let many = if *map_type == MapType::Cpumap { 3 } else { 8 }; // No more than the machine could have CPUs.
-        for entries in [0, 1, 2, 3, 4096, 4097, 8192, 12_288].into_iter().take(many) {
-            check(*right_key, *right_value, entries);
-        }
-    }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
-}
-
-#[test]
-fn maps_take_the_flags_of_the_table() {
-    // Flags of loaders: a file descriptor or a node comes with each, or the map's file is meant.
-    const FOR_LOADERS: u32 = 1 << 2 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16;
-    let Some(mut kernel) = Kernel::open_since("map flags", KernelVersion::new(5, 4)) else {
-        return;
-    };
-    let (mut wrong, mut asked) = (Vec::new(), 0);
-    let version = kernel.version;
-    let known = |(map_type, ..): &&(MapType, u32, u32, u32, u32)| map_type.since() <= version;
-    for (map_type, key, value, entries, right) in TYPED_MAPS.iter().filter(known) {
-        let one = (0..32).map(|bit| 1 << bit);
-        for flag in one.chain([3 << 3, 3 << 7, *right, 0]).filter(|flag| flag & FOR_LOADERS == 0) {
-            for flags in [flag, flag | right] {
-                let made = kernel.create_map(*map_type, *key, *value, *entries, flags);
-                let (key, value, entries) = (*key, *value, *entries);
-                let refused =
-                    MapDefinition { map_type: *map_type, key, value, entries, flags, extra: 0 }.refused(kernel.version);
-                asked += 1;
-                if made != refused.is_none() {
-                    wrong.push(format!("{map_type} {flags:#x}: kernel {made}, {refused:?}"));
-                }
-            }
-        }
-    }
-    println!("{asked} questions");
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]

@@ -24,6 +24,35 @@ pub struct Place {
     pub target: &'static str,
 }
 
+/// A map of each type that can be made without BTF, an inner map or a page of its own: type, key, value, entries, flags.
+pub const TYPED_MAPS: &[(MapType, u32, u32, u32, u32)] = &[
+    (MapType::Hash, 8, 8, 4, 0),
+    (MapType::Array, 4, 8, 4, 0),
+    (MapType::ProgArray, 4, 4, 4, 0),
+    (MapType::PerfEventArray, 4, 4, 4, 0),
+    (MapType::PercpuHash, 8, 8, 4, 0),
+    (MapType::PercpuArray, 4, 8, 4, 0),
+    (MapType::StackTrace, 4, 64, 4, 0),
+    (MapType::CgroupArray, 4, 4, 4, 0),
+    (MapType::LruHash, 8, 8, 4, 0),
+    (MapType::LruPercpuHash, 8, 8, 4, 0),
+    (MapType::LpmTrie, 8, 8, 4, 1),
+    (MapType::Devmap, 4, 4, 4, 0),
+    (MapType::Sockmap, 4, 4, 4, 0),
+    (MapType::Cpumap, 4, 4, 2, 0),
+    (MapType::Xskmap, 4, 4, 4, 0),
+    (MapType::Sockhash, 8, 4, 4, 0),
+    (MapType::CgroupStorage, 16, 8, 0, 0),
+    (MapType::ReuseportSockarray, 4, 8, 4, 0),
+    (MapType::PercpuCgroupStorage, 16, 8, 0, 0),
+    (MapType::Queue, 0, 8, 4, 0),
+    (MapType::Stack, 0, 8, 4, 0),
+    (MapType::DevmapHash, 4, 4, 4, 0),
+    (MapType::Ringbuf, 0, 0, 4096, 0),
+    (MapType::BloomFilter, 0, 8, 4, 0),
+    (MapType::UserRingbuf, 0, 0, 4096, 0),
+];
+
 impl Drop for Kernel {
     fn drop(&mut self) {
         let _ = self.process.kill();

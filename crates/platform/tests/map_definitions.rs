@@ -1,0 +1,76 @@
+//! Compares what the table says of a map's sizes and flags with the maps that the running kernel makes. Each kernel since
+//! 5.4 can be asked: `scripts/under-kernel 5.10 env KILN_ANY_KERNEL=1 BINARY`.
+
+mod oracle;
+
+use kiln_platform::{KernelVersion, MapDefinition, MapType};
+use oracle::{Kernel, TYPED_MAPS};
+
+/// A map of each type that the kernel has, as the kernel makes it.
+fn typed_maps(kernel: KernelVersion) -> impl Iterator<Item = MapDefinition> {
+    let known = TYPED_MAPS.iter().filter(move |(map_type, ..)| map_type.since() <= kernel);
+    known.map(|&(map_type, key, value, entries, flags)| MapDefinition {
+        map_type,
+        key,
+        value,
+        entries,
+        flags,
+        extra: 0,
+    })
+}
+
+fn makes(kernel: &mut Kernel, map: &MapDefinition) -> bool {
+    kernel.create_map(map.map_type, map.key, map.value, map.entries, map.flags)
+}
+
+#[test]
+fn maps_have_the_sizes_the_rules_allow() {
+    let Some(mut kernel) = Kernel::open_since("map sizes", KernelVersion::new(5, 4)) else {
+        return;
+    };
+    let mut wrong = Vec::new();
+    for right in typed_maps(kernel.version) {
+        let mut check = |definition: MapDefinition| {
+            let (made, refused) = (makes(&mut kernel, &definition), definition.refused(kernel.version));
+            if made != refused.is_none() {
+                wrong.push(format!("{definition:?}: kernel {made}, {refused:?}"));
+            }
+        };
+        for key in [0, 1, 3, 4, 5, 8, 12, 16, 260, 264, 512, 513] {
+            check(MapDefinition { key, ..right });
+        }
+        for value in [0, 1, 4, 7, 8, 12, 16, 32, 64, 32_768, 32_776, 40_000] {
+            check(MapDefinition { value, ..right });
+        }
+        let many = if right.map_type == MapType::Cpumap { 3 } else { 8 }; // No more than the machine could have CPUs.
+        for entries in [0, 1, 2, 3, 4096, 4097, 8192, 12_288].into_iter().take(many) {
+            check(MapDefinition { entries, ..right });
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn maps_take_the_flags_of_the_table() {
+    // Flags of loaders: a file descriptor or a node comes with each, or the map's file is meant.
+    const FOR_LOADERS: u32 = 1 << 2 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16;
+    let Some(mut kernel) = Kernel::open_since("map flags", KernelVersion::new(5, 4)) else {
+        return;
+    };
+    let (mut wrong, mut asked) = (Vec::new(), 0);
+    for right in typed_maps(kernel.version) {
+        let one = (0..32).map(|bit| 1 << bit);
+        for flag in one.chain([3 << 3, 3 << 7, right.flags, 0]).filter(|flag| flag & FOR_LOADERS == 0) {
+            for flags in [flag, flag | right.flags] {
+                let definition = MapDefinition { flags, ..right };
+                let (made, refused) = (makes(&mut kernel, &definition), definition.refused(kernel.version));
+                asked += 1;
+                if made != refused.is_none() {
+                    wrong.push(format!("{definition:?}: kernel {made}, {refused:?}"));
+                }
+            }
+        }
+    }
+    println!("{asked} questions");
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
