@@ -68,7 +68,7 @@ fn map(name: &str, map_type: MapType, key_size: u32, value_size: u32, max_entrie
 
 fn function(name: &str, linkage: Linkage, nodes: Vec<Node>) -> Function {
     let section = if linkage == Linkage::Static { ".text" } else { "xdp" };
-    Function { name: name.to_owned(), section: section.to_owned(), linkage, btf_id: 0, nodes, tables: Vec::new() }
+    Function::new(name, section, linkage, nodes)
 }
 
 // ------------------------------------------------------------------------------------------------------------ wild

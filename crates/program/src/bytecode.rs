@@ -73,14 +73,7 @@ pub fn object(name: &str, program_type: ProgramType, bytes: &[u8], maps: Vec<Map
         if let Some(FunctionId(number)) = reader.starts.get(at) {
             let label = if *number == 0 { name.to_owned() } else { format!("function_{at}") };
             let linkage = if *number == 0 { Linkage::Global } else { Linkage::Static };
-            functions.push(Function {
-                name: label,
-                section: name.to_owned(),
-                linkage,
-                btf_id: 0,
-                nodes: Vec::new(),
-                tables: Vec::new(),
-            });
+            functions.push(Function::new(label, name, linkage, Vec::new()));
         }
         let node = reader.node(InsnId(index as u32), *at, *insn)?;
         if let Some(function) = functions.last_mut() {

@@ -481,6 +481,11 @@ impl Object {
 }
 
 impl Function {
+    /// A function without types and jump tables.
+    pub fn new(name: impl Into<String>, section: impl Into<String>, linkage: Linkage, nodes: Vec<Node>) -> Function {
+        Function { name: name.into(), section: section.into(), linkage, btf_id: 0, nodes, tables: Vec::new() }
+    }
+
     /// Slots it takes.
     pub fn slots(&self) -> u32 {
         self.nodes.iter().map(|node| node.insn.slots()).sum()

@@ -28,14 +28,7 @@ fn object(text: &str, operation: &str, form: u8, operands: &[i32]) -> Object {
             nodes[at].reference = Reference::Branch(nodes[to].id);
         }
     }
-    object.functions.push(Function {
-        name: "example".into(),
-        section: "xdp".into(),
-        linkage: Linkage::Static,
-        btf_id: 0,
-        nodes,
-        tables: Vec::new(),
-    });
+    object.functions.push(Function::new("example", "xdp", Linkage::Static, nodes));
     object.operations.push(Mark { operation: operation.into(), form, operands: operands.to_vec(), members });
     object
 }
@@ -401,8 +394,7 @@ fn marked(operation: &Operation, number: usize, operands: &Operands, result: Reg
         operands: operands.values()[..operation.operands.len()].to_vec(),
         members: nodes[..code.len()].iter().map(|node| node.id).collect(),
     });
-    let (name, section) = ("example".to_owned(), "xdp".to_owned());
-    object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes, tables: Vec::new() });
+    object.functions.push(Function::new("example", "xdp", Linkage::Static, nodes));
     object
 }
 

@@ -91,14 +91,7 @@ fn store_slots(random: &mut Random, object: &mut Object, nodes: &mut Vec<Node>, 
 }
 
 fn with_program(mut object: Object, nodes: Vec<Node>, program_type: ProgramType) -> Object {
-    object.functions.push(Function {
-        name: "generated".to_owned(),
-        section: program_type.name().to_owned(),
-        linkage: Linkage::Global,
-        btf_id: 0,
-        nodes,
-        tables: Vec::new(),
-    });
+    object.functions.push(Function::new("generated", program_type.name(), Linkage::Global, nodes));
     object.programs.push(Program::new("generated", program_type.name(), Some(program_type), FunctionId(0)));
     object
 }

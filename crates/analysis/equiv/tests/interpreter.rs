@@ -78,14 +78,7 @@ fn interpret(input: &Input, window: &[Node]) -> Option<([u64; Reg::COUNT], BTree
         node.id = InsnId(at as u32);
     }
     let object = Object {
-        functions: vec![Function {
-            name: "window".to_owned(),
-            section: String::new(),
-            linkage: Linkage::Global,
-            btf_id: 0,
-            nodes,
-            tables: Vec::new(),
-        }],
+        functions: vec![Function::new("window", "", Linkage::Global, nodes)],
         programs: Vec::<Program>::new(),
         ..Object::default()
     };

@@ -16,8 +16,7 @@ fn object(text: &str) -> Object {
             nodes[at].reference = Reference::Branch(nodes[at + 1 + offset as usize].id);
         }
     }
-    let (name, section) = ("example".to_owned(), "xdp".to_owned());
-    object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes, tables: Vec::new() });
+    object.functions.push(Function::new("example", "xdp", Linkage::Static, nodes));
     object
 }
 

@@ -20,14 +20,7 @@ fn xdp(insns: &[Insn]) -> Object {
     let node = |(id, insn): (usize, &Insn)| Node::new(InsnId(id as u32), *insn, Reference::None);
     Object {
         license: "GPL".to_owned(),
-        functions: vec![Function {
-            name: "entry".to_owned(),
-            section: "xdp".to_owned(),
-            linkage: Linkage::Global,
-            btf_id: 0,
-            nodes: insns.iter().enumerate().map(node).collect(),
-            tables: Vec::new(),
-        }],
+        functions: vec![Function::new("entry", "xdp", Linkage::Global, insns.iter().enumerate().map(node).collect())],
         programs: vec![Program::new("entry", "xdp", Some(ProgramType::Xdp), kiln_program::FunctionId(0))],
         next_insn: insns.len() as u32,
         ..Object::default()

@@ -46,15 +46,7 @@ mod tests {
         let mut object = Object::default();
         let insns = text.split(';').map(|line| kiln_isa::text::parse(line.trim()).expect("an instruction"));
         let nodes = insns.map(|insn| object.new_node(insn, Reference::None)).collect();
-        let (name, section) = ("example".to_owned(), "xdp".to_owned());
-        object.functions.push(Function {
-            name,
-            section,
-            linkage: Linkage::Global,
-            btf_id: 0,
-            nodes,
-            tables: Vec::new(),
-        });
+        object.functions.push(Function::new("example", "xdp", Linkage::Global, nodes));
         ends_within(&object, FunctionId(0), explored, budget)
     }
 

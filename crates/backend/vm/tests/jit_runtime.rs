@@ -30,14 +30,7 @@ fn object(functions: Vec<Vec<(Insn, To)>>) -> Object {
                 object.new_node(insn, reference)
             })
             .collect();
-        object.functions.push(Function {
-            name: format!("function{number}"),
-            section: "xdp".into(),
-            linkage: Linkage::Static,
-            btf_id: 0,
-            nodes,
-            tables: Vec::new(),
-        });
+        object.functions.push(Function::new(format!("function{number}"), "xdp", Linkage::Static, nodes));
     }
     kiln_program::validate(&object).expect("a valid object");
     object

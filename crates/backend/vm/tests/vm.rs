@@ -137,14 +137,7 @@ fn endless() -> Object {
         node(0, Insn::mov_imm(Reg::R0, 0), Reference::None),
         node(1, Insn::Jump { offset: 0, long: false }, Reference::Branch(InsnId(1))),
     ];
-    let function = Function {
-        name: "endless".to_owned(),
-        section: "xdp".to_owned(),
-        linkage: Linkage::Global,
-        btf_id: 0,
-        nodes,
-        tables: Vec::new(),
-    };
+    let function = Function::new("endless", "xdp", Linkage::Global, nodes);
     let program = Program::new("endless", "xdp", Some(ProgramType::Xdp), FunctionId(0));
     Object { functions: vec![function], programs: vec![program], next_insn: 2, ..Object::default() }
 }

@@ -28,14 +28,7 @@ pub const ENTRY: FunctionId = FunctionId(0);
 
 /// A function with these instructions.
 pub fn function(name: &str, nodes: Vec<kiln_program::Node>) -> Function {
-    Function {
-        name: name.into(),
-        section: "xdp".into(),
-        linkage: Linkage::Static,
-        btf_id: 0,
-        nodes,
-        tables: Vec::new(),
-    }
+    Function::new(name, "xdp", Linkage::Static, nodes)
 }
 
 /// An object with one function: these instructions (separated by `;`) and an `exit`. All but the exit are marked as an

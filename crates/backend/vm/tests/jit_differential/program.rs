@@ -41,14 +41,7 @@ impl Builder {
 
     fn function(&mut self, nodes: Vec<Node>) -> FunctionId {
         let id = FunctionId(self.object.functions.len() as u32);
-        self.object.functions.push(Function {
-            name: format!("function{}", id.0),
-            section: "xdp".into(),
-            linkage: Linkage::Static,
-            btf_id: 0,
-            nodes,
-            tables: Vec::new(),
-        });
+        self.object.functions.push(Function::new(format!("function{}", id.0), "xdp", Linkage::Static, nodes));
         id
     }
 

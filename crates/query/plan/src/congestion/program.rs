@@ -127,18 +127,10 @@ pub fn generate(policy: &Policy, types: &Btf, in_kernel: usize, connections: u32
 fn add_program(object: &mut Object, member: &str, nodes: Vec<Node>) {
     let section = format!("struct_ops/{member}");
     let entry = FunctionId(object.functions.len() as u32);
-    let (name, linkage) = (member.to_owned(), Linkage::Global);
-    object.functions.push(Function {
-        name: name.clone(),
-        section: section.clone(),
-        linkage,
-        btf_id: 0,
-        nodes,
-        tables: Vec::new(),
-    });
+    object.functions.push(Function::new(member, section.clone(), Linkage::Global, nodes));
     object.programs.push(Program {
         target: Some(format!("{STRUCTURE}.{member}")),
-        ..Program::new(name, section, Some(ProgramType::StructOps), entry)
+        ..Program::new(member, section, Some(ProgramType::StructOps), entry)
     });
 }
 

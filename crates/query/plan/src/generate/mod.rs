@@ -148,14 +148,7 @@ fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<
         (_, Hook::Function { .. }) => (hook.section(), ProgramType::Kprobe, None),
         (_, Hook::Clock { .. }) => (hook.section(), ProgramType::PerfEvent, None),
     };
-    object.functions.push(Function {
-        name: name.clone(),
-        section: section.clone(),
-        linkage: Linkage::Global,
-        btf_id: 0,
-        nodes,
-        tables: Vec::new(),
-    });
+    object.functions.push(Function::new(name.clone(), section.clone(), Linkage::Global, nodes));
     object.programs.push(Program {
         attach_type,
         // The kernel takes programs of this type only so.

@@ -61,16 +61,8 @@ pub fn generate(policy: &Policy) -> Result<Generated, Failure> {
     let mut writing = Writing { code: Code::new(&mut object), policy, fields: &fields, frame: &frame, maps };
     writing.program(processors)?;
     let nodes = writing.code.finish();
-    let (name, section) = ("schedule".to_owned(), policy.at.name().to_owned());
-    let linkage = Linkage::Global;
-    object.functions.push(Function {
-        name: name.clone(),
-        section: section.clone(),
-        linkage,
-        btf_id: 0,
-        nodes,
-        tables: Vec::new(),
-    });
+    let (name, section) = ("schedule", policy.at.name());
+    object.functions.push(Function::new(name, section, Linkage::Global, nodes));
     object.programs.push(Program {
         attach_type: Some(attach_type),
         ..Program::new(name, section, Some(policy.at.program_type()), FunctionId(0))
