@@ -13,15 +13,11 @@ pub fn at_entry(function: &Function) -> RegSet {
 pub fn before(function: &Function) -> Vec<RegSet> {
     let cfg = Cfg::new(function);
     let nodes = &function.nodes;
-    let tables: Vec<usize> = function.jump_targets().iter().filter_map(|id| cfg.position.get(id)).copied().collect();
     let mut live = vec![RegSet::EMPTY; nodes.len()];
     loop {
         let mut changed = false;
         for at in (0..nodes.len()).rev() {
-            let falls = nodes[at].insn.falls_through();
-            let target = nodes[at].target().and_then(|id| cfg.position.get(&id).copied());
-            let next = falls.then_some(at + 1).into_iter().chain(target).chain(jumped_to(&nodes[at].insn, &tables));
-            let after = next.filter_map(|next| live.get(next)).fold(RegSet::EMPTY, |all, own| all.union(*own));
+            let after = cfg.after(function, at).fold(RegSet::EMPTY, |all, next| all.union(live[next]));
             let (reads, writes) = uses(&nodes[at].insn);
             let before = reads.union(after.difference(writes));
             changed |= before != live[at];
@@ -31,12 +27,6 @@ pub fn before(function: &Function) -> Vec<RegSet> {
             return live;
         }
     }
-}
-
-/// Where an indirect jump leads: to what the tables of its function have. Other instructions lead to none of them.
-pub fn jumped_to(insn: &Insn, tables: &[usize]) -> impl Iterator<Item = usize> {
-    let tables = if matches!(insn, Insn::JumpIndirect { .. }) { tables } else { &[] };
-    tables.iter().copied()
 }
 
 fn uses(insn: &Insn) -> (RegSet, RegSet) {

@@ -17,8 +17,6 @@ use kiln_isa::{AluOp, CallTarget, Insn, Reg, RegSet, Size, Source, Width};
 use kiln_platform::{FieldValue, Helper, Kfunc, KfuncMeaning, Lookup, ProgramType, ReturnKind};
 use kiln_program::{Cfg, Function, FunctionId, Linkage, MapContents, MapId, Node, Object, Reference};
 
-use crate::live::jumped_to;
-
 /// What a register may hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
@@ -212,8 +210,6 @@ impl Provenance {
     /// The classes in a function, which may be another version of the object's.
     pub fn of(object: &Object, id: FunctionId, function: &Function, arguments: &Arguments) -> Provenance {
         let cfg = Cfg::new(function);
-        let targets = function.jump_targets();
-        let tables: Vec<usize> = targets.iter().filter_map(|id| cfg.position.get(id)).copied().collect();
         let readable = RegSet::arguments(5).union(RegSet::of(&[Reg::R10]));
         let mut entry =
             Known { registers: [Class::Number; Reg::COUNT], readable, slots: BTreeMap::new(), mixed: false };
@@ -230,10 +226,7 @@ impl Provenance {
         while let Some(at) = pending.pop_front() {
             let (Some(known), Some(node)) = (provenance.known[at].clone(), function.nodes.get(at)) else { continue };
             let after = known.after(object, node, &types);
-            let falls = node.insn.falls_through();
-            let target = node.target().and_then(|id| cfg.position.get(&id).copied());
-            let next = falls.then_some(at + 1).into_iter().chain(target);
-            for next in next.chain(jumped_to(&node.insn, &tables)).filter(|next| *next < function.nodes.len()) {
+            for next in cfg.after(function, at) {
                 let joined = match &provenance.known[next] {
                     None => after.clone(),
                     Some(there) => there.join(&after),

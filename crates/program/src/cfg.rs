@@ -62,6 +62,8 @@ pub struct Cfg {
     pub block_of: Vec<BlockId>,
     /// Node position of each instruction id.
     pub position: ById<usize>,
+    /// Node positions that the function's indirect jumps may lead to.
+    pub jump_targets: Vec<usize>,
 }
 
 impl Cfg {
@@ -70,8 +72,9 @@ impl Cfg {
         let nodes = &function.nodes;
         let position: ById<usize> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
         let mut leader = vec![false; nodes.len()];
-        let targets: Vec<usize> = function.jump_targets().iter().filter_map(|id| position.get(id)).copied().collect();
-        targets.iter().for_each(|target| leader[*target] = true);
+        let jump_targets: Vec<usize> =
+            function.jump_targets().iter().filter_map(|id| position.get(id)).copied().collect();
+        jump_targets.iter().for_each(|target| leader[*target] = true);
         for (at, node) in nodes.iter().enumerate() {
             if let Some(target) = node.target().and_then(|id| position.get(&id)) {
                 leader[*target] = true;
@@ -90,30 +93,28 @@ impl Cfg {
             blocks[last].range.end = at + 1;
             block_of.push(BlockId(last as u32));
         }
-        let mut cfg = Cfg { blocks, block_of, position };
-        cfg.connect(function, &targets);
+        let mut cfg = Cfg { blocks, block_of, position, jump_targets };
+        cfg.connect(function);
         cfg
     }
 
-    fn connect(&mut self, function: &Function, targets: &[usize]) {
+    /// Where control may go on after a node of the function, by position: the next one first.
+    pub fn after(&self, function: &Function, at: usize) -> impl Iterator<Item = usize> {
+        let node = &function.nodes[at];
+        let falls = node.insn.falls_through() && at + 1 < function.nodes.len();
+        let target = node.target().and_then(|id| self.position.get(&id));
+        let indirect = if matches!(node.insn, Insn::JumpIndirect { .. }) { &self.jump_targets[..] } else { &[] };
+        falls.then_some(at + 1).into_iter().chain(target.into_iter().chain(indirect).copied())
+    }
+
+    fn connect(&mut self, function: &Function) {
         for index in 0..self.blocks.len() {
             let last = self.blocks[index].range.end - 1;
-            let node = &function.nodes[last];
-            let mut successors = Vec::new();
-            if node.insn.falls_through() && last + 1 < function.nodes.len() {
-                successors.push(self.block_of[last + 1]);
-            }
-            if let Some(target) = node.target().and_then(|id| self.position.get(&id)) {
-                let target = self.block_of[*target];
-                if !successors.contains(&target) {
-                    successors.push(target);
-                }
-            }
-            if matches!(node.insn, Insn::JumpIndirect { .. }) {
-                successors = targets.iter().map(|target| self.block_of[*target]).collect();
+            let mut successors: Vec<BlockId> = self.after(function, last).map(|at| self.block_of[at]).collect();
+            if matches!(function.nodes[last].insn, Insn::JumpIndirect { .. }) {
                 successors.sort_unstable();
-                successors.dedup();
             }
+            successors.dedup();
             for successor in &successors {
                 self.blocks[successor.index()].predecessors.push(BlockId(index as u32));
             }

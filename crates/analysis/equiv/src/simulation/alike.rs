@@ -7,7 +7,7 @@
 //! A path that has not reached a change is at the same instruction in both functions, in the same state. A path with no
 //! change ahead ends in the same way in both, once everything read from there on is equal. Neither has to be followed.
 
-use kiln_isa::{Insn, Reg, RegSet};
+use kiln_isa::{Reg, RegSet};
 use kiln_program::{Cfg, Function, InsnId, Node};
 
 /// What the old function has in common with the new one, by position.
@@ -40,7 +40,7 @@ impl Alike {
                 .get(&node.id)
                 .is_none_or(|other| !is_same(node, &new.0.nodes[*other]) || next(old.0, at) != next(new.0, *other))
         };
-        let after: Vec<Vec<usize>> = (0..nodes.len()).map(|at| successors(old.0, old.1, at)).collect();
+        let after: Vec<Vec<usize>> = (0..nodes.len()).map(|at| old.1.after(old.0, at).collect()).collect();
         let mut before = vec![Vec::new(); nodes.len()];
         for (at, successors) in after.iter().enumerate() {
             successors.iter().for_each(|next| before[*next].push(at));
@@ -75,19 +75,6 @@ impl Alike {
 /// Whether two instructions are equal, with the same id, references and relocations.
 pub fn is_same(old: &Node, new: &Node) -> bool {
     old.id == new.id && old.insn == new.insn && old.reference == new.reference && old.core == new.core
-}
-
-/// Where an instruction goes on, by position.
-pub(super) fn successors(function: &Function, cfg: &Cfg, at: usize) -> Vec<usize> {
-    let node = &function.nodes[at];
-    let falls = node.insn.falls_through() && at + 1 < function.nodes.len();
-    let target = node.target().and_then(|id| cfg.position.get(&id)).copied();
-    let indirect = match node.insn {
-        Insn::JumpIndirect { .. } => &cfg.blocks[cfg.block_of[at].index()].successors[..],
-        _ => &[],
-    };
-    let indirect = indirect.iter().map(|block| cfg.blocks[block.index()].range.start);
-    falls.then_some(at + 1).into_iter().chain(target).chain(indirect).collect()
 }
 
 /// The positions that are reachable from `start` along edges, including `start` itself.

@@ -17,7 +17,7 @@ use kiln_platform::Helper;
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{Cfg, Function, FunctionId, Linkage, Node, Object, Reference};
 
-use crate::simulation::alike::{live, successors};
+use crate::simulation::alike::live;
 
 /// Argument registers.
 const MOST: usize = 5;
@@ -100,7 +100,7 @@ struct Version<'f> {
 impl<'f> Version<'f> {
     fn new(function: &'f Function) -> Version<'f> {
         let cfg = Cfg::new(function);
-        let after: Vec<Vec<usize>> = (0..function.nodes.len()).map(|at| successors(function, &cfg, at)).collect();
+        let after: Vec<Vec<usize>> = (0..function.nodes.len()).map(|at| cfg.after(function, at).collect()).collect();
         let mut before = vec![Vec::new(); after.len()];
         for (at, successors) in after.iter().enumerate() {
             successors.iter().for_each(|next| before[*next].push(at));
