@@ -252,13 +252,16 @@ fn resolve(
 /// Creates the jump tables that a program refers to. The kernel takes a table from one program only.
 fn create_tables(object: &Object, image: &Image) -> Result<HashMap<MapId, MapHandle>, Error> {
     let mut tables = HashMap::new();
+    if object.functions.iter().all(|function| function.tables.is_empty()) {
+        return Ok(tables);
+    }
+    let mut slots = HashMap::new();
+    for (slot, id) in (0u32..).zip(&image.insns) {
+        slots.entry(*id).or_insert(slot);
+    }
     for relocation in &image.relocations {
         let Reference::MapValue { map, .. } = relocation.reference else { continue };
         let Some(table) = object.jump_table(map).filter(|_| !tables.contains_key(&map)) else { continue };
-        let mut slots = HashMap::new();
-        image.insns.iter().enumerate().for_each(|(slot, id)| {
-            slots.entry(*id).or_insert(slot as u32);
-        });
         let handle = create_map(object.map(map), None)?;
         for (index, target) in (0u32..).zip(&table.targets) {
             let Some(slot) = slots.get(target) else {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use kiln_platform::MapType;
 use kiln_program::{ExternId, ExternKind, InsnId, MapContents, MapId, Object};
 
 use crate::arena::{Accesses, Place};
@@ -40,16 +39,19 @@ struct ExternSymbol {
 impl Symbols {
     /// The object's maps are the first of `maps`, in the same order.
     pub(crate) fn new(object: &Object, maps: &[Arc<Map>], own_helpers: Arc<[OwnHelper]>) -> Symbols {
-        let symbol = |map: &Arc<Map>| MapSymbol {
+        // An address may lead anywhere into a jump table, and into the first value of another map.
+        let direct_bytes = |at: usize| object.maps.get(at).map_or(0, kiln_program::Map::direct_bytes);
+        let symbol = |(at, map): (usize, &Arc<Map>)| MapSymbol {
             value: map.direct_values().map(|(start, _)| start),
-            value_bytes: map.direct_values().map_or(0, |(_, stride)| stride * addressed_values(map)),
+            value_bytes: map.direct_values().map_or(0, |(_, stride)| stride.max(direct_bytes(at))),
             array: map.direct_values().and_then(|(first, stride)| {
                 let entries = map.definition.max_entries;
                 Some(kiln_jit::Array { first, stride_bytes: u32::try_from(stride).ok()?, entries })
             }),
         };
         let arena = arena_of(maps.iter().map(Arc::as_ref));
-        let mut symbols = Symbols { maps: maps.iter().map(symbol).collect(), arena, own_helpers, ..Symbols::default() };
+        let mut symbols =
+            Symbols { maps: maps.iter().enumerate().map(symbol).collect(), arena, own_helpers, ..Symbols::default() };
         symbols.place_arena_variables(object, maps);
         let externs = object.externs.iter().map(|symbol| ExternSymbol {
             name: symbol.name.clone(),
@@ -91,11 +93,6 @@ impl Symbols {
     pub(crate) fn extern_name(&self, symbol: ExternId) -> &str {
         self.externs.get(symbol.index()).map_or("?", |symbol| symbol.name.as_str())
     }
-}
-
-/// Values that an address may lead into: the first one, but all entries of a jump table.
-fn addressed_values(map: &Map) -> u64 {
-    if map.definition.map_type == MapType::InsnArray { map.definition.max_entries.into() } else { 1 }
 }
 
 /// The place of the object's arenas, if it has some: all are side by side.

@@ -119,7 +119,7 @@ impl<'c, 'p> Check<'c, 'p> {
         let Argument { reg, register, .. } = self.argument;
         match kind {
             ArgKind::Context | ArgKind::ContextOrNull => {
-                if register.kind() != Kind::Context || register.fixed_offset() != Some(0) {
+                if !register.is_unmoved(Kind::Context) {
                     return self.argument.wrong("the context, unmodified");
                 }
             }
@@ -149,7 +149,7 @@ impl<'c, 'p> Check<'c, 'p> {
                 }
             }
             ArgKind::Callback => {
-                if register.kind() != Kind::Function || register.fixed_offset() != Some(0) {
+                if !register.is_unmoved(Kind::Function) {
                     return self.argument.wrong("a function of this program, unmodified");
                 }
                 self.call.callback = register.function();

@@ -152,8 +152,8 @@ impl HelperEffect<'_, '_> {
 }
 
 impl Path<'_> {
-    /// A callback of no turns is removed as dead code. Its address then is that of what follows it; if nothing does, the
-    /// kernel cannot make code of the other functions.
+    /// The kernel removes a callback of no turns as dead code. Its address is then that of the function behind it. If none
+    /// is there, the kernel fails to compile the other functions.
     pub(crate) fn check_removed_callbacks(&mut self) -> Step<()> {
         let noted = &self.findings.noted;
         let stays =
@@ -166,7 +166,10 @@ impl Path<'_> {
         let first = noted.idle_callbacks.iter().filter(|(callee, _)| removed(**callee)).map(|(_, at)| *at).min();
         let Some(at) = first else { return Ok(()) };
         self.at = at;
-        reject(Reason::Unreachable, "the callback of 0 turns is removed, and other functions stay")
+        reject(
+            Reason::Unreachable,
+            "the callback never runs: the kernel removes it, and then fails to compile the other functions",
+        )
     }
 }
 

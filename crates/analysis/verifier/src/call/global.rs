@@ -117,7 +117,7 @@ impl Path<'_> {
                 Ok(())
             }
             Parameter::Context => {
-                if register.kind() != Kind::Context || register.fixed_offset() != Some(0) {
+                if !register.is_unmoved(Kind::Context) {
                     return reject(Reason::ArgumentType, format!("r{number} must be the context, it is {name}"));
                 }
                 Ok(())

@@ -85,7 +85,7 @@ impl<'p> KfuncCheck<'_, 'p> {
             matches!(register.kind(), Kind::BtfId | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::Map);
         match &taken.argument {
             Argument::Context => {
-                if register.kind() != Kind::Context || register.fixed_offset() != Some(0) {
+                if !register.is_unmoved(Kind::Context) {
                     return self.wrong("the context, unmodified");
                 }
                 Ok(())
@@ -95,7 +95,7 @@ impl<'p> KfuncCheck<'_, 'p> {
                 self.path.code.check_constant_string(reg, &register, self.must_be("a constant string"))
             }
             Argument::Callback => {
-                if register.kind() != Kind::Function || register.fixed_offset() != Some(0) {
+                if !register.is_unmoved(Kind::Function) {
                     return self.wrong("a function of this program, unmodified");
                 }
                 self.call.callback = register.function();

@@ -17,6 +17,7 @@ use std::collections::{HashMap, HashSet};
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
 use kiln_platform::{Feature, Helper, Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, Kind, TypeId};
+use kiln_program::liveness::Positions;
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, MapId, Node, Object, Program, Reference};
 
 use crate::error::Error;
@@ -116,7 +117,7 @@ pub(crate) struct Code<'a> {
     /// Where the indirect jumps of each function lead.
     jump_targets: Vec<Vec<Position>>,
     /// Where each instruction is, by its id.
-    positions: Vec<(InsnId, Position)>,
+    positions: Positions,
 }
 
 impl<'a> Prepared<'a> {
@@ -153,9 +154,10 @@ impl<'a> Code<'a> {
         let verified_alone = prepared.accepted_btf.is_some() && options.kernel_has(Feature::GlobalFunctions);
         let (functions, positions) = in_one_array(object, program, ids, verified_alone)?;
         let position = |id: InsnId| position_of(&positions, id).unwrap_or(0);
+        let count = functions.last().map_or(0, |routine| routine.end as usize);
         let index: HashMap<FunctionId, usize> =
             functions.iter().enumerate().map(|(at, function)| (function.id, at)).collect();
-        let mut ops = Vec::with_capacity(positions.len());
+        let mut ops = Vec::with_capacity(count);
         for (at, routine) in functions.iter().enumerate() {
             for node in &object.function(routine.id).nodes {
                 let target = node.target().map_or(0, position);
@@ -452,9 +454,8 @@ fn in_one_array<'a>(
     program: &Program,
     ids: Vec<FunctionId>,
     verified_alone: bool,
-) -> Result<(Vec<Routine<'a>>, Vec<(InsnId, Position)>), Error> {
+) -> Result<(Vec<Routine<'a>>, Positions), Error> {
     let mut functions = Vec::new();
-    let mut positions: Vec<(InsnId, Position)> = Vec::new();
     let mut next = 0;
     for id in ids {
         let function = object
@@ -462,25 +463,25 @@ fn in_one_array<'a>(
             .get(id.index())
             .ok_or_else(|| Error::Invalid("a call of a function that does not exist".to_owned()))?;
         let start = next;
-        for node in &function.nodes {
-            positions.push((node.id, next));
-            next += 1;
-        }
+        next += function.nodes.len() as Position;
         let exported = matches!(function.linkage, Linkage::Global | Linkage::Weak);
         let global = exported && verified_alone && id != program.entry;
         functions.push(Routine { id, name: &function.name, start, end: next, global, btf_id: function.btf_id });
     }
-    positions.sort_unstable();
+    let nodes = functions.iter().flat_map(|routine: &Routine<'_>| &object.function(routine.id).nodes);
+    let positions = nodes.map(|node| node.id).zip(0..).collect();
     Ok((functions, positions))
 }
 
-fn position_of(positions: &[(InsnId, Position)], id: InsnId) -> Option<Position> {
-    let found = positions.binary_search_by_key(&id, |(known, _)| *known).ok()?;
-    Some(positions[found].1)
+fn position_of(positions: &Positions, id: InsnId) -> Option<Position> {
+    positions.get(&id).map(|at| *at as Position)
 }
 
 /// The targets of each function's indirect jumps, in order: the kernel knows the tables that the program refers to.
-fn jump_targets(object: &Object, functions: &[Routine<'_>], positions: &[(InsnId, Position)]) -> Vec<Vec<Position>> {
+fn jump_targets(object: &Object, functions: &[Routine<'_>], positions: &Positions) -> Vec<Vec<Position>> {
+    if functions.iter().all(|routine| object.function(routine.id).tables.is_empty()) {
+        return vec![Vec::new(); functions.len()];
+    }
     let nodes = functions.iter().flat_map(|routine| &object.function(routine.id).nodes);
     let used: HashSet<MapId> = nodes
         .filter_map(|node| match node.reference {

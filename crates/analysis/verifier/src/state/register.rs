@@ -347,6 +347,11 @@ impl Register {
         self.kind() == Kind::Scalar && self.scalar.as_constant() == Some(0)
     }
 
+    /// Whether it is a pointer of this kind, as it was made: moved by nothing.
+    pub(crate) fn is_unmoved(&self, kind: Kind) -> bool {
+        self.kind() == kind && self.fixed_offset() == Some(0)
+    }
+
     /// A pointer's constant offset, if it has no variable part.
     pub(crate) fn fixed_offset(&self) -> Option<i64> {
         if !self.is_pointer() {

@@ -188,7 +188,7 @@ impl Path<'_> {
             return reject(Reason::LockDiscipline, "LD_ABS may end the program while a lock is held");
         }
         let context = self.read(Reg::R6)?;
-        if context.kind() != Kind::Context || context.fixed_offset() != Some(0) {
+        if !context.is_unmoved(Kind::Context) {
             return reject(Reason::ArgumentType, "r6 must hold the context for LD_ABS and LD_IND");
         }
         if let PacketMode::Indirect(reg) = mode {
