@@ -2,9 +2,6 @@
 
 mod support;
 
-use std::path::Path;
-use std::process::Command;
-
 use kiln_elf::ElfObject;
 use kiln_isa::{CallTarget, Imm64, Insn, Reg, Size};
 use kiln_platform::{MapType, ProgramType};
@@ -16,19 +13,7 @@ fn compiled() -> Option<ElfObject> {
 }
 
 fn compiled_from(name: &str) -> Option<ElfObject> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/{name}.bpf.c"));
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{:?}.o", std::thread::current().id()));
-    let mut clang = Command::new("clang-19");
-    clang.args(["-target", "bpf", "-O2", "-g", "-c"]).arg(&source).arg("-o").arg(&object);
-    match clang.status() {
-        Ok(status) => assert!(status.success()),
-        Err(error) => {
-            println!("skipped: clang-19: {error}");
-            return None;
-        }
-    }
-    let bytes = std::fs::read(&object).unwrap();
-    Some(kiln_elf::read(&format!("{name}.o"), &bytes).unwrap())
+    Some(kiln_elf::read(&format!("{name}.o"), &support::compiled(name)?).unwrap())
 }
 
 #[test]

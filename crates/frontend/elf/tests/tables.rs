@@ -2,29 +2,10 @@
 
 mod support;
 
-use std::path::Path;
-use std::process::Command;
-
 use kiln_elf::{ElfObject, Error};
 use kiln_isa::Insn;
 use kiln_platform::MapType;
 use kiln_program::{Function, Object, Reference, validate};
-
-/// The bytes of `tests/data/tables.bpf.c`, compiled. Prints a skip and returns `None` if there is no clang.
-fn compiled(test: &str) -> Option<Vec<u8>> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tables.bpf.c");
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tables-{test}.o"));
-    let mut clang = Command::new("clang-19");
-    clang.args(["-target", "bpf", "-O2", "-g", "-c"]).arg(&source).arg("-o").arg(&object);
-    match clang.status() {
-        Ok(status) => assert!(status.success()),
-        Err(error) => {
-            println!("skipped: clang-19: {error}");
-            return None;
-        }
-    }
-    Some(std::fs::read(&object).unwrap())
-}
 
 fn function<'a>(object: &'a Object, name: &str) -> &'a Function {
     object.functions.iter().find(|function| function.name == name).unwrap_or_else(|| panic!("no function {name}"))
@@ -41,7 +22,7 @@ fn entries(object: &Object, name: &str) -> Vec<Vec<usize>> {
 
 #[test]
 fn tables_are_maps_of_instructions() {
-    let Some(bytes) = compiled("read") else { return };
+    let Some(bytes) = support::compiled("tables") else { return };
     let ElfObject { object, .. } = kiln_elf::read("tables.o", &bytes).unwrap();
     validate(&object).unwrap();
     assert_eq!(entries(&object, "pick"), [[7, 9, 7]]);
@@ -56,7 +37,7 @@ fn tables_are_maps_of_instructions() {
 
 #[test]
 fn entries_follow_their_instructions() {
-    let Some(bytes) = compiled("write") else { return };
+    let Some(bytes) = support::compiled("tables") else { return };
     let elf = kiln_elf::read("tables.o", &bytes).unwrap();
     assert!(elf.write(&elf.object).unwrap() == bytes && elf.rebuild(&elf.object, false).unwrap() == bytes);
     let grown = support::with_jumps_to_next(&elf.object);
@@ -71,7 +52,7 @@ fn entries_follow_their_instructions() {
 
 #[test]
 fn an_entry_whose_instruction_is_gone_is_refused() {
-    let Some(bytes) = compiled("gone") else { return };
+    let Some(bytes) = support::compiled("tables") else { return };
     let elf = kiln_elf::read("tables.o", &bytes).unwrap();
     let mut object = elf.object.clone();
     let pick = object.functions.iter_mut().find(|function| function.name == "pick").unwrap();
@@ -92,7 +73,7 @@ fn with_entry(bytes: &[u8], value: u64) -> Vec<u8> {
 
 #[test]
 fn entries_outside_of_their_function_are_refused() {
-    let Some(bytes) = compiled("outside") else { return };
+    let Some(bytes) = support::compiled("tables") else { return };
     // Between two slots, the second slot of a `ld_imm64`, behind the function, far away.
     for value in [81, 4 * 8, 15 * 8, u64::MAX] {
         let elf = kiln_elf::read("tables.o", &with_entry(&bytes, value)).unwrap();
@@ -105,7 +86,7 @@ fn entries_outside_of_their_function_are_refused() {
 
 #[test]
 fn an_indirect_jump_is_read_where_it_ends_a_function() {
-    let Some(bytes) = compiled("jump") else { return };
+    let Some(bytes) = support::compiled("tables") else { return };
     let ElfObject { object, .. } = kiln_elf::read("tables.o", &bytes).unwrap();
     let pick = function(&object, "pick");
     let jump = pick.nodes.iter().find(|node| matches!(node.insn, Insn::JumpIndirect { .. })).expect("it has one");

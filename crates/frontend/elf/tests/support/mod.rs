@@ -23,6 +23,22 @@ pub fn corpus() -> Vec<PathBuf> {
     paths
 }
 
+/// The bytes of `tests/data/NAME.bpf.c`, compiled. Prints a skip and returns `None` if there is no clang.
+pub fn compiled(name: &str) -> Option<Vec<u8>> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/{name}.bpf.c"));
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{:?}.o", std::thread::current().id()));
+    let mut clang = std::process::Command::new("clang-19");
+    clang.args(["-target", "bpf", "-O2", "-g", "-c"]).arg(&source).arg("-o").arg(&object);
+    match clang.status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => {
+            println!("skipped: clang-19: {error}");
+            return None;
+        }
+    }
+    Some(std::fs::read(&object).unwrap())
+}
+
 /// The objects of one part of the corpus.
 pub fn part<'a>(paths: &'a [PathBuf], name: &str) -> Vec<&'a PathBuf> {
     let wanted = |path: &&PathBuf| path.components().any(|component| component.as_os_str() == name);
