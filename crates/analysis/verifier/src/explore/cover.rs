@@ -19,7 +19,7 @@ pub(crate) enum Exactness {
 /// copy of another one, or stopped being one: the kernel compares ids as well.
 pub(crate) fn widen(origins: &Origins, old: &Register, current: &mut Register, ids: &mut IdMap, all: bool) {
     let same = |old: &Register, current: &Register, ids: &mut IdMap| {
-        let distance = |register: &Register| (register.offset, register.offset_in_half);
+        let distance = |register: &Register| (register.offset, register.added);
         old.scalar == current.scalar && distance(old) == distance(current) && ids.matches(old.id, current.id)
     };
     if old.kind() == Kind::Scalar
@@ -82,7 +82,7 @@ pub(crate) fn register_covers(
         if exactness == Exactness::Explored && !origins.is_precise(old.origin) {
             return true;
         }
-        let same_distance = old.id == 0 || (old.offset, old.offset_in_half) == (current.offset, current.offset_in_half);
+        let same_distance = old.id == 0 || (old.offset, old.added) == (current.offset, current.added);
         return old.scalar.includes(&current.scalar) && same_distance && ids.matches_number(old.id, current.id);
     }
     let alike = old.nullable == current.nullable

@@ -13,7 +13,7 @@ pub(crate) mod register;
 mod sections;
 pub(crate) mod stack;
 
-pub(crate) use register::{AT_END, BEYOND_END, DynptrKind, Holds, Kind, Register, Trust};
+pub(crate) use register::{AT_END, Added, BEYOND_END, DynptrKind, Holds, Kind, Register, Trust};
 pub(crate) use stack::{Byte, IrqKeeper, IteratorState, ObjectKind, Protection, Slot, Stack, StackObject};
 
 use kiln_isa::Reg;

@@ -193,6 +193,16 @@ pub(crate) const AT_END: i32 = -1;
 /// A packet pointer's range where it was found to be beyond the packet's end.
 pub(crate) const BEYOND_END: i32 = -2;
 
+/// What was added to a copy of a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Added {
+    Nothing,
+    /// A constant, to all 64 bits.
+    Whole,
+    /// A constant, to the lower half alone; the upper half is zero.
+    Half,
+}
+
 /// One register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Register {
@@ -207,8 +217,8 @@ pub(crate) struct Register {
     pub relocated: bool,
     /// The constant part of a pointer's offset.
     pub offset: i32,
-    /// Numbers: the offset was added to the lower half alone, and the upper half is zero.
-    pub offset_in_half: bool,
+    /// Numbers: whether the offset, which may be 0, was added since it became a copy (the kernel's `BPF_ADD_CONST`).
+    pub added: Added,
     /// For packet pointers: bytes known to be there after the variable part; or, below 0, [`AT_END`] or [`BEYOND_END`].
     pub range: i32,
     /// Numbers: equal nonzero ids mean equal values. Pointers: which null check or packet check they share.
@@ -235,7 +245,7 @@ impl Register {
         inner: false,
         relocated: false,
         offset: 0,
-        offset_in_half: false,
+        added: Added::Nothing,
         range: 0,
         id: 0,
         reference: 0,

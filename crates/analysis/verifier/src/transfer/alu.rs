@@ -15,7 +15,7 @@ use crate::error::{Step, refuse, reject};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Holds, Kind, Register};
+use crate::state::{Added, Holds, Kind, Register};
 
 impl Path<'_> {
     pub(crate) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) -> Step<()> {
@@ -68,7 +68,7 @@ impl Path<'_> {
                 } else if register.scalar.umax <= u64::from(u32::MAX) {
                     match self.options.kernel_has(Feature::NarrowCopies) {
                         true => self.linked(reg, register),
-                        false => Register { id: 0, offset: 0, offset_in_half: false, ..register },
+                        false => Register { id: 0, offset: 0, added: Added::Nothing, ..register },
                     }
                 } else {
                     let origin = register.origin;
@@ -86,12 +86,12 @@ impl Path<'_> {
     /// A number about to be copied: the copies share an id, so that what a branch says of one holds for the other.
     pub(crate) fn linked(&mut self, reg: Reg, mut register: Register) -> Register {
         if register.kind() == Kind::Scalar
-            && (register.id == 0 || register.offset != 0)
+            && (register.id == 0 || register.added != Added::Nothing)
             && register.scalar.as_constant().is_none()
             && self.options.kernel_has(Feature::CopiesLearn)
         {
             register.id = self.fresh_id();
-            (register.offset, register.offset_in_half) = (0, false);
+            (register.offset, register.added) = (0, Added::Nothing);
             self.state.set(reg, register);
         }
         register
@@ -290,16 +290,15 @@ impl Arithmetic<'_, '_> {
         let mut result = Register { origin, ..Register::scalar(scalar) };
         // A copy plus a constant is still tied to what it is a copy of.
         if first.id != 0
-            && first.offset == 0
+            && first.added == Added::Nothing
             && let Some(added) = added_constant(op, width, &second.scalar)
-            && added != 0
             && (width == Width::W64 || first.scalar.umax <= u64::from(u32::MAX))
             && (self.path.options.kernel_has(Feature::LinkedDifferences)
-                || op == AluOp::Add && width == Width::W64 && added > 0)
+                || op == AluOp::Add && width == Width::W64 && added >= 0)
         {
             result.id = first.id;
             result.offset = added;
-            result.offset_in_half = width == Width::W32;
+            result.added = if width == Width::W32 { Added::Half } else { Added::Whole };
         }
         result
     }

@@ -10,7 +10,7 @@ use crate::error::Step;
 use crate::options::Options;
 use crate::path::precision::Origin;
 use crate::path::{Findings, Next, Path, Since};
-use crate::state::{AT_END, BEYOND_END, Kind, Register, State, Trust};
+use crate::state::{AT_END, Added, BEYOND_END, Kind, Register, State, Trust};
 use crate::transfer::outcome::decided;
 use crate::types::Types;
 
@@ -207,8 +207,10 @@ impl Findings {
         }
         let (id, base) = (before.id, before.offset);
         // Constants added to whole numbers and to halves of them are not compared.
-        let mixed =
-            |register: &Register| register.offset != 0 && base != 0 && register.offset_in_half != before.offset_in_half;
+        let mixed = |register: &Register| {
+            let added = [register.added, before.added];
+            !added.contains(&Added::Nothing) && register.added != before.added
+        };
         // What is known about one copy was learned through another. If one matters, all do.
         let mut origin = learned;
         state.for_each_where(
@@ -219,11 +221,14 @@ impl Findings {
                 }
                 origin = self.origins.join(origin, register.origin);
                 register.scalar = match register.offset.wrapping_sub(base) {
-                    0 => scalar,
+                    0 => {
+                        register.added = before.added;
+                        scalar
+                    }
                     _ => {
                         let distance = i64::from(register.offset) - i64::from(base);
                         let moved = Scalar::constant(distance as u64);
-                        let half = register.offset_in_half || before.offset_in_half;
+                        let half = [register.added, before.added].contains(&Added::Half);
                         apply_as_kernel(AluOp::Add, if half { Width::W32 } else { Width::W64 }, &scalar, &moved)
                     }
                 };

@@ -10,7 +10,7 @@ use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::stack::slot_of;
-use crate::state::{Byte, Kind, ObjectKind, Register, Slot, StackObject};
+use crate::state::{Added, Byte, Kind, ObjectKind, Register, Slot, StackObject};
 
 impl Path<'_> {
     pub(crate) fn load_stack(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
@@ -145,7 +145,7 @@ impl Path<'_> {
             }
             // As in the kernel, the slot remembers the whole number, although only its lowest bytes were stored.
             _ if value.kind() == Kind::Scalar && bytes < 8 && value.scalar.umax >> (8 * bytes) != 0 => {
-                Register { id: 0, offset: 0, offset_in_half: false, ..value }
+                Register { id: 0, offset: 0, added: Added::Nothing, ..value }
             }
             _ => value,
         };
