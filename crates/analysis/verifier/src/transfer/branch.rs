@@ -88,6 +88,7 @@ impl Path<'_> {
         match (first.is_pointer(), second.is_pointer()) {
             (false, false) => {
                 if !self.options.learns(op, width, taken, &first.scalar, &second.scalar) {
+                    self.findings.relate(state, dst, src, first.origin, second.origin);
                     return true;
                 }
                 let Some((left, right)) = self.refined(op, width, taken, &first.scalar, &second.scalar) else {
@@ -196,13 +197,21 @@ impl Findings {
         self.mark_precise(second);
     }
 
+    /// Two numbers were compared: if one of them matters, so does the other, whatever was learned (`backtrack_insn`).
+    fn relate(&mut self, state: &mut State, dst: Reg, src: Source, first: Origin, second: Origin) {
+        let Source::Reg(src) = src else { return };
+        let both = self.origins.join(first, second);
+        for reg in [dst, src] {
+            state.frame_mut().registers[reg.index()].origin = both;
+        }
+    }
+
     /// Narrows a number and its copies. `other` is the origin of the number that it was compared with.
     fn narrow(&mut self, state: &mut State, reg: Reg, before: &Register, scalar: Scalar, other: Origin) {
-        let learned = if scalar == before.scalar { 0 } else { other };
         if before.id == 0 {
             let register = &mut state.frame_mut().registers[reg.index()];
             register.scalar = scalar;
-            register.origin = self.origins.join(register.origin, learned);
+            register.origin = self.origins.join(register.origin, other);
             return;
         }
         let (id, base) = (before.id, before.offset);
@@ -212,7 +221,7 @@ impl Findings {
             !added.contains(&Added::Nothing) && register.added != before.added
         };
         // What is known about one copy was learned through another. If one matters, all do.
-        let mut origin = learned;
+        let mut origin = other;
         state.for_each_where(
             |register| register.kind() == Kind::Scalar && register.id == id,
             |register| {
