@@ -120,16 +120,18 @@ impl Directory {
     /// Returns an error if it cannot be read or says what is none, or if there are files that it should name.
     pub fn manifest(&self) -> Result<Option<Manifest>, LogError> {
         let path = self.at(MANIFEST);
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         match File::open(&path) {
             Ok(file) => {
-                file.take(MANIFEST_MOST).read_to_string(&mut text).map_err(LogError::io(&path, "reading"))?;
+                file.take(MANIFEST_MOST).read_to_end(&mut bytes).map_err(LogError::io(&path, "reading"))?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return self.no_manifest(path).map(|()| None),
             Err(error) => return Err(LogError::Io { path, doing: "opening", error }),
         }
-        let damaged = |offset| LogError::Damaged { path, offset, what: "this is no manifest".to_owned() };
-        Manifest::read(&text).map(Some).map_err(damaged)
+        let text = String::from_utf8(bytes).map_err(|error| error.utf8_error().valid_up_to() as u64);
+        let what = "this is no manifest, and --repair makes none; say which files count, in order".to_owned();
+        let refused = |offset| LogError::Unsupported { path, offset, what };
+        text.and_then(|text| Manifest::read(&text)).map(Some).map_err(refused)
     }
 
     /// Without a manifest there must be no log, either.
@@ -235,5 +237,10 @@ mod tests {
         let next = Directory::open(folder.path()).expect("opens");
         fs::write(next.at("appendonly.aof.1.incr.aof"), "*").expect("writes");
         assert!(matches!(next.manifest(), Err(LogError::Unsupported { .. })));
+        for (bytes, place) in [(&b"file a seq 1 type i\nfile"[..], 20), (b"file a \xff", 7)] {
+            fs::write(next.at(MANIFEST), bytes).expect("writes");
+            let refused = next.manifest().map_err(|error| error.to_string()).expect_err("no manifest");
+            assert!(refused.contains(&format!("byte {place}: this is no manifest")), "{refused}");
+        }
     }
 }

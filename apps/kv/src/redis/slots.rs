@@ -157,7 +157,10 @@ fn read(path: &Path, address: SocketAddr) -> Result<(Layout, Option<Stamp>), Str
         let file = File::open(path)?;
         let stamp = stamp(&file);
         let mut text = String::new();
-        file.take(FILE_MOST).read_to_string(&mut text)?;
+        file.take(FILE_MOST + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > FILE_MOST {
+            return Err(io::Error::other(format!("it has more than {FILE_MOST} bytes")));
+        }
         Ok((text, stamp))
     };
     let (text, stamp) = all().map_err(|error| error.to_string())?;
