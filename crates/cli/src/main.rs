@@ -45,7 +45,11 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are answers, not errors; anything else is bad usage.
             let code = if error.use_stderr() { 2 } else { 0 };
-            let _ = error.print();
+            if let Err(failure) = error.print() {
+                let failure = kiln_driver::Error::io("standard output", &failure);
+                print::error(&failure, Format::Text);
+                return ExitCode::from(failure.exit_code());
+            }
             let wants = |format: &str| {
                 std::env::args_os().any(|argument| argument == format || argument == *format!("--format={format}"))
             };

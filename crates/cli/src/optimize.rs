@@ -142,6 +142,11 @@ fn one(
     }
     let budget = arguments.budget.map_or_else(|| Ok(default_budget(&input.object)), commands::seconds)?;
     output::check_writable(output)?;
+    if input.elf.is_none() && output.extension().is_some_and(|extension| extension == "o") {
+        let message =
+            format!("{} is text, and so is what becomes of it: name a file that ends in .bpf", path.display());
+        return Err(Error::InvalidInput(message));
+    }
     arguments.evidence.as_deref().map_or(Ok(()), evidence::check_folder)?;
     if let Some(report) = arguments.report.as_deref() {
         output::check_writable(report)?;
@@ -261,6 +266,7 @@ fn exit_code(found: &Found, input: &Input, outcome: &Outcome, arguments: &Optimi
         kernel_types,
         lint: kiln_driver::lint::Selection::default(),
         settings: Vec::new(),
+        target: None,
     };
     worst([unreadable, reports::check(found, &wanted).report.exit_code()])
 }

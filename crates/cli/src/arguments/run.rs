@@ -77,7 +77,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub map_bytes: u64,
     /// How often to run it; the time is the average.
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
     /// Hide the program's constants in its machine code (constant blinding), against those who would jump into them.
     #[arg(long)]
@@ -130,7 +130,7 @@ pub struct BenchArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub budget: f64,
     /// Runs per sample.
-    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
     /// Samples, interleaved; the median is reported.
     #[arg(long, value_name = "COUNT", default_value_t = 8)]

@@ -192,11 +192,13 @@ fn failed_system_calls_say_which() {
     assert_eq!(full["error"]["kind"], "os", "{full}");
     assert_eq!(full["error"]["errno"], ENOSPC, "{full}");
     assert_eq!(full["error"]["exit_code"], 3, "{full}");
-    let out = std::fs::File::create("/dev/full").expect("a device");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_kiln")).arg("explain").stdout(out).output();
-    let output = output.expect("kiln runs");
-    assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output: No space left"), "{output:?}");
+    for argument in ["explain", "--help", "--version"] {
+        let out = std::fs::File::create("/dev/full").expect("a device");
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kiln")).arg(argument).stdout(out).output();
+        let output = output.expect("kiln runs");
+        assert_eq!(output.status.code(), Some(3), "{argument}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("standard output: No space left"), "{output:?}");
+    }
     let mut cc = kiln();
     cc.env("KILN_CLANG", "/nonexistent/clang").args(["cc", "--", "-c", "a.c"]);
     cc.assert().code(3).stderr(contains("/nonexistent/clang: No such file").and(contains("install clang")));
@@ -212,6 +214,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_work() {
     };
     optimize(folder.path("no/such/out.bpf")).assert().code(2).stderr(contains("there is no such folder"));
     optimize(folder.path(".")).assert().code(2).stderr(contains("is a folder"));
+    optimize(folder.path("out.o")).assert().code(2).stderr(contains("name a file that ends in .bpf"));
     optimize("/proc/out.bpf".into()).assert().code(2).stderr(contains("cannot write into /proc"));
     assert_eq!(folder.names(), ["pass.bpf"]);
     optimize("/dev/null".into()).assert().code(0);

@@ -43,6 +43,10 @@ pub fn compile(options: &Options) -> Result<Compiled, Error> {
     if let Some(file) = options.arguments.iter().find(|argument| argument.starts_with('@')) {
         return Err(Error::Unsupported(format!("{file}: kiln cc does not read arguments from files")));
     }
+    if links(&options.arguments) {
+        let message = "kiln cc compiles and does not link: add -c, as in `kiln cc -c prog.bpf.c -o prog.o`";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
     let headers = clang::unpack_headers()?;
     let outputs = outputs_of(&options.arguments);
     let before: Vec<_> = outputs.iter().map(|path| written(path)).collect();
@@ -98,6 +102,16 @@ fn optimized(path: &Path, bytes: &[u8], options: &Options) -> Result<Vec<u8>, Er
     Ok(optimize::optimize(&read, &settings, &mut ())?.bytes)
 }
 
+/// Whether clang would compile C and then call a linker, of which there is none for BPF.
+fn links(arguments: &[String]) -> bool {
+    let stops = |argument: &String| {
+        let whole = ["-c", "-S", "-E", "-r", "-fsyntax-only", "--compile", "--assemble", "--preprocess", "--analyze"];
+        let begins = ["-M", "-print-", "-###", "--print-", "--version", "--help"];
+        whole.contains(&argument.as_str()) || begins.iter().any(|begin| argument.starts_with(begin))
+    };
+    arguments.iter().any(|argument| argument.ends_with(".c")) && !arguments.iter().any(stops)
+}
+
 /// The files that clang's arguments name, or that it would choose.
 fn outputs_of(arguments: &[String]) -> Vec<PathBuf> {
     let mut iterator = arguments.iter();
@@ -130,6 +144,13 @@ fn is_bpf(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_are_found() {
+        let links = |text: &str| links(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(links("a.bpf.c -o a.o") && links("-O2 -g a.c"));
+        assert!(!links("-c a.c") && !links("-E a.c") && !links("-MM a.c") && !links("--version") && !links("-v"));
+    }
 
     #[test]
     fn clang_output_is_found() {
