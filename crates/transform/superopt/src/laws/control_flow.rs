@@ -272,7 +272,7 @@ impl<'a> Tails<'a> {
 /// Redirects jumps to an exit that no instruction falls into to another exit.
 pub fn share_exits(function: &mut Function) -> Vec<Change> {
     let exits: Vec<usize> = (0..function.nodes.len()).filter(|at| function.nodes[*at].insn == Insn::Exit).collect();
-    let alone = |at: &usize| *at > 0 && matches!(function.nodes[*at - 1].insn, Insn::Jump { .. } | Insn::Exit);
+    let alone = |at: &usize| *at > 0 && !function.nodes[*at - 1].insn.falls_through();
     let Some(kept) = exits.iter().find(|at| !alone(at)).or(exits.first()).copied() else { return Vec::new() };
     let heir = function.nodes[kept].id;
     let doomed: Vec<Node> =

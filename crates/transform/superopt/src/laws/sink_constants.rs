@@ -323,7 +323,7 @@ fn place(object: &mut Object, function: &mut Function, late: &Late<'_>, first: I
     let made = one_slot_move(late.reg, late.value).expect("it was asked before");
     let mut pad = vec![Node { line, ..object.new_node(made, Reference::None) }];
     let falls = late.ways.iter().any(|way| !way.jumps);
-    let open = falls || matches!(function.nodes[at - 1].insn, Insn::Jump { .. } | Insn::Exit);
+    let open = falls || !function.nodes[at - 1].insn.falls_through();
     let body = function.nodes[at..at + late.block.len()].to_vec();
     if is_end(&body) {
         for node in &body {
