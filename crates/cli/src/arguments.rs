@@ -222,6 +222,9 @@ pub struct CheckArguments {
     /// repeatable. VALUE is JSON or text, as for `kiln run`.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "with_kernel")]
     pub set: Vec<String>,
+    /// The object with the function that freplace programs stand for: the one that their section names, or FUNCTION.
+    #[arg(long, value_name = "PROG.o[:FUNCTION]", value_hint = ValueHint::FilePath)]
+    pub target: Option<String>,
     /// Print only what is not accepted, and the last line, which counts.
     #[arg(long, short)]
     pub quiet: bool,

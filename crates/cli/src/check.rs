@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kiln_driver::check::Checked;
@@ -12,7 +13,7 @@ use kiln_driver::commands::check::cache::{Cache, Entry, Place};
 use kiln_driver::commands::check::reports::{self, Document, Outcome, Report, SCHEMA, Summary, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
-use kiln_driver::{Error, Input, fix, flame, forge, lint, output, sarif};
+use kiln_driver::{Error, Input, fix, flame, forge, input, lint, output, sarif};
 
 use crate::arguments::{CheckArguments, Format};
 use crate::commands::Code;
@@ -87,6 +88,7 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
         kernel_types,
         lint: lint::Selection::new(arguments.lint, &arguments.deny, &arguments.allow)?,
         settings: arguments.set.clone(),
+        target: arguments.target.as_deref().map(target_of).transpose()?,
     };
     let text = !matches!(format, Format::Json | Format::Sarif | Format::Gitlab);
     let baseline = arguments.baseline.as_deref().map(Baseline::read).transpose()?;
@@ -132,6 +134,16 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
         say!("{} known from the baseline, not counted", print::count(known, "problem"));
     }
     Ok(worst(judged.iter().map(|judged| judged.exit_code)))
+}
+
+/// The object, or source, of a target, and its function's name if there is one behind the path.
+fn target_of(text: &str) -> Result<reports::Target, Error> {
+    let (path, function) = match text.rsplit_once(':') {
+        Some((path, function)) if !Path::new(text).exists() => (path, Some(function.to_owned())),
+        _ => (text, None),
+    };
+    let bytes = reports::read(Path::new(path)).1?;
+    Ok(reports::Target { input: Arc::new(input::parse(path, bytes, &[])?), function })
 }
 
 /// The SARIF log of what was checked.

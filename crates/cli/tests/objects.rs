@@ -480,3 +480,51 @@ fn a_folder_has_types_for_each_release() {
     optimize.args(["--program", "versions"]);
     optimize.assert().code(0).stdout(contains("to load on 6.1 (").and(contains("kiln.toml)")));
 }
+
+/// What `freplace` programs of these tests stand for.
+const REPLACED: &str = "
+struct __sk_buff { unsigned int len; };
+#define SEC(name) __attribute__((section(name), used))
+static long (*bpf_skb_pull_data)(struct __sk_buff *skb, unsigned int len) = (void *)39;
+__attribute__((noinline)) int length(struct __sk_buff *skb) { volatile int len = skb->len; return len; }
+__attribute__((noinline)) int pull(struct __sk_buff *skb, int bytes) { return bpf_skb_pull_data(skb, bytes); }
+static __attribute__((noinline)) int own(struct __sk_buff *skb) { volatile int len = skb->len; return len; }
+SEC(\"tc\") int prog(struct __sk_buff *skb) { return length(skb) + pull(skb, 3) + own(skb); }
+char _license[] SEC(\"license\") = \"GPL\";
+";
+
+/// Each replacement, and what both Kiln and the kernel say of it.
+const REPLACEMENTS: &[(&str, &str)] = &[
+    ("freplace/length\") int shorter(struct __sk_buff *skb) { return skb->len > 10 ? 7 : -1; }", "accepted"),
+    (
+        "freplace/pull\") int pulls(struct __sk_buff *skb, int bytes) { return bpf_skb_pull_data(skb, bytes); }",
+        "accepted",
+    ),
+    ("freplace/length\") int pulls(struct __sk_buff *skb) { return bpf_skb_pull_data(skb, 1); }", "moves packet data"),
+    (
+        "freplace/length\") int reads(struct __sk_buff *skb) { return *(int *)((char *)skb + 4000); }",
+        "bad-context-access",
+    ),
+    ("freplace/pull\") int two(struct __sk_buff *skb) { return 1; }", "it takes 1 arguments"),
+    ("freplace/pull\") int other(struct __sk_buff *skb, long bytes) { return 1; }", "argument 2 has another type"),
+    ("freplace/own\") int own_too(struct __sk_buff *skb) { return 1; }", "own is not a global function"),
+    ("freplace/none\") int none(struct __sk_buff *skb) { return 1; }", "has no function none"),
+    ("freplace\") int unnamed(struct __sk_buff *skb) { return 1; }", "its section names no function"),
+];
+
+#[test]
+fn programs_that_replace_functions_are_held_to_those() {
+    let Some(target) = Made::by_clang("c", REPLACED) else { return };
+    let header = &REPLACED[..REPLACED.find("__attribute__((noinline))").expect("a function")];
+    for (text, said) in REPLACEMENTS {
+        let source = format!("{header}\nSEC(\"{text}\nchar _license[] SEC(\"license\") = \"GPL\";\n");
+        let Some(made) = Made::by_clang("c", &source) else { return };
+        kiln().arg("check").arg(made.path()).assert().code(3).stdout(contains("--target PROG.o"));
+        let mut check = kiln();
+        let asked = kiln_driver::require_kernel().is_ok().then_some("--with-kernel");
+        check.arg("check").args(asked).arg("--target").arg(target.path()).arg(made.path());
+        let output = check.output().expect("kiln runs");
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(said) && !text.contains("disagree"), "{said}: {text}");
+    }
+}

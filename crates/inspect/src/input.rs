@@ -9,6 +9,7 @@ use kiln_isa::operation::Registry;
 use kiln_platform::{KernelVersion, Profile, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::{FunctionId, Linkage, Node, Object, Program, Reference};
+use kiln_verifier::Prepared;
 
 use crate::file;
 use kiln_program::Error;
@@ -17,6 +18,7 @@ use kiln_program::Error;
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// An object, read.
+#[derive(Debug)]
 pub struct Input {
     /// The file as it is.
     pub bytes: Vec<u8>,
@@ -28,6 +30,8 @@ pub struct Input {
     pub kernel_types: Option<Arc<Btf>>,
     /// It is to be loaded without privilege.
     pub unprivileged: bool,
+    /// The object with the functions that its `freplace` programs stand for.
+    pub target: Option<Arc<Input>>,
 }
 
 /// Program types given by the caller, for sections whose names say nothing: by program name, or for all of those
@@ -55,11 +59,18 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
         if object.name.is_empty() {
             object.name = file_name.into_owned();
         }
-        Input { object, elf: None, bytes, kernel_types: None, unprivileged: false }
+        Input { object, elf: None, bytes, kernel_types: None, unprivileged: false, target: None }
     } else {
         check_header(&bytes).map_err(invalid)?;
         let elf = kiln_elf::read(&file_name, &bytes).map_err(|error| elf_error(name, error))?;
-        Input { object: elf.object.clone(), elf: Some(elf), bytes, kernel_types: None, unprivileged: false }
+        Input {
+            object: elf.object.clone(),
+            elf: Some(elf),
+            bytes,
+            kernel_types: None,
+            unprivileged: false,
+            target: None,
+        }
     };
     kiln_program::validate(&input.object).map_err(|error| invalid(error.to_string()))?;
     check_marks(&input.object)?;
@@ -88,7 +99,7 @@ fn check_marks(object: &Object) -> Result<(), Error> {
 
 /// An input that was never a file, such as a generated one.
 pub fn of_object(object: Object) -> Input {
-    Input { bytes: Vec::new(), object, elf: None, kernel_types: None, unprivileged: false }
+    Input { bytes: Vec::new(), object, elf: None, kernel_types: None, unprivileged: false, target: None }
 }
 
 /// Where the running kernel says its types.
@@ -282,6 +293,7 @@ impl Input {
                 let untyped = name.is_empty() && program.program_type.is_none();
                 if untyped || program.name == *name {
                     program.program_type = Some(*program_type);
+                    program.sleepable |= *program_type == ProgramType::Syscall;
                     found = true;
                 }
             }
@@ -290,6 +302,33 @@ impl Input {
             }
         }
         unknown
+    }
+
+    /// Has each `freplace` program stand for a function of the target: the one that its section names, unless one is given.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] if there is no such function, or it is unlike the program.
+    pub fn replace(&mut self, target: Arc<Input>, function: Option<&str>) -> Result<(), Error> {
+        let options = target.verifier_options();
+        let prepared = Prepared::new(&target.object, &options);
+        for at in 0..self.object.programs.len() {
+            let Program { program_type, section, name, .. } = &self.object.programs[at];
+            if *program_type != Some(ProgramType::Ext) {
+                continue;
+            }
+            let (named, name) = (section.split_once('/').map(|(_, named)| named.to_owned()), name.clone());
+            let object = self.object.name.clone();
+            let refused = |why: String| Error::InvalidInput(format!("{name} of {object}: {why}"));
+            let Some(function) = function.or(named.as_deref()) else {
+                return Err(refused(
+                    "its section names no function; name one after the target, as in PROG.o:FUNCTION".to_owned(),
+                ));
+            };
+            kiln_verifier::replace(&mut self.object, at, &prepared, function, &options).map_err(refused)?;
+        }
+        drop(prepared);
+        self.target = Some(target);
+        Ok(())
     }
 
     fn add_text_programs(&mut self, types: &Types) {

@@ -138,6 +138,7 @@ fn wanted(choice: Choice) -> Result<Wanted, Error> {
         choice,
         lint: lint::Selection::new(true, &[], &[])?,
         settings: Vec::new(),
+        target: None,
     })
 }
 

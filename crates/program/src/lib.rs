@@ -43,8 +43,8 @@ pub use lower::{Image, LowerError, Relocation, lower_function, lower_program};
 pub use needs::Needs;
 pub use object::{
     CoreId, CoreRelocation, Extern, ExternId, ExternKind, Function, FunctionId, InsnId, JumpTable, LineId, Linkage,
-    Map, MapContents, MapId, MapSlot, Node, Object, Program, ProgramId, READ_ONLY_FLAG, Reference, SourceLine,
-    WRITE_ONLY_FLAG,
+    Map, MapContents, MapId, MapSlot, Node, Object, Program, ProgramId, READ_ONLY_FLAG, Reference, Replaced,
+    SourceLine, WRITE_ONLY_FLAG,
 };
 pub use operation::Mark;
 pub use shown::{Clean, CleanLines, clean};

@@ -176,10 +176,26 @@ pub struct Program {
     /// What it is attached to, if the section name does not tell it. For a `struct_ops` program, the member of the
     /// kernel structure, such as `tcp_congestion_ops.init`.
     pub target: Option<String>,
+    /// The function of another program that it stands for; its type and attach type are then that program's.
+    pub replaces: Option<Replaced>,
+}
+
+/// A function of another program for which a `freplace` program stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// A program that uses it.
+    pub program: String,
+    /// Its name.
+    pub function: String,
+    /// It may move packet data; if not, what replaces it may not.
+    pub changes_packet: bool,
+    /// It may sleep; if not, what replaces it may not.
+    pub may_sleep: bool,
 }
 
 impl Program {
-    /// A program that is loaded and has nothing else to say: no attach type, no flags, no target.
+    /// A program that is loaded and has nothing else to say: no attach type, no flags, no target. A system call's program
+    /// may sleep: the kernel takes no others.
     pub fn new(
         name: impl Into<String>,
         section: impl Into<String>,
@@ -193,9 +209,10 @@ impl Program {
             attach_type: None,
             entry,
             autoload: true,
-            sleepable: false,
+            sleepable: program_type == Some(ProgramType::Syscall),
             frags: false,
             target: None,
+            replaces: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kiln_driver::check::KernelVerdict;
 use kiln_driver::compare::{self, Comparison};
 use kiln_driver::optimize::{self, Optimized};
-use kiln_driver::{Engine, Input, packets};
+use kiln_driver::{Engine, Input, input, packets};
 use kiln_test::corpus::{self, CorpusObject};
 use serde::Serialize;
 
@@ -115,8 +115,7 @@ fn examine(object: &CorpusObject, kernel: bool) -> Result<(Vec<Row>, Duration), 
     options.budget = BUDGET;
     options.ask_kernel = kernel;
     let outcome = optimize::optimize(&input, &options, &mut ()).map_err(|error| format!("{name}: {error}"))?;
-    let after =
-        Input { bytes: outcome.bytes, object: outcome.object, elf: None, kernel_types: None, unprivileged: false };
+    let after = Input { bytes: outcome.bytes, ..input::of_object(outcome.object) };
     let packets = packets::corpus(0x6b69_6c6e, PACKETS);
     let mut rows = Vec::new();
     for (program, optimized) in input.object.programs.iter().zip(outcome.programs) {

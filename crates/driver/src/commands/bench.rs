@@ -172,8 +172,7 @@ pub fn bench_all<P: kiln_superopt::Progress>(
 pub fn bench(input: &Input, options: &Options, progress: &mut dyn kiln_superopt::Progress) -> Result<Vec<Row>, Error> {
     let search = optimize::Options { budget: options.budget, ask_kernel: options.ask_kernel, ..Default::default() };
     let outcome = optimize::optimize(input, &search, progress)?;
-    let after =
-        Input { bytes: outcome.bytes, object: outcome.object, elf: None, kernel_types: None, unprivileged: false };
+    let after = Input { bytes: outcome.bytes, ..input::of_object(outcome.object) };
     let ask_kernel = options.ask_kernel && kiln_linux::available().is_ok();
     let mut rows = Vec::new();
     for (program, optimized) in input.object.programs.iter().zip(outcome.programs) {

@@ -2,8 +2,10 @@
 
 use kiln_inspect::Input;
 use kiln_inspect::check::{Checked, KernelVerdict, Verdict};
-use kiln_program::{Object, Program};
+use kiln_program::{Object, Program, Replaced};
 use kiln_verifier::Reason;
+
+use super::Target;
 
 /// Adds the running kernel's verdict to each of Kiln's. `checked` are the verdicts on `programs`, in their order.
 ///
@@ -11,7 +13,10 @@ use kiln_verifier::Reason;
 /// array there, and a load of such a program can stop the machine.
 pub fn add(checked: &mut [Checked], input: &Input, programs: &[&Program]) {
     for (checked, program) in checked.iter_mut().zip(programs) {
-        let asked = || verdict(&input.bytes, &input.object, program);
+        let asked = || match (&program.replaces, &input.target) {
+            (Some(replaced), Some(target)) => replacement(input, program, replaced, target),
+            _ => verdict(&input.bytes, &input.object, program),
+        };
         checked.kernel = Some(if is_dangerous(&checked.verdict) { withheld() } else { asked() });
     }
 }
@@ -34,6 +39,27 @@ pub fn verdict(bytes: &[u8], object: &Object, program: &Program) -> KernelVerdic
         kiln_linux::load_image(object, program).map(|loaded| loaded.prog.info())
     };
     match loaded {
+        Ok(info) => KernelVerdict::Accepted { processed_insns: info.map_or(0, |info| info.verified_insns) },
+        Err(failure) => refused(&failure),
+    }
+}
+
+/// Asks about a program that stands for a function of another one, which is loaded before it.
+fn replacement(input: &Input, program: &Program, replaced: &Replaced, target: &Input) -> KernelVerdict {
+    let not_asked = |what: String, errno| {
+        let reason =
+            format!("{} of {}, whose {} it replaces: {what}", replaced.program, target.object.name, replaced.function);
+        KernelVerdict::NotAsked { reason: reason.into(), errno }
+    };
+    let Some(host) = target.object.program(&replaced.program) else {
+        return not_asked("it is not there".to_owned(), None);
+    };
+    let host = match super::load(&target.bytes, &target.object, host) {
+        Ok(host) => host,
+        Err(failure) => return not_asked(failure.to_string(), failure.error.errno()),
+    };
+    let function = Target { program: &host.prog, function: &replaced.function };
+    match super::load_for(&input.bytes, &input.object, program, Some(function)).map(|loaded| loaded.prog.info()) {
         Ok(info) => KernelVerdict::Accepted { processed_insns: info.map_or(0, |info| info.verified_insns) },
         Err(failure) => refused(&failure),
     }

@@ -178,16 +178,13 @@ fn read_programs(object: &mut Object, sources: &Sources) {
             continue;
         }
         let rule = section_program_type(&function.section);
+        let program_type = rule.map(|rule| rule.program_type);
         object.programs.push(Program {
-            name: function.name.clone(),
-            section: function.section.clone(),
-            program_type: rule.map(|rule| rule.program_type),
             attach_type: rule.and_then(|rule| rule.attach_type),
-            entry: FunctionId(index as u32),
             autoload: !function.section.starts_with('?'),
             sleepable: rule.is_some_and(|rule| rule.sleepable),
             frags: rule.is_some_and(|rule| rule.frags),
-            target: None,
+            ..Program::new(&function.name, &function.section, program_type, FunctionId(index as u32))
         });
     }
 }

@@ -138,6 +138,8 @@ features! {
     /// Nothing is known of a 32-bit result that the verifier does not follow. Before, the upper half was known to be zero
     /// where the operand is a constant.
     UnknownHalves: (6, 10), "knowing nothing of a 32-bit division";
+    /// What replaces a function may change the packet only if the function may, and sleep only if it may.
+    ReplacedEffects: (6, 12), "holding a program to what the function that it replaces may do";
     /// Programs that may interrupt others have one stack per function.
     PrivateStacks: (6, 13), "a stack for each function";
     /// A lookup in an array with a constant key within its bounds is known to find a value.

@@ -1,10 +1,10 @@
 //! Where a path ends or leaves a function: nothing is held, and what is returned may be.
 
-use kiln_platform::{Feature, ProgramType, ReturnRule};
+use kiln_platform::{Feature, ReturnRule};
 
 use crate::code::Code;
 use crate::domain::Scalar;
-use crate::error::{Step, refuse, reject, unsupported};
+use crate::error::{Step, refuse, reject};
 use crate::options::Options;
 use crate::path::Findings;
 use crate::reason::Reason;
@@ -44,12 +44,11 @@ impl Findings {
     ) -> Step<()> {
         state.check_nothing_held(code, "the program ends")?;
         let rule = code.program_type.return_rule(code.program.attach_type);
-        if rule == ReturnRule::DependsOnHook && code.program_type == ProgramType::Ext {
-            return unsupported("return values of what is replaced");
-        }
         match types.allowed_results(code, options)? {
             Some((minimum, maximum)) => self.check_returned_range(result, minimum, maximum),
-            None if rule == ReturnRule::AnyScalar => options.check_leak(result, "is returned"),
+            None if rule == ReturnRule::AnyScalar || code.program.replaces.is_some() => {
+                options.check_leak(result, "is returned")
+            }
             None => Ok(()),
         }
     }
@@ -89,10 +88,12 @@ impl Findings {
 impl Types {
     /// The lowest and the highest value that the program may return; `None` if its hook takes any, or nothing.
     pub(crate) fn allowed_results(&self, code: &Code<'_>, options: &Options) -> Step<Option<(i32, i32)>> {
+        if code.program.replaces.is_some() {
+            return Ok(None);
+        }
         Ok(match options.profile.return_rule(code.program_type, code.program.attach_type) {
             ReturnRule::AnyScalar => None,
             ReturnRule::Range { minimum, maximum } => Some((minimum, maximum)),
-            ReturnRule::DependsOnHook if code.program_type == ProgramType::Ext => None,
             ReturnRule::DependsOnHook => match self.hook_return(code)? {
                 HookReturn::Range(minimum, maximum) if options.kernel_has(Feature::HookReturnValues) => {
                     Some((minimum, maximum))
@@ -104,8 +105,10 @@ impl Types {
 
     /// Whether what is in R0 at the end is of no interest: the hook returns nothing.
     pub(crate) fn returns_nothing(&self, code: &Code<'_>) -> bool {
+        if code.program.replaces.is_some() {
+            return self.signatures[0].as_ref().is_some_and(|signature| signature.returns_nothing);
+        }
         let rule = code.program_type.return_rule(code.program.attach_type);
-        let depends = rule == ReturnRule::DependsOnHook && code.program_type != ProgramType::Ext;
-        depends && matches!(self.hook_return(code), Ok(HookReturn::Nothing))
+        rule == ReturnRule::DependsOnHook && matches!(self.hook_return(code), Ok(HookReturn::Nothing))
     }
 }

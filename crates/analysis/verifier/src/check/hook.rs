@@ -45,9 +45,10 @@ impl Types {
     /// Rules of the hook that hold whatever the program does.
     pub(crate) fn check_hook(&self, code: &Code<'_>) -> Step<()> {
         let program = code.program;
+        check_sleepable(program, code.program_type)?;
         let described = section_program_type(&program.section).is_some_and(|rule| rule.target_by_btf);
         let described = described || code.program_type == ProgramType::StructOps;
-        if !described || code.program_type == ProgramType::Ext || self.kernel.is_none() {
+        if !described || program.replaces.is_some() || self.kernel.is_none() {
             return Ok(());
         }
         let hook = match self.hook(code) {
@@ -88,6 +89,19 @@ impl Types {
             _ => HookReturn::Any,
         })
     }
+}
+
+/// Which programs may be loaded as sleepable (the kernel's `can_be_sleepable`). Since when a kernel lets them is the profile's.
+fn check_sleepable(program: &Program, program_type: ProgramType) -> Step<()> {
+    let may = match program_type {
+        ProgramType::Lsm | ProgramType::Kprobe | ProgramType::StructOps | ProgramType::Tracing => true,
+        ProgramType::Tracepoint | ProgramType::RawTracepoint | ProgramType::Syscall => true,
+        _ => false,
+    };
+    if program.sleepable && !may {
+        return reject(Reason::KernelLacks, format!("{} programs may not sleep", program_type.name()));
+    }
+    Ok(())
 }
 
 /// The hook that the program names, found in the kernel's types.

@@ -5,4 +5,5 @@ mod hook;
 pub(crate) mod memory;
 pub(crate) mod profile;
 mod program;
+pub(crate) mod replaced;
 pub(crate) mod unprivileged;

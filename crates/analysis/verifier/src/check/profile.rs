@@ -38,6 +38,7 @@ fn lacks_program(profile: &Profile, program: &Program, program_type: ProgramType
     profile
         .lacks_program_type(program_type)
         .or_else(|| program.attach_type.and_then(|attach| profile.lacks_attach_type(attach)))
+        .or_else(|| program.replaces.as_ref().and_then(|_| profile.lacks_program_type(ProgramType::Ext)))
         .or_else(|| sleeps(program, program_type).and_then(|feature| profile.lacks(feature)))
         .or_else(|| if program.frags { profile.lacks(Feature::XdpFragments) } else { None })
 }

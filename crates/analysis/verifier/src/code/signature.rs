@@ -30,7 +30,8 @@ pub(crate) fn signatures(code: &Code<'_>, btf: Option<&Btf>, options: &Options) 
     let hook = Hook { program_type, attach_type: code.program.attach_type, all_tags };
     let effects = effects(code, program_type);
     let signature = |(at, routine): (usize, &crate::code::Routine<'_>)| {
-        if !routine.global || routine.btf_id == 0 {
+        let replaces = at == 0 && code.program.replaces.is_some();
+        if !routine.global && !replaces || routine.btf_id == 0 {
             return None;
         }
         let mut signature = signature(btf?, options.kernel_types.as_deref(), TypeId(routine.btf_id), hook)?;
@@ -55,14 +56,14 @@ fn signature(btf: &Btf, types: Option<&Btf>, function: TypeId, hook: Hook) -> Op
 
 /// What a function may do that its callers must know of.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Effects {
-    changes_packet: bool,
-    may_sleep: bool,
+pub(crate) struct Effects {
+    pub changes_packet: bool,
+    pub may_sleep: bool,
     may_throw: bool,
 }
 
 /// The effects of each function, its own and those of functions it calls.
-fn effects(code: &Code<'_>, program_type: ProgramType) -> Vec<Effects> {
+pub(crate) fn effects(code: &Code<'_>, program_type: ProgramType) -> Vec<Effects> {
     let mut known = vec![Effects::default(); code.functions.len()];
     let mut again = true;
     while again {

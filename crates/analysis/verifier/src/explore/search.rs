@@ -8,6 +8,7 @@
 //! ```
 
 use kiln_isa::Reg;
+use kiln_platform::ProgramType;
 use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
 
 use super::observe::{Moment, Observer};
@@ -15,7 +16,7 @@ use super::prune::Kept;
 use super::step::is_jump;
 use crate::check::profile::newer_instructions;
 use crate::code::{Code, Position};
-use crate::error::{Error, Step, TIME_IS_UP, limit, refuse, reject};
+use crate::error::{Error, Step, TIME_IS_UP, limit, refuse, reject, unsupported};
 use crate::explain::explained;
 use crate::facts::record::Recorder;
 use crate::options::{Options, Statistics};
@@ -88,10 +89,17 @@ impl<'a> Explorer<'a> {
     /// The start of the program, and what is checked of it as a whole.
     fn begin(&mut self) -> Step<()> {
         let path = &mut self.path;
-        let instance = path.findings.liveness.root(path.code, 0);
-        let mut frame = Frame::new(0, 0, 0, Caller::Call, instance);
-        frame.registers[Reg::R1.index()] = Register::pointer(Holds::Context);
-        path.state = State { frames: vec![frame], sleepable: path.code.program.sleepable, ..State::default() };
+        let code = path.code;
+        if let Some(replaced) = &code.program.replaces {
+            path.enter_replacement(replaced)?;
+        } else if code.program_type == ProgramType::Ext {
+            return unsupported("it replaces a function of another program, which `--target PROG.o` names");
+        } else {
+            let instance = path.findings.liveness.root(path.code, 0);
+            let mut frame = Frame::new(0, 0, 0, Caller::Call, instance);
+            frame.registers[Reg::R1.index()] = Register::pointer(Holds::Context);
+            path.state = State { frames: vec![frame], sleepable: path.code.program.sleepable, ..State::default() };
+        }
         path.check_addresses()?;
         path.at = path.code.functions[0].start;
         path.check_maps()?;

@@ -25,7 +25,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::reports::{Report, Result as Decided, Wanted};
+use super::reports::{Report, Result as Decided, Target, Wanted};
 use crate::objects::Found;
 use crate::target::Types;
 use kiln_inspect::hex::hex;
@@ -235,6 +235,7 @@ fn question(wanted: &Wanted, look: &str) -> Option<[u8; HASH_BYTES]> {
         kernel_types,
         lint,
         settings,
+        target,
     } = wanted;
     let words = format!("{types:?} {programs:?} {several} {unprivileged} {choice:?} {lint:?} {settings:?} {look}");
     let mut parts = vec![own_hash()?.to_vec(), words.into_bytes()];
@@ -242,6 +243,9 @@ fn question(wanted: &Wanted, look: &str) -> Option<[u8; HASH_BYTES]> {
         parts.push(fs::read(path).unwrap_or_default());
     }
     parts.extend(input::running_kernel_config_bytes());
+    if let Some(Target { input, function }) = target {
+        parts.extend([input.bytes.clone(), format!("{function:?}").into_bytes()]);
+    }
     match kernel_types {
         Types::Running => {}
         Types::File(path, _) => parts.push(file::read(path, input::MAX_FILE_BYTES).ok()?),

@@ -1,6 +1,7 @@
 //! `kiln check` on any number of objects: a report for each, and one summary.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln_platform::ProgramType;
 use kiln_program::Program;
@@ -47,6 +48,17 @@ pub struct Wanted {
     pub lint: lint::Selection,
     /// Global variables that are set before the object is verified, as `NAME=VALUE`.
     pub settings: Vec<String>,
+    /// What `freplace` programs stand for.
+    pub target: Option<Target>,
+}
+
+/// A function that `freplace` programs stand for.
+#[derive(Debug)]
+pub struct Target {
+    /// The object that has it.
+    pub input: Arc<Input>,
+    /// Its name; by default each program's section has it.
+    pub function: Option<String>,
 }
 
 /// One object's part of the report.
@@ -236,6 +248,9 @@ fn open(path: &Path, bytes: Vec<u8>, wanted: &Wanted, unknown: &mut Vec<String>)
     }
     if wanted.several {
         unknown.extend(input.set_types(&wanted.types).into_iter().map(str::to_owned));
+    }
+    if let Some(Target { input: target, function }) = &wanted.target {
+        input.replace(Arc::clone(target), function.as_deref())?;
     }
     input.use_kernel_types();
     Ok(input)

@@ -149,10 +149,5 @@ fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<
         (_, Hook::Clock { .. }) => (hook.section(), ProgramType::PerfEvent, None),
     };
     object.functions.push(Function::new(name.clone(), section.clone(), Linkage::Global, nodes));
-    object.programs.push(Program {
-        attach_type,
-        // The kernel takes programs of this type only so.
-        sleepable: program_type == ProgramType::Syscall,
-        ..Program::new(name, section, Some(program_type), entry)
-    });
+    object.programs.push(Program { attach_type, ..Program::new(name, section, Some(program_type), entry) });
 }
