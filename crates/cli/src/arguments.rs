@@ -224,7 +224,7 @@ pub struct CheckArguments {
     pub set: Vec<String>,
     /// The object with the function that freplace programs stand for: the one that their section names, or FUNCTION.
     #[arg(long, value_name = "PROG.o[:FUNCTION]", value_hint = ValueHint::FilePath)]
-    pub target: Option<String>,
+    pub replaces: Option<String>,
     /// Print only what is not accepted, and the last line, which counts.
     #[arg(long, short)]
     pub quiet: bool,

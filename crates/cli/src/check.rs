@@ -88,7 +88,7 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
         kernel_types,
         lint: lint::Selection::new(arguments.lint, &arguments.deny, &arguments.allow)?,
         settings: arguments.set.clone(),
-        target: arguments.target.as_deref().map(target_of).transpose()?,
+        target: arguments.replaces.as_deref().map(target_of).transpose()?,
     };
     let text = !matches!(format, Format::Json | Format::Sarif | Format::Gitlab);
     let baseline = arguments.baseline.as_deref().map(Baseline::read).transpose()?;

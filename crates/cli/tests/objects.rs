@@ -519,10 +519,10 @@ fn programs_that_replace_functions_are_held_to_those() {
     for (text, said) in REPLACEMENTS {
         let source = format!("{header}\nSEC(\"{text}\nchar _license[] SEC(\"license\") = \"GPL\";\n");
         let Some(made) = Made::by_clang("c", &source) else { return };
-        kiln().arg("check").arg(made.path()).assert().code(3).stdout(contains("--target PROG.o"));
+        kiln().arg("check").arg(made.path()).assert().code(3).stdout(contains("--replaces PROG.o"));
         let mut check = kiln();
         let asked = kiln_driver::require_kernel().is_ok().then_some("--with-kernel");
-        check.arg("check").args(asked).arg("--target").arg(target.path()).arg(made.path());
+        check.arg("check").args(asked).arg("--replaces").arg(target.path()).arg(made.path());
         let output = check.output().expect("kiln runs");
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(text.contains(said) && !text.contains("disagree"), "{said}: {text}");

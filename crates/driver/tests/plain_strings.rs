@@ -23,6 +23,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("driver/src/commands/check/fix/text.rs", "text"),
     ("driver/src/commands/check/fix/propose.rs", "title"),
     ("driver/src/commands/check/fix/propose.rs", "functions"),
+    ("driver/src/commands/check/reports.rs", "function"),
     ("driver/src/commands/check/reports.rs", "programs"),
     ("driver/src/commands/check/reports.rs", "settings"),
     ("driver/src/commands/check/reports.rs", "types"),

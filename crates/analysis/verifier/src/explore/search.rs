@@ -93,7 +93,7 @@ impl<'a> Explorer<'a> {
         if let Some(replaced) = &code.program.replaces {
             path.enter_replacement(replaced)?;
         } else if code.program_type == ProgramType::Ext {
-            return unsupported("it replaces a function of another program, which `--target PROG.o` names");
+            return unsupported("it replaces a function of another program, which `--replaces PROG.o` names");
         } else {
             let instance = path.findings.liveness.root(path.code, 0);
             let mut frame = Frame::new(0, 0, 0, Caller::Call, instance);
