@@ -172,6 +172,9 @@ impl Path<'_> {
                 self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Read)?;
                 self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Write)
             }
+            Kind::BtfId if register.trust.has(Trust::ALLOCATED) => {
+                self.load_structure(reg, register, 0, bytes).map(drop)
+            }
             kind => reject(
                 Reason::ArgumentType,
                 format!("r{} must be memory of {bytes} bytes, it is {}", reg.number(), kind.name()),

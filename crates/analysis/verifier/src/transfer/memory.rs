@@ -170,6 +170,9 @@ impl Path<'_> {
             _ => Register::scalar(Scalar::of_width(size.bits())),
         };
         self.store_to(address.base, base, offset, size, Register::UNKNOWN, Source::Imm(0))?;
+        if base.kind() == Kind::Stack {
+            self.forget_stored(address.base, &base, offset, size)?;
+        }
         match op {
             AtomicOp::CompareExchange => self.write(Reg::R0, before),
             _ if fetch => self.write(src, before),

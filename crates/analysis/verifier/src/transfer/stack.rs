@@ -131,6 +131,15 @@ impl Path<'_> {
         self.spill(frame, index, bytes, value)
     }
 
+    /// What an atomic operation leaves is no number that is remembered: the kernel takes its bytes for any.
+    pub(crate) fn forget_stored(&mut self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<()> {
+        let (lowest, highest) = base.stack_range(reg, offset, u64::from(size.bytes()))?;
+        if lowest == highest {
+            self.state.frames[base.frame()].stack.slot_mut(slot_of(lowest).0).scrub();
+        }
+        Ok(())
+    }
+
     /// The register takes the slot's lowest bytes.
     pub(crate) fn spill(&mut self, frame: usize, index: usize, bytes: u32, value: Register) -> Step<()> {
         let value = match Size::from_bytes(bytes) {
