@@ -128,6 +128,33 @@ fn normal_forms_keep_their_values() {
     compare(&[1, 2, 7, 33, 63], 6000, 4);
 }
 
+/// Comparisons of sign-extended terms are those of the terms: the same term, and the same value for all bytes.
+#[test]
+fn sign_extension_changes_no_comparison() {
+    type Compare = for<'a> fn(&Term<'a>, &Term<'a>) -> Term<'a>;
+    type Value = fn(i8, i8) -> bool;
+    let comparisons: [(Compare, Value); 3] = [
+        (|a, b| BitVec::eq(a, b), |a, b| a == b),
+        (|a, b| a.ult(b), |a, b| (a as u8) < b as u8),
+        (|a, b| a.slt(b), |a, b| a < b),
+    ];
+    let arena = Arena::new();
+    let byte = arena.symbol(Symbol::Register(Reg::R1), 8);
+    let wide = byte.sign_extend(64);
+    for number in i8::MIN..=i8::MAX {
+        let (narrow, long) = (arena.constant(8, number as u64), arena.constant(64, i64::from(number) as u64));
+        for (compare, holds) in comparisons {
+            let (left, right) = (compare(&wide, &long), compare(&long, &wide));
+            assert_eq!([left.id(), right.id()], [compare(&byte, &narrow).id(), compare(&narrow, &byte).id()]);
+            for value in i8::MIN..=i8::MAX {
+                let mut evaluator = Evaluator::new(&arena, |_, _| u64::from(value as u8));
+                assert_eq!(evaluator.value(left.id()) == 1, holds(value, number), "{value} {number}: {left:?}");
+                assert_eq!(evaluator.value(right.id()) == 1, holds(number, value), "{number} {value}: {right:?}");
+            }
+        }
+    }
+}
+
 /// A program chooses how deep a term is: building, cutting and evaluating it take no stack for it, and memory by its length.
 #[test]
 fn deep_terms_take_no_stack() {

@@ -44,6 +44,15 @@ fn decided_branches_go() {
     becomes("w1 = 0x3\n w0 = 0x1\n if w1 == 0x3 goto out\n w0 = 0x2\n out: exit", "constant-branch", "w0 = 0x1\n exit");
 }
 
+/// A branch that becomes a jump may leave code that no path reaches, which no verifier takes.
+#[test]
+fn decided_branches_leave_nothing_behind() {
+    let object = parse("; program xdp\n w1 = 0x3\n w0 = 0x1\n if w1 == 0x3 goto out\n w0 = 0x2\n out: exit").unwrap();
+    let without = ["unreachable".to_owned()].into();
+    let rewrite = optimize(&object, &Options { without, search: 0, ..Options::default() }, &mut ());
+    assert_eq!(rewrite.object.functions[0].nodes.len(), 2, "{:?} {}", rewrite.refused, listing(&rewrite.object));
+}
+
 #[test]
 fn dead_writes_and_stores_go() {
     becomes("*(u64 *)(r10 - 0x8) = 0x5\n r2 = 0x9\n w0 = 0x1\n exit", "dead-store", "w0 = 0x1\n exit");

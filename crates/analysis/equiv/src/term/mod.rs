@@ -11,6 +11,7 @@
 mod arena;
 mod arithmetic;
 mod bound;
+mod comparison;
 pub mod evaluate;
 pub mod normalize;
 pub mod smt;

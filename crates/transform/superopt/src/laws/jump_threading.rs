@@ -28,6 +28,7 @@ use kiln_program::{Block, BlockId, Cfg, Function, InsnId, Node, Reference};
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand};
 use crate::laws::context::{Change, Context};
+use crate::laws::control_flow;
 
 /// Blocks that a way leads through at most.
 const LONGEST_WAY: usize = 12;
@@ -145,7 +146,10 @@ pub fn decide_branches(context: Context<'_>) -> Vec<Change> {
             Some(true) => {
                 function.nodes[at].insn = Insn::Jump { offset: 0, long: false };
                 let after = vec![function.nodes[at].clone()];
-                return vec![Change::new(vec![node], after)];
+                // Verifiers refuse what no path reaches.
+                let gone = control_flow::remove_unreachable_blocks(function);
+                let gone = gone.into_iter().flat_map(|change| change.before);
+                return vec![Change::new(std::iter::once(node).chain(gone).collect(), after)];
             }
             Some(false) => {
                 crate::edit::delete(function, &[node.id].into_iter().collect());

@@ -24,6 +24,7 @@ pub mod jump_threading;
 pub mod kept_addresses;
 pub mod merged_checks;
 pub mod narrow_loads;
+pub mod neutral_constants;
 pub mod null_answers;
 pub mod packet_loads;
 pub mod register_coalescing;
@@ -199,6 +200,12 @@ pub static LAWS: &[LawRow] = &[
         statement: "A side of a branch that only sets registers runs before the branch, if the other side does not read them.",
         needs_facts: false,
         steps: &[repeat(Stage::Last, hoist::hoist_arms)],
+    },
+    LawRow {
+        name: "neutral-constant",
+        statement: "Operations with a constant that is zero on one side of a branch run on the other side only.",
+        needs_facts: false,
+        steps: &[repeat(Stage::Last, neutral_constants::skip_neutral)],
     },
     LawRow {
         name: "merged-checks",

@@ -89,6 +89,35 @@ pub fn narrow_comparison(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<N
     narrowed(region, compare).map(|compare| with_compare(region, at, compare)).collect()
 }
 
+/// At a comparison of a sign-extended lower half with a constant: a 32-bit comparison of that half. Sign extension keeps
+/// both orders, and a constant is extended alike.
+pub fn compared_half(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let Some(compare @ Compare { width: Width::W64, src: Source::Imm(_), dst, .. }) = compare_at(region, at) else {
+        return Vec::new();
+    };
+    let touched_before = |end: usize| {
+        let touches = |node: &Node| node.insn.written() == Some(dst) || ends(node, &[dst]);
+        region.nodes[..end].iter().rposition(touches)
+    };
+    let shift = |at: usize, op: AluOp| {
+        region.nodes[at].insn == Insn::Alu { op, width: Width::W64, dst, src: Source::Imm(32) }
+            && region.nodes[at].core.is_none()
+    };
+    let right = touched_before(at).filter(|&right| shift(right, AluOp::Arsh));
+    let left = right.and_then(touched_before).filter(|&left| shift(left, AluOp::Lsh));
+    let (Some(right), Some(left), true) = (right, left, region.isa >= 3) else { return Vec::new() };
+    let half = Compare { width: Width::W32, ..compare };
+    let mut in_place = with_compare(region, at, half);
+    in_place.remove(right);
+    in_place.remove(left);
+    let mut proposed = vec![in_place];
+    let source = touched_before(left).map(|copy| region.nodes[copy].insn);
+    if let Some(Insn::Alu { op: AluOp::Mov, src: Source::Reg(src), .. }) = source {
+        proposed.insert(0, with_compare(region, at, Compare { dst: src, ..half }));
+    }
+    proposed
+}
+
 /// At a comparison with a constant: what was added before, or the mask, becomes part of it.
 pub fn compared_directly(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Some(compare @ Compare { src: Source::Imm(against), .. }) = compare_at(region, at) else {

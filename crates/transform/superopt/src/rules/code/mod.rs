@@ -169,6 +169,13 @@ pub const RULES: &[Rule] = &[
         propose: branches::compared_directly,
     },
     Rule {
+        name: "compared-half",
+        example: "r1 = r2; r1 <<= 32; r1 s>>= 32; if r1 s< 0  -->  if w2 s< 0",
+        doc: "A comparison of a sign-extended lower half with a constant becomes a 32-bit comparison.",
+        contextual: true,
+        propose: branches::compared_half,
+    },
+    Rule {
         name: "narrow-comparison",
         example: "w1 = w1; if r1 == 0  -->  if w1 == 0",
         doc: "A comparison of registers whose upper halves are zero becomes one of the lower halves.",
