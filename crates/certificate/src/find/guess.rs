@@ -13,12 +13,15 @@ use crate::state::{State, World};
 use crate::term::{Arena, Term};
 use crate::walk::{Pair, Step, Visitor, Walk};
 use kiln_isa::semantics::BitVec;
-use kiln_isa::{Insn, Reg, RegSet, Source};
+use kiln_isa::{AluOp, Insn, Reg, RegSet, Size, Source};
+use kiln_program::Node;
 
 /// Maximum number of times that the relation of a pair is weakened.
 const ROUNDS: usize = 40;
 /// Constants that are tried as the bound of a register.
 const MAX_BOUNDS: usize = 8;
+/// Pairs of places of which one may be below the other.
+const MAX_COMPARED: usize = 64;
 
 /// What a place holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,6 +46,8 @@ struct Guess {
     zeros: [[u64; 10]; 2],
     /// Maximum values of registers of the old and of the new function that are loop counters.
     most: [[Option<u64>; 10]; 2],
+    /// Places of which one is below another, and by how much at least.
+    below: BTreeSet<(Place, Place, i64)>,
     differ: BTreeSet<i16>,
 }
 
@@ -54,6 +59,8 @@ pub struct Places {
     loops: BTreeSet<u32>,
     /// Candidate maxima of registers: the constants that they are compared with, and one less.
     bounds: [BTreeSet<u64>; 10],
+    /// Places of which the first may be below the second.
+    compared: Vec<(Place, Place, i64)>,
 }
 
 impl Places {
@@ -91,7 +98,8 @@ impl Places {
                 own.extend([imm, imm.saturating_sub(1)]);
             }
         }
-        Places { all, live, loops, bounds }
+        let compared = compared(step);
+        Places { all, live, loops, bounds, compared }
     }
 
     fn is_live(&self, place: Place, pair: Pair) -> bool {
@@ -157,6 +165,40 @@ struct Arrivals<'p, 'a> {
     stop: &'p dyn Fn() -> bool,
     found: Vec<(Pair, Guess)>,
     blamed: BTreeSet<u32>,
+}
+
+/// What the new function alone keeps in its frame and compares with a sum, as a check that a pointer is in a packet does: in
+/// a loop, the sum may be below another register, and that one below what is kept.
+fn compared(step: &Step<'_>) -> Vec<(Place, Place, i64)> {
+    let [old, new] = [0, 1].map(|side: usize| &step.versions[side].function.nodes);
+    let kept = |nodes: &[Node]| -> BTreeSet<i16> {
+        let stored = nodes.iter().filter_map(|node| match node.insn {
+            Insn::Store { size: Size::B8, address, .. } if address.base == Reg::R10 => Some(address.offset),
+            _ => None,
+        });
+        stored.filter(|at| *at <= -8).collect()
+    };
+    let slots: Vec<i16> = kept(new).difference(&kept(old)).copied().collect();
+    let is_old = |node: &Node| old.iter().any(|own| own.id == node.id);
+    let sums = new.iter().filter_map(|node| match node.insn {
+        Insn::Alu { op: AluOp::Add, src: Source::Imm(imm), .. } if !slots.is_empty() && !is_old(node) => Some(imm.into()),
+        _ => None,
+    });
+    let distances: BTreeSet<i64> = sums.collect();
+    let pairs = old.iter().filter_map(|node| match node.insn {
+        Insn::Branch { dst, src: Source::Reg(src), .. } => Some([dst, src]),
+        _ => None,
+    });
+    let ends: BTreeSet<Reg> = pairs.flatten().filter(|end| *end != Reg::R10 && !slots.is_empty()).collect();
+    let place = |reg: Reg| Place::Register(Side::Old, reg.number());
+    let to_slot = ends.iter().flat_map(|end| slots.iter().map(|at| (place(*end), Place::Frame(Side::New, *at, 8), 0)));
+    let mut to_end = Vec::new();
+    for end in &ends {
+        for own in Reg::all().filter(|own| *own != Reg::R10 && own != end) {
+            to_end.extend(distances.iter().map(|distance| (place(own), place(*end), *distance)));
+        }
+    }
+    to_slot.chain(to_end).take(MAX_COMPARED).collect()
 }
 
 impl<'a> Arrivals<'_, 'a> {
@@ -235,6 +277,19 @@ impl<'a> Arrivals<'_, 'a> {
         bounds.find(|bound| self.follows(known, own.ule(&own.like(**bound)))).copied()
     }
 
+    /// The places of which one is below another at the beginning of a loop.
+    fn below(&mut self, known: &[Term<'a>], pair: Pair, states: &[State<'a>; 2]) -> BTreeSet<(Place, Place, i64)> {
+        let places = self.places;
+        let is_loop = places.loops.contains(&pair.0);
+        let live = |place: &Place| places.is_live(*place, pair);
+        let all = places.compared.iter().filter(|(one, other, _)| is_loop && live(one) && live(other)).copied();
+        let holds = |&(one, other, distance): &(Place, Place, i64)| {
+            let goal = Claim::Below(one, other, distance).holds(self.world, states);
+            goal.as_constant() == Some(1) || self.follows(known, goal)
+        };
+        all.filter(holds).collect()
+    }
+
     /// Replaces terms by the constants that the branches have decided them to be.
     fn decide_terms(&mut self, known: &[Term<'a>], terms: &mut [Option<Term<'a>>]) {
         // A bit that a branch has decided.
@@ -299,7 +354,8 @@ impl<'a> Arrivals<'_, 'a> {
                 differ.extend(i16::try_from(at));
             }
         }
-        Guess { labels, agree, zeros, most, differ }
+        let below = self.below(known, pair, &both);
+        Guess { labels, agree, zeros, most, below, differ }
     }
 }
 
@@ -347,6 +403,7 @@ impl Guess {
                 *most = most.zip(other.most[side][number]).map(|(one, other)| one.max(other));
             }
         }
+        self.below.retain(|own| other.below.contains(own));
         self.differ.extend(&other.differ);
         *self != before
     }
@@ -417,6 +474,7 @@ impl Guess {
             }
         }
         self.claim_numbers(relation.equal, &mut claims);
+        claims.extend(self.below.iter().map(|(one, other, distance)| Claim::Below(*one, *other, *distance)));
         relation.claims = claims;
         relation
     }

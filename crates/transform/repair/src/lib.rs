@@ -22,6 +22,7 @@ mod end_value;
 mod forward;
 pub mod means;
 mod moved;
+mod packet;
 mod places;
 mod range;
 mod split;
@@ -175,6 +176,11 @@ impl Search<'_> {
             None => {}
         }
         match self.forward(object, rejection) {
+            Some(Ok(removed)) => return Ok(removed),
+            Some(Err(why)) => reason = reason.or(Some(why)),
+            None => {}
+        }
+        match self.packet_end(object, rejection) {
             Some(Ok(removed)) => return Ok(removed),
             Some(Err(why)) => reason = reason.or(Some(why)),
             None => {}
