@@ -1,4 +1,5 @@
 // The length of the TCP header ends its options, and data_end is compared with that end, once.
+// repair: v3 repaired-proved
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>

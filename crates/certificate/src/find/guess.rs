@@ -20,8 +20,8 @@ use kiln_program::Node;
 const ROUNDS: usize = 40;
 /// Constants that are tried as the bound of a register.
 const MAX_BOUNDS: usize = 8;
-/// Pairs of places of which one may be below the other.
-const MAX_COMPARED: usize = 64;
+/// Sums of one register that are tried as below another.
+const MAX_DISTANCES: usize = 4;
 
 /// What a place holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -59,8 +59,7 @@ pub struct Places {
     loops: BTreeSet<u32>,
     /// Candidate maxima of registers: the constants that they are compared with, and one less.
     bounds: [BTreeSet<u64>; 10],
-    /// Places of which the first may be below the second.
-    compared: Vec<(Place, Place, i64)>,
+    compared: Compared,
 }
 
 impl Places {
@@ -98,7 +97,7 @@ impl Places {
                 own.extend([imm, imm.saturating_sub(1)]);
             }
         }
-        let compared = compared(step);
+        let compared = Compared::of(step);
         Places { all, live, loops, bounds, compared }
     }
 
@@ -167,38 +166,42 @@ struct Arrivals<'p, 'a> {
     blamed: BTreeSet<u32>,
 }
 
-/// What the new function alone keeps in its frame and compares with a sum, as a check that a pointer is in a packet does: in
-/// a loop, the sum may be below another register, and that one below what is kept.
-fn compared(step: &Step<'_>) -> Vec<(Place, Place, i64)> {
-    let [old, new] = [0, 1].map(|side: usize| &step.versions[side].function.nodes);
-    let kept = |nodes: &[Node]| -> BTreeSet<i16> {
-        let stored = nodes.iter().filter_map(|node| match node.insn {
-            Insn::Store { size: Size::B8, address, .. } if address.base == Reg::R10 => Some(address.offset),
+/// What may be below what: a check that a pointer is in a packet compares a sum with what the new function alone keeps in
+/// its frame. In a loop, the sum may be below a register, and that one below what is kept.
+#[derive(Default)]
+struct Compared {
+    /// Registers that the functions compare with another one, each with what is kept.
+    ends: Vec<(Place, Place)>,
+    /// What is added in such a check.
+    distances: BTreeSet<i64>,
+}
+
+impl Compared {
+    fn of(step: &Step<'_>) -> Compared {
+        let [old, new] = [0, 1].map(|side: usize| &step.versions[side].function.nodes);
+        let kept = |nodes: &[Node]| -> BTreeSet<i16> {
+            let stored = nodes.iter().filter_map(|node| match node.insn {
+                Insn::Store { size: Size::B8, address, .. } if address.base == Reg::R10 => Some(address.offset),
+                _ => None,
+            });
+            stored.filter(|at| *at <= -8).collect()
+        };
+        let slots: Vec<i16> = kept(new).difference(&kept(old)).copied().collect();
+        let Some(slot) = slots.first() else { return Compared::default() };
+        let is_old = |node: &Node| old.iter().any(|own| own.id == node.id);
+        let sums =
+            new.windows(2).filter(|pair| !is_old(&pair[0])).filter_map(|pair| match (pair[0].insn, pair[1].insn) {
+                (Insn::Alu { op: AluOp::Add, src: Source::Imm(imm), .. }, Insn::Branch { .. }) => Some(i64::from(imm)),
+                _ => None,
+            });
+        let pairs = old.iter().filter_map(|node| match node.insn {
+            Insn::Branch { dst, src: Source::Reg(src), .. } => Some([dst, src]),
             _ => None,
         });
-        stored.filter(|at| *at <= -8).collect()
-    };
-    let slots: Vec<i16> = kept(new).difference(&kept(old)).copied().collect();
-    let is_old = |node: &Node| old.iter().any(|own| own.id == node.id);
-    let sums = new.iter().filter_map(|node| match node.insn {
-        Insn::Alu { op: AluOp::Add, src: Source::Imm(imm), .. } if !slots.is_empty() && !is_old(node) => Some(imm.into()),
-        _ => None,
-    });
-    let distances: BTreeSet<i64> = sums.collect();
-    let pairs = old.iter().filter_map(|node| match node.insn {
-        Insn::Branch { dst, src: Source::Reg(src), .. } => Some([dst, src]),
-        _ => None,
-    });
-    let ends: BTreeSet<Reg> = pairs.flatten().filter(|end| *end != Reg::R10 && !slots.is_empty()).collect();
-    let place = |reg: Reg| Place::Register(Side::Old, reg.number());
-    let to_slot = ends.iter().flat_map(|end| slots.iter().map(|at| (place(*end), Place::Frame(Side::New, *at, 8), 0)));
-    let mut to_end = Vec::new();
-    for end in &ends {
-        for own in Reg::all().filter(|own| *own != Reg::R10 && own != end) {
-            to_end.extend(distances.iter().map(|distance| (place(own), place(*end), *distance)));
-        }
+        let ends: BTreeSet<Reg> = pairs.flatten().filter(|end| *end != Reg::R10).collect();
+        let with = |end: Reg| (Place::Register(Side::Old, end.number()), Place::Frame(Side::New, *slot, 8));
+        Compared { ends: ends.into_iter().map(with).collect(), distances: sums.take(MAX_DISTANCES).collect() }
     }
-    to_slot.chain(to_end).take(MAX_COMPARED).collect()
 }
 
 impl<'a> Arrivals<'_, 'a> {
@@ -280,14 +283,24 @@ impl<'a> Arrivals<'_, 'a> {
     /// The places of which one is below another at the beginning of a loop.
     fn below(&mut self, known: &[Term<'a>], pair: Pair, states: &[State<'a>; 2]) -> BTreeSet<(Place, Place, i64)> {
         let places = self.places;
+        let mut found = BTreeSet::new();
         let is_loop = places.loops.contains(&pair.0);
-        let live = |place: &Place| places.is_live(*place, pair);
-        let all = places.compared.iter().filter(|(one, other, _)| is_loop && live(one) && live(other)).copied();
-        let holds = |&(one, other, distance): &(Place, Place, i64)| {
+        let live = |place: &Place| is_loop && places.is_live(*place, pair);
+        let mut holds = |one: Place, other: Place, distance: i64| {
             let goal = Claim::Below(one, other, distance).holds(self.world, states);
-            goal.as_constant() == Some(1) || self.follows(known, goal)
+            goal.as_constant().map_or_else(|| self.follows(known, goal), |value| value == 1)
         };
-        all.filter(holds).collect()
+        for (end, kept) in places.compared.ends.iter().filter(|(end, _)| live(end)) {
+            if !holds(*end, *kept, 0) {
+                continue;
+            }
+            found.insert((*end, *kept, 0));
+            for own in (0..10).map(|number| Place::Register(Side::Old, number)).filter(|own| own != end && live(own)) {
+                let distances = places.compared.distances.iter().filter(|distance| holds(own, *end, **distance));
+                found.extend(distances.map(|distance| (own, *end, *distance)));
+            }
+        }
+        found
     }
 
     /// Replaces terms by the constants that the branches have decided them to be.

@@ -87,7 +87,9 @@ fn loads_of_end(function: &Function, fields: &[kiln_platform::Field]) -> Vec<usi
     let ends: Vec<u32> = fields.iter().filter(|own| own.value == FieldValue::PacketEnd).map(|own| own.offset).collect();
     let is_end = |node: &Node| match node.insn {
         Insn::Load { address, signed: false, dst, .. } => {
-            u32::try_from(address.offset).is_ok_and(|at| ends.contains(&at)) && address.base != Reg::R10 && dst != Reg::R10
+            u32::try_from(address.offset).is_ok_and(|at| ends.contains(&at))
+                && address.base != Reg::R10
+                && dst != Reg::R10
         }
         _ => false,
     };

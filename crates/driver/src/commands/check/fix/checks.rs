@@ -53,7 +53,8 @@ fn variable_of(case: &Case<'_>, field: &str) -> Option<String> {
         }
         let statement = case.source.statement(at)?.0;
         // A length is a difference of two fields.
-        let alone = case.text(at + field.len()..statement.end).trim() == ";" && !code[statement.start..].contains(" - ");
+        let alone =
+            case.text(at + field.len()..statement.end).trim() == ";" && !code[statement.start..].contains(" - ");
         alone.then(|| case.assigned(statement))?.map(str::to_owned)
     })
     .last()

@@ -9,8 +9,8 @@ use kiln_verifier::Reason;
 use super::checks::argument;
 use super::held::{self, returns};
 use super::propose::{Case, Form, Proposal};
-use super::{arguments, checks, rewritten};
 use super::text::{Edit, is_name};
+use super::{arguments, checks, rewritten};
 
 /// For a pointer that a call made useless, as the story says.
 pub fn lost(case: &Case<'_>) -> Vec<Proposal> {
