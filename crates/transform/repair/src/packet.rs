@@ -18,16 +18,12 @@
 
 use kiln_isa::{Address, AluOp, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_platform::FieldValue;
-use kiln_program::{Function, FunctionId, InsnId, Node, Object, Reference, liveness};
-use kiln_verifier::{Reason, Rejection};
+use kiln_program::{Function, FunctionId, InsnId, Node, Object, Program, Reference, liveness};
 
-use crate::{Change, Removed, Search, UNLIKELY, means};
+use crate::means;
 
 /// The lowest byte of a frame, as the kernel has it.
 const FRAME: i16 = -512;
-/// What the check returns. It never fails.
-const NEVER: i32 = 0;
-
 /// An access to the packet, and what a comparison in front of it needs.
 #[derive(Clone, Copy, Debug)]
 struct Access {
@@ -41,45 +37,33 @@ struct Access {
     slot: i16,
 }
 
-impl Search<'_> {
-    /// Compares a pointer with the packet's end, which it was not compared with on this path.
-    pub(crate) fn packet_end(&mut self, object: &Object, rejection: &Rejection) -> Option<Result<Removed, String>> {
-        if rejection.reason != Reason::PacketBounds {
-            return None;
-        }
-        let removed = self.try_end(object, rejection, NEVER)?;
-        let probed = self.try_end(object, rejection, UNLIKELY[0])?;
-        // The original cannot return both.
-        let proved = [&probed, &removed].into_iter().try_for_each(|own| (self.prove)(&self.base, &own.0));
-        Some(match proved {
-            Ok(()) => Ok(removed),
-            Err(why) => {
-                self.unproved.get_or_insert(removed.1);
-                Err(format!("that the access ends before data_end is not proved: {why}"))
-            }
-        })
-    }
+/// An object in which an access is compared with the packet's end, and a run that is beyond it ends with a value.
+pub struct Compared {
+    /// The object.
+    pub object: Object,
+    /// The register that is compared.
+    pub register: Reg,
+    /// What was inserted.
+    pub inserted: Vec<InsnId>,
+}
 
-    fn try_end(&mut self, object: &Object, rejection: &Rejection, value: i32) -> Option<Removed> {
-        let at = rejection.insn;
-        let entry = object.function(self.program.entry);
-        let ends = loads_of_end(entry, self.program.program_type?.context().fields);
-        let access = access(entry, entry.position(at)?).filter(|_| !ends.is_empty() && (self.go_on)())?;
-        let mut changed = object.clone();
-        let mut inserted = Vec::new();
-        for load in ends {
-            inserted.extend(keep(&mut changed, self.program.entry, load, access.slot));
-        }
-        let check = check(&mut changed, &entry.nodes[access.position], access, value);
-        let function = changed.functions.get_mut(self.program.entry.index())?;
-        means::retarget(function, at, check.first()?.id);
-        inserted.extend(check.iter().map(|node| node.id));
-        let position = function.position(at)?;
-        function.nodes.splice(position..position, check);
-        let line = object.line(&entry.nodes[access.position]).cloned();
-        let change = Change::without_number(self.program.entry, at, &means::PACKET_END, line);
-        self.judged(changed, Change { register: access.base, inserted, ..change }, at)
+/// Compares an access of the program's own function with the packet's end.
+pub fn compared(object: &Object, program: &Program, at: InsnId, value: i32) -> Option<Compared> {
+    let entry = object.function(program.entry);
+    let ends = loads_of_end(entry, program.program_type?.context().fields);
+    let access = access(entry, entry.position(at)?).filter(|_| !ends.is_empty())?;
+    let mut changed = object.clone();
+    let mut inserted = Vec::new();
+    for load in ends {
+        inserted.extend(keep(&mut changed, program.entry, load, access.slot));
     }
+    let check = check(&mut changed, &entry.nodes[access.position], access, value);
+    let function = changed.functions.get_mut(program.entry.index())?;
+    means::retarget(function, at, check.first()?.id);
+    inserted.extend(check.iter().map(|node| node.id));
+    let position = function.position(at)?;
+    function.nodes.splice(position..position, check);
+    Some(Compared { object: changed, register: access.base, inserted })
 }
 
 /// The loads that may be of the packet's end: by what they read, not by from where, which the verifier knows.

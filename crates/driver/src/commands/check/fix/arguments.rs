@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use super::checks::argument;
+use super::parts::{argument, map_kind};
 use super::propose::{Case, Proposal};
 use super::rewritten;
-use super::rules::{context_argument, map_kind};
 use super::text::{Edit, is_name};
 
 /// Bytes of packet memory that are copied to the stack at most.
@@ -161,14 +160,20 @@ pub fn other_output(case: &Case<'_>, definition: &str) -> Option<Proposal> {
     Some(case.replace(whole, &new, false))
 }
 
-/// For a size that is a constant, and more than the memory has.
-pub fn constant_size(case: &Case<'_>, room: Option<String>, index: usize) -> Option<Proposal> {
-    let (helper, _) = case.wanted().argument?;
-    let range = argument(case, helper, index)?;
-    let text = case.text(range.clone());
-    let is_constant = text.starts_with("sizeof") || text.parse::<u64>().is_ok();
-    let room = room.filter(|room| is_constant && room != text)?;
-    Some(case.replace(range, &room, false))
+/// For an argument that has to be the context, or is a field of it.
+fn context_argument(case: &Case<'_>) -> Vec<Proposal> {
+    let range = case.wanted().argument.and_then(|(helper, index)| argument(case, helper, index));
+    let (Some(range), Some(context)) = (range, case.context()) else { return Vec::new() };
+    let text = case.text(range.clone()).to_owned();
+    if case.wanted().argument.is_some_and(|(_, index)| index == 0) {
+        return vec![case.replace(range, context, false)];
+    }
+    let Some(field) = text.strip_prefix('&').filter(|field| field.starts_with(context)) else { return Vec::new() };
+    let name = case.source.fresh("copy");
+    let line = format!("__typeof__({field}) {name} = {field};");
+    let Some(mut edits) = case.source.before(case.at, &line) else { return Vec::new() };
+    edits.push(Edit { range, text: format!("&{name}") });
+    vec![Proposal { title: format!("add `{line}` and pass its address"), edits, safe: true }]
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::arguments::constant_size;
+use super::parts::argument;
 use super::propose::{Case, Dereferenced, Form, Proposal};
 use super::text::{Edit, is_name};
 
@@ -301,8 +301,12 @@ fn room(case: &Case<'_>, buffer: Option<Range<usize>>) -> Option<String> {
     }
 }
 
-/// The range of a helper's argument in the statement.
-pub fn argument(case: &Case<'_>, helper: &str, index: usize) -> Option<Range<usize>> {
-    let (_, arguments) = case.source.call(&format!("bpf_{helper}"), case.statement.clone())?;
-    arguments.get(index).cloned()
+/// For a size that is a constant, and more than the memory has.
+fn constant_size(case: &Case<'_>, room: Option<String>, index: usize) -> Option<Proposal> {
+    let (helper, _) = case.wanted().argument?;
+    let range = argument(case, helper, index)?;
+    let text = case.text(range.clone());
+    let is_constant = text.starts_with("sizeof") || text.parse::<u64>().is_ok();
+    let room = room.filter(|room| is_constant && room != text)?;
+    Some(case.replace(range, &room, false))
 }

@@ -13,6 +13,7 @@
 mod arguments;
 mod checks;
 mod held;
+mod parts;
 mod propose;
 mod rewritten;
 mod rules;

@@ -6,8 +6,8 @@ use kiln_platform::{Helper, MapType};
 use kiln_program::CoreRelocation;
 use kiln_verifier::Reason;
 
-use super::checks::argument;
 use super::held::{self, returns};
+use super::parts::{argument, calls, include, kind_in, map_definition};
 use super::propose::{Case, Form, Proposal};
 use super::text::{Edit, is_name};
 use super::{arguments, checks, rewritten};
@@ -114,38 +114,6 @@ pub fn widths(case: &Case<'_>) -> Vec<Proposal> {
     found
 }
 
-/// The type in a map's definition: of its `key` or its `value`.
-pub fn map_kind<'a>(case: &Case<'a>, map: &str, what: &str) -> Option<&'a str> {
-    Some(case.text(kind_in(case, map_definition(case, map)?, what)?))
-}
-
-fn kind_in(case: &Case<'_>, body: Range<usize>, what: &str) -> Option<Range<usize>> {
-    let mut types = calls(case, "__type", body).into_iter();
-    let (_, own) = types.find(|(_, own)| own.len() == 2 && case.text(own[0].clone()) == what)?;
-    Some(own[1].clone())
-}
-
-/// The braces of a map's definition.
-fn map_definition(case: &Case<'_>, name: &str) -> Option<Range<usize>> {
-    let source = case.source;
-    let all = 0..source.text.len();
-    let (at, _) = source.words(all).find(|(at, word)| *word == name && source.function(*at).is_none())?;
-    let before = source.code(0..at);
-    let close = before.rfind('}')?;
-    let open = before[..close].rfind('{')?;
-    Some(open..close + 1)
-}
-
-fn calls(case: &Case<'_>, name: &str, range: Range<usize>) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
-    let mut found = Vec::new();
-    let mut at = range.start;
-    while let Some(call) = case.source.call(name, at..range.end) {
-        at = call.0.end;
-        found.push(call);
-    }
-    found
-}
-
 /// Rules with edits of their own, by their reason.
 type Propose = fn(&Case<'_>) -> Vec<Proposal>;
 const RULES: [(Reason, Propose); 18] = [
@@ -223,22 +191,6 @@ fn read_memory(case: &Case<'_>) -> Vec<Proposal> {
     case.dereferenced().iter().filter_map(one).collect()
 }
 
-/// For an argument that has to be the context, or is a field of it.
-pub fn context_argument(case: &Case<'_>) -> Vec<Proposal> {
-    let range = case.wanted().argument.and_then(|(helper, index)| argument(case, helper, index));
-    let (Some(range), Some(context)) = (range, case.context()) else { return Vec::new() };
-    let text = case.text(range.clone()).to_owned();
-    if case.wanted().argument.is_some_and(|(_, index)| index == 0) {
-        return vec![case.replace(range, context, false)];
-    }
-    let Some(field) = text.strip_prefix('&').filter(|field| field.starts_with(context)) else { return Vec::new() };
-    let name = case.source.fresh("copy");
-    let line = format!("__typeof__({field}) {name} = {field};");
-    let Some(mut edits) = case.source.before(case.at, &line) else { return Vec::new() };
-    edits.push(Edit { range, text: format!("&{name}") });
-    vec![Proposal { title: format!("add `{line}` and pass its address"), edits, safe: true }]
-}
-
 /// Elements of the arrays in contexts that are written out: `cb` of a socket buffer has five, addresses have four.
 const CONTEXT_ELEMENTS: u32 = 5;
 
@@ -310,17 +262,6 @@ fn field_exists(case: &Case<'_>) -> Vec<Proposal> {
         found.push(proposal);
     }
     found
-}
-
-/// An include of a header that the source lacks, after its last one.
-pub fn include(case: &Case<'_>, header: &str) -> Option<Edit> {
-    let text = &case.source.text;
-    if text.contains(header) {
-        return None;
-    }
-    let last = text.rfind("\n#include ")? + 1;
-    let end = text[last..].find('\n').map_or(text.len(), |at| last + at + 1);
-    Some(Edit { range: end..end, text: format!("#include <{header}>\n") })
 }
 
 fn kernel_function(case: &Case<'_>) -> Vec<Proposal> {
