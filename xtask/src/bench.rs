@@ -72,6 +72,12 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     {
         let mut command = crate::command::cargo();
         command.args(["run", "--quiet", "--release", "--package", package, "--example", example, "--"]);
+        if first == "repair" {
+            // The variants are a corpus of their own.
+            let set =
+                std::env::var_os("KILN_VARIANTS_DIR").map_or_else(|| target_dir().join("variants"), PathBuf::from);
+            command.env("KILN_CORPUS_DIR", set);
+        }
         return run_command(command.args(rest), what);
     }
     if let [first, rest @ ..] = arguments

@@ -256,6 +256,9 @@ fn print_relation(relation: &Relation) -> String {
                 let order = ORDERS.iter().find(|(_, own)| *own == order).map_or("", |(name, _)| name);
                 write!(text, " range {} {order} {low:x} {high:x}", print_place(place))
             }
+            Claim::Below(one, other, distance) => {
+                write!(text, " below {} {} {distance}", print_place(one), print_place(other))
+            }
         };
     }
     text
@@ -304,6 +307,7 @@ fn relation<'t>(words: &mut impl Iterator<Item = &'t str>) -> Option<Relation> {
                 continue;
             }
             "same" => Claim::Same(place(next()?)?, place(next()?)?, hex(next())?),
+            "below" => Claim::Below(place(next()?)?, place(next()?)?, next()?.parse().ok()?),
             "bits" => Claim::Bits(place(next()?)?, hex(next())?, hex(next())?),
             "frame" => Claim::Frame(place(next()?)?, next()?.parse().ok()?),
             "address" => {

@@ -56,6 +56,8 @@ pub enum Claim {
     Address(Place, Target, i64),
     /// A value lies in a range, ends included.
     Range(Place, Order, u64, u64),
+    /// The sum of the first value and a constant, as 64 bits, is at most the second value, unsigned.
+    Below(Place, Place, i64),
 }
 
 /// What a loader's address is of.
@@ -170,7 +172,7 @@ impl Relation {
 impl Claim {
     fn places(&self) -> Vec<Place> {
         match *self {
-            Claim::Same(one, other, _) => vec![one, other],
+            Claim::Same(one, other, _) | Claim::Below(one, other, _) => vec![one, other],
             Claim::Bits(place, ..) | Claim::Frame(place, _) | Claim::Address(place, ..) | Claim::Range(place, ..) => {
                 vec![place]
             }
@@ -186,7 +188,7 @@ impl Claim {
         };
         let bits = self.places().iter().map(|place| place.bits()).collect::<BTreeSet<_>>();
         let sound = self.places().into_iter().all(sound) && bits.len() == 1;
-        let wide = matches!(self, Claim::Frame(..) | Claim::Address(..) | Claim::Range(..));
+        let wide = matches!(self, Claim::Frame(..) | Claim::Address(..) | Claim::Range(..) | Claim::Below(..));
         match sound && (!wide || bits.contains(&64)) {
             true => Ok(()),
             false => Err(format!("{self:?} is no claim")),
@@ -229,7 +231,7 @@ impl Claim {
     }
 
     /// Whether the claim is true of two states.
-    fn holds<'a>(&self, world: &World<'a>, states: &[State<'a>; 2]) -> Term<'a> {
+    pub(crate) fn holds<'a>(&self, world: &World<'a>, states: &[State<'a>; 2]) -> Term<'a> {
         let arena = world.arena;
         let constant = |value: i64| arena.constant(64, value as u64);
         match *self {
@@ -247,6 +249,10 @@ impl Claim {
             Claim::Address(place, target, offset) => {
                 let address = world.reference(target.reference()).expect("it is of something");
                 BitVec::eq(&place.read(world, states), &address.add(&constant(offset)))
+            }
+            Claim::Below(one, other, distance) => {
+                let (one, other) = (one.read(world, states), other.read(world, states));
+                one.add(&constant(distance)).ule(&other)
             }
             Claim::Range(place, order, low, high) => {
                 let own = place.read(world, states);

@@ -43,6 +43,8 @@ const MAX_COMPRESSED: u64 = 64 << 20;
 /// Steps that Kiln's own solver may take for a question on the way to a certificate, and how it works: first, and where
 /// it gave up then.
 const EFFORTS: [(u32, Strategy); 2] = [(500_000, Strategy::Incremental), (5_000_000, Strategy::Preprocessed)];
+/// Steps that a question counts for, besides those after which the solver gave up: what a usual one takes.
+const QUESTION_STEPS: u64 = 5_000;
 
 /// Slots that a function counts for at least when time is shared.
 const LEAST_GAIN: u32 = 4;
@@ -54,20 +56,43 @@ pub(crate) fn slots(object: &Object) -> u32 {
     object.functions.iter().map(kiln_program::Function::slots).sum()
 }
 
+/// When the search for a certificate ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The time for all functions.
+    pub time: Duration,
+    /// The solver's steps for all functions: unlike time, they end a search at the same place on every machine.
+    pub steps: u64,
+    /// Whether a function that cannot be proved as a whole is proved hunk by hunk.
+    pub in_parts: bool,
+}
+
+impl Limits {
+    /// Only this time.
+    pub fn time(time: Duration) -> Limits {
+        Limits { time, steps: u64::MAX, in_parts: true }
+    }
+}
+
 /// Kiln's own solver, which looks for certificates; another one checks them.
 struct Own<'o> {
     effort: (u32, Strategy),
     /// Whether a question took longer.
     gave_up: &'o Cell<bool>,
+    /// Steps that are left for all questions.
+    left: &'o Cell<u64>,
 }
 
 impl Solver for Own<'_> {
     fn ask(&mut self, query: &str) -> Answer {
         let (steps, strategy) = self.effort;
+        let spend = |steps: u64| self.left.set(self.left.get().saturating_sub(steps));
+        spend(QUESTION_STEPS);
         match is_unsatisfiable(query, "QF_UFBV", steps, strategy) {
             Some(true) => Answer::Unsat,
             Some(false) => Answer::Sat,
             None => {
+                spend(steps.into());
                 self.gave_up.set(true);
                 Answer::Unknown("the solver gave up".to_owned())
             }
@@ -87,10 +112,10 @@ pub struct Version {
 /// The versions of each function that changed, from the first after the original to the optimized one.
 pub type Proofs = BTreeMap<u32, Vec<Version>>;
 
-/// Finds the certificate for turning one object into another within `time`. Each function that changed is proved as a
+/// Finds the certificate for turning one object into another within `limits`. Each function that changed is proved as a
 /// whole; where that fails, over versions that it had in between. What still is not proved is left out, hunk by hunk: the
 /// last version of such a function is not the optimized one, and it comes with the reason. It has no version if nothing
-/// of it can be proved.
+/// of it can be proved. The number is that of the solver's steps.
 ///
 /// The functions that gained most come first, and none gets more than twice its share by gain of the time that is left, so
 /// one that is hard to prove leaves time to the others.
@@ -98,11 +123,12 @@ pub fn certify(
     original: &Object,
     optimized: &Object,
     chain: &[ChainStep],
-    time: Duration,
+    limits: Limits,
     go_on: &mut dyn FnMut() -> bool,
-) -> (Proofs, BTreeMap<u32, String>) {
+) -> (Proofs, BTreeMap<u32, String>, u64) {
     let arguments = Arguments::of(original);
-    let end = Instant::now() + time;
+    let end = Instant::now() + limits.time;
+    let left = Cell::new(limits.steps);
     let go_on = RefCell::new(go_on);
     let (mut proofs, mut refused) = (Proofs::new(), BTreeMap::new());
     let changed = |(_, (old, new)): &(u32, (&Function, &Function))| old.nodes != new.nodes;
@@ -113,8 +139,8 @@ pub fn certify(
     changed.sort_by_key(|(_, both)| Reverse(gain(*both)));
     let mut gains: u32 = changed.iter().map(|(_, both)| gain(*both)).sum();
     for (number, (old, new)) in changed {
-        let left = end.saturating_duration_since(Instant::now());
-        let deadline = Instant::now() + left.min(left * (2 * gain((old, new))) / gains);
+        let time = end.saturating_duration_since(Instant::now());
+        let deadline = Instant::now() + time.min(time * (2 * gain((old, new))) / gains);
         gains -= gain((old, new));
         let id = FunctionId(number);
         let mut versions: Vec<&Function> = vec![old];
@@ -122,8 +148,10 @@ pub fn certify(
         versions.dedup_by(|one, other| one.nodes == other.nodes);
         versions.pop_if(|last| last.nodes == new.nodes);
         versions.push(new);
-        let stop = || Instant::now() >= deadline || !(go_on.borrow_mut())();
-        let search = Search { objects: [original, optimized], id, arguments: &arguments, stop: &stop };
+        let stop = || left.get() == 0 || Instant::now() >= deadline || !(go_on.borrow_mut())();
+        let objects = [original, optimized];
+        let in_parts = limits.in_parts;
+        let search = Search { objects, id, arguments: &arguments, stop: &stop, left: &left, in_parts };
         let (found, why) = search.patiently(&versions);
         if !found.is_empty() {
             proofs.insert(number, found);
@@ -132,7 +160,7 @@ pub fn certify(
             refused.insert(number, why);
         }
     }
-    (proofs, refused)
+    (proofs, refused, limits.steps - left.get())
 }
 
 struct Search<'s> {
@@ -140,6 +168,9 @@ struct Search<'s> {
     id: FunctionId,
     arguments: &'s Arguments,
     stop: &'s dyn Fn() -> bool,
+    /// Steps that are left.
+    left: &'s Cell<u64>,
+    in_parts: bool,
 }
 
 impl Search<'_> {
@@ -149,7 +180,7 @@ impl Search<'_> {
         let (mut best, mut reason) = ((0, Vec::new()), None);
         for effort in EFFORTS {
             let gave_up = Cell::new(false);
-            let (at, found, why) = self.versions(versions, &mut Own { effort, gave_up: &gave_up });
+            let (at, found, why) = self.versions(versions, &mut Own { effort, gave_up: &gave_up, left: self.left });
             let Some(why) = why else { return (found, None) };
             reason = reason.or(Some(why));
             if at > best.0 {
@@ -160,10 +191,13 @@ impl Search<'_> {
             }
         }
         let (at, mut found) = best;
+        if !self.in_parts {
+            return (found, reason);
+        }
         let mut own = found.last().map_or(versions[0], |last: &Version| &last.function).clone();
         let rest: Vec<Hunk> = versions[at..].windows(2).flat_map(|pair| hunks::between(pair[0], pair[1])).collect();
         let gave_up = Cell::new(false);
-        self.parts(&mut own, &rest, &mut found, &mut Own { effort: EFFORTS[0], gave_up: &gave_up });
+        self.parts(&mut own, &rest, &mut found, &mut Own { effort: EFFORTS[0], gave_up: &gave_up, left: self.left });
         // Some steps make a function longer for the sake of others.
         let lengths = found.iter().enumerate().map(|(at, version)| (version.function.slots(), at));
         match lengths.min().filter(|(slots, _)| *slots <= versions[0].slots()) {
@@ -242,7 +276,8 @@ pub(crate) fn broken(
         return proofs.keys().copied().collect();
     };
     let gave_up = Cell::new(false);
-    let verdicts = chain.prove_some(&calls, &mut Own { effort: EFFORTS[1], gave_up: &gave_up }, stop);
+    let left = Cell::new(u64::MAX);
+    let verdicts = chain.prove_some(&calls, &mut Own { effort: EFFORTS[1], gave_up: &gave_up, left: &left }, stop);
     verdicts.into_iter().filter(|own| own.outcome.is_err()).map(|own| own.function).collect()
 }
 

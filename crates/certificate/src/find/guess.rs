@@ -13,12 +13,15 @@ use crate::state::{State, World};
 use crate::term::{Arena, Term};
 use crate::walk::{Pair, Step, Visitor, Walk};
 use kiln_isa::semantics::BitVec;
-use kiln_isa::{Insn, Reg, RegSet, Source};
+use kiln_isa::{AluOp, Insn, Reg, RegSet, Size, Source};
+use kiln_program::Node;
 
 /// Maximum number of times that the relation of a pair is weakened.
 const ROUNDS: usize = 40;
 /// Constants that are tried as the bound of a register.
 const MAX_BOUNDS: usize = 8;
+/// Sums of one register that are tried as below another.
+const MAX_DISTANCES: usize = 4;
 
 /// What a place holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,6 +46,8 @@ struct Guess {
     zeros: [[u64; 10]; 2],
     /// Maximum values of registers of the old and of the new function that are loop counters.
     most: [[Option<u64>; 10]; 2],
+    /// Places of which one is below another, and by how much at least.
+    below: BTreeSet<(Place, Place, i64)>,
     differ: BTreeSet<i16>,
 }
 
@@ -54,6 +59,7 @@ pub struct Places {
     loops: BTreeSet<u32>,
     /// Candidate maxima of registers: the constants that they are compared with, and one less.
     bounds: [BTreeSet<u64>; 10],
+    compared: Compared,
 }
 
 impl Places {
@@ -91,7 +97,8 @@ impl Places {
                 own.extend([imm, imm.saturating_sub(1)]);
             }
         }
-        Places { all, live, loops, bounds }
+        let compared = Compared::of(step);
+        Places { all, live, loops, bounds, compared }
     }
 
     fn is_live(&self, place: Place, pair: Pair) -> bool {
@@ -157,6 +164,44 @@ struct Arrivals<'p, 'a> {
     stop: &'p dyn Fn() -> bool,
     found: Vec<(Pair, Guess)>,
     blamed: BTreeSet<u32>,
+}
+
+/// What may be below what: a check that a pointer is in a packet compares a sum with what the new function alone keeps in
+/// its frame. In a loop, the sum may be below a register, and that one below what is kept.
+#[derive(Default)]
+struct Compared {
+    /// Registers that the functions compare with another one, each with what is kept.
+    ends: Vec<(Place, Place)>,
+    /// What is added in such a check.
+    distances: BTreeSet<i64>,
+}
+
+impl Compared {
+    fn of(step: &Step<'_>) -> Compared {
+        let [old, new] = [0, 1].map(|side: usize| &step.versions[side].function.nodes);
+        let kept = |nodes: &[Node]| -> BTreeSet<i16> {
+            let stored = nodes.iter().filter_map(|node| match node.insn {
+                Insn::Store { size: Size::B8, address, .. } if address.base == Reg::R10 => Some(address.offset),
+                _ => None,
+            });
+            stored.filter(|at| *at <= -8).collect()
+        };
+        let slots: Vec<i16> = kept(new).difference(&kept(old)).copied().collect();
+        let Some(slot) = slots.first() else { return Compared::default() };
+        let is_old = |node: &Node| old.iter().any(|own| own.id == node.id);
+        let sums =
+            new.windows(2).filter(|pair| !is_old(&pair[0])).filter_map(|pair| match (pair[0].insn, pair[1].insn) {
+                (Insn::Alu { op: AluOp::Add, src: Source::Imm(imm), .. }, Insn::Branch { .. }) => Some(i64::from(imm)),
+                _ => None,
+            });
+        let pairs = old.iter().filter_map(|node| match node.insn {
+            Insn::Branch { dst, src: Source::Reg(src), .. } => Some([dst, src]),
+            _ => None,
+        });
+        let ends: BTreeSet<Reg> = pairs.flatten().filter(|end| *end != Reg::R10).collect();
+        let with = |end: Reg| (Place::Register(Side::Old, end.number()), Place::Frame(Side::New, *slot, 8));
+        Compared { ends: ends.into_iter().map(with).collect(), distances: sums.take(MAX_DISTANCES).collect() }
+    }
 }
 
 impl<'a> Arrivals<'_, 'a> {
@@ -235,6 +280,29 @@ impl<'a> Arrivals<'_, 'a> {
         bounds.find(|bound| self.follows(known, own.ule(&own.like(**bound)))).copied()
     }
 
+    /// The places of which one is below another at the beginning of a loop.
+    fn below(&mut self, known: &[Term<'a>], pair: Pair, states: &[State<'a>; 2]) -> BTreeSet<(Place, Place, i64)> {
+        let places = self.places;
+        let mut found = BTreeSet::new();
+        let is_loop = places.loops.contains(&pair.0);
+        let live = |place: &Place| is_loop && places.is_live(*place, pair);
+        let mut holds = |one: Place, other: Place, distance: i64| {
+            let goal = Claim::Below(one, other, distance).holds(self.world, states);
+            goal.as_constant().map_or_else(|| self.follows(known, goal), |value| value == 1)
+        };
+        for (end, kept) in places.compared.ends.iter().filter(|(end, _)| live(end)) {
+            if !holds(*end, *kept, 0) {
+                continue;
+            }
+            found.insert((*end, *kept, 0));
+            for own in (0..10).map(|number| Place::Register(Side::Old, number)).filter(|own| own != end && live(own)) {
+                let distances = places.compared.distances.iter().filter(|distance| holds(own, *end, **distance));
+                found.extend(distances.map(|distance| (own, *end, *distance)));
+            }
+        }
+        found
+    }
+
     /// Replaces terms by the constants that the branches have decided them to be.
     fn decide_terms(&mut self, known: &[Term<'a>], terms: &mut [Option<Term<'a>>]) {
         // A bit that a branch has decided.
@@ -299,7 +367,8 @@ impl<'a> Arrivals<'_, 'a> {
                 differ.extend(i16::try_from(at));
             }
         }
-        Guess { labels, agree, zeros, most, differ }
+        let below = self.below(known, pair, &both);
+        Guess { labels, agree, zeros, most, below, differ }
     }
 }
 
@@ -347,6 +416,7 @@ impl Guess {
                 *most = most.zip(other.most[side][number]).map(|(one, other)| one.max(other));
             }
         }
+        self.below.retain(|own| other.below.contains(own));
         self.differ.extend(&other.differ);
         *self != before
     }
@@ -417,6 +487,7 @@ impl Guess {
             }
         }
         self.claim_numbers(relation.equal, &mut claims);
+        claims.extend(self.below.iter().map(|(one, other, distance)| Claim::Below(*one, *other, *distance)));
         relation.claims = claims;
         relation
     }

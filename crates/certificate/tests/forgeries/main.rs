@@ -178,10 +178,12 @@ fn a_forged_relation_is_refused() {
     certificate(&program, BEFORE, &listing).expect_err("it does something else");
     let honest = certificate(&program, BEFORE, &after()).expect("it is found");
     let moved = Certificate::of(vec![Stage { edits: find::difference(BEFORE, &listing), ..honest.stages[0].clone() }]);
-    let invented: [(&str, Claim); 4] = [
+    let invented: [(&str, Claim); 6] = [
         ("a range", Claim::Range(Place::Register(Side::New, 7), Order::Unsigned, 0, 7)),
         ("known bits", Claim::Bits(Place::Register(Side::New, 7), !7, 0)),
         ("a constant", Claim::Bits(Place::Register(Side::New, 7), u64::MAX, 3)),
+        ("an order", Claim::Below(Place::Register(Side::New, 7), Place::Register(Side::New, 6), 0)),
+        ("what is below itself", Claim::Below(Place::Register(Side::New, 7), Place::Register(Side::New, 7), 1)),
         ("what is never", Claim::Range(Place::Register(Side::Old, 7), Order::Unsigned, 1, 0)),
     ];
     for (what, claim) in invented {

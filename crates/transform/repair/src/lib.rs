@@ -22,6 +22,7 @@ mod end_value;
 mod forward;
 pub mod means;
 mod moved;
+mod packet;
 mod places;
 mod range;
 mod split;
@@ -179,6 +180,11 @@ impl Search<'_> {
             Some(Err(why)) => reason = reason.or(Some(why)),
             None => {}
         }
+        match self.packet_end(object, rejection) {
+            Some(Ok(removed)) => return Ok(removed),
+            Some(Err(why)) => reason = reason.or(Some(why)),
+            None => {}
+        }
         let (register, null) = (Reason::UninitializedRegister, Reason::PossiblyNull);
         for (own, means, places) in [
             (register, &means::INITIALIZE, places::read(object, self.program, rejection.insn)),
@@ -272,6 +278,28 @@ impl Search<'_> {
             }
         }
         last
+    }
+
+    /// Compares a pointer with the packet's end, which it was not compared with on this path.
+    fn packet_end(&mut self, object: &Object, rejection: &Rejection) -> Option<Result<Removed, String>> {
+        if rejection.reason != Reason::PacketBounds || !(self.go_on)() {
+            return None;
+        }
+        // The original cannot return both.
+        let probed = packet::compared(object, self.program, rejection.insn, UNLIKELY[0])?;
+        let own = packet::compared(object, self.program, rejection.insn, 0)?;
+        let change =
+            Change::without_number(self.program.entry, rejection.insn, &means::PACKET_END, rejection.line.clone());
+        let change = Change { register: own.register, inserted: own.inserted, ..change };
+        let removed = self.judged(own.object, change, rejection.insn)?;
+        let proved = [&probed.object, &removed.0].into_iter().try_for_each(|own| (self.prove)(&self.base, own));
+        Some(match proved {
+            Ok(()) => Ok(removed),
+            Err(why) => {
+                self.unproved.get_or_insert(removed.1);
+                Err(format!("that the access ends before data_end is not proved: {why}"))
+            }
+        })
     }
 
     /// Makes a change that is not about a range; `None` if the verifier does not accept it.

@@ -93,6 +93,14 @@ pub(crate) static FORWARD: Means = Means { name: "stored number tested", source:
 /// Bounds a number by what another one leaves of a sum, with a state for each value of the other. No line of C says that.
 pub(crate) static SUM: Means = Means { name: "bound of a sum", source: "", steps: &[], is_for: |_| true };
 
+/// Compares a pointer with the packet's end before an access.
+pub(crate) static PACKET_END: Means = Means {
+    name: "comparison with data_end",
+    source: "if (n + size > data_end) return 0;",
+    steps: &[],
+    is_for: |_| true,
+};
+
 /// Gives a register a value, in front of an instruction that reads it or where the function begins: the verifier finds a
 /// path on which it holds nothing there.
 pub(crate) static INITIALIZE: Means =
@@ -176,7 +184,7 @@ impl Means {
 
     /// Whether it is about a register.
     pub fn has_register(&self) -> bool {
-        !self.steps.is_empty() || std::ptr::eq(self, &COPY) || std::ptr::eq(self, &SUM)
+        !self.steps.is_empty() || [&COPY, &SUM, &PACKET_END].into_iter().any(|own| std::ptr::eq(self, own))
     }
 
     /// Inserts the instructions in front of a place. Branches to that place lead to them. A guard ends the run with

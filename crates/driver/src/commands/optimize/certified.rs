@@ -53,8 +53,9 @@ pub(super) fn certify(
     let begun = Instant::now();
     let (slots, spent) = (evidence::slots(&rewrite.object), rewrite.spent);
     let mut go_on = || progress.step("certificate", slots, spent + begun.elapsed());
-    let search = time / 4 * 3;
-    let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &rewrite.chain, search, &mut go_on);
+    let search = evidence::Limits::time(time / 4 * 3);
+    let (mut proofs, without, _) =
+        evidence::certify(&input.object, &rewrite.object, &rewrite.chain, search, &mut go_on);
     let optimized = rewrite.object.functions.clone();
     for number in without.keys().map(|number| *number as usize) {
         let part = proofs.get(&(number as u32)).and_then(|versions| versions.last());

@@ -27,8 +27,10 @@ pub use witness::{ShownStep, Witness};
 
 /// The time for an object unless another one is set.
 pub const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
-/// The time for one proof at most.
-const MAX_PROOF: Duration = Duration::from_secs(20);
+/// Steps of the solver for one proof, and for all proofs of a program: about 10 and 40 seconds on an idle machine. They are
+/// not time, so that a busy machine decides the same.
+const PROOF_STEPS: u64 = 25_000_000;
+const PROGRAM_STEPS: u64 = 4 * PROOF_STEPS;
 
 /// How to repair.
 #[non_exhaustive]
@@ -322,8 +324,9 @@ impl<'w> Work<'w> {
             *cut_short |= !on;
             on
         });
+        let mut left = PROGRAM_STEPS;
         let mut prove = |base: &Object, changed: &Object| {
-            let time = end.saturating_duration_since(Instant::now()).min(MAX_PROOF);
+            let time = end.saturating_duration_since(Instant::now());
             // What earlier repairs changed is proved already.
             let mut own = changed.clone();
             for (index, function) in own.functions.iter_mut().enumerate() {
@@ -341,7 +344,9 @@ impl<'w> Work<'w> {
             }
             // The code of a function that became static is the same.
             evidence::relink(&mut from, &own);
-            let (proofs, refused) = evidence::certify(&from, &own, &[], time, &mut step);
+            let limits = evidence::Limits { time, steps: left.min(PROOF_STEPS), in_parts: false };
+            let (proofs, refused, spent) = evidence::certify(&from, &own, &[], limits, &mut step);
+            left -= spent;
             *found = proofs;
             refused.into_values().next().map_or(Ok(()), Err)
         };

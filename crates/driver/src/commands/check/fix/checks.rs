@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::parts::argument;
 use super::propose::{Case, Dereferenced, Form, Proposal};
 use super::text::{Edit, is_name};
 
@@ -26,6 +27,13 @@ pub fn null(case: &Case<'_>) -> Vec<Proposal> {
     names.iter().filter_map(|name| case.check(&format!("!{name}"))).collect()
 }
 
+/// For a pointer that is null on the path to its use.
+pub fn null_here(case: &Case<'_>) -> Vec<Proposal> {
+    let names = case.dereferenced().into_iter().map(|own| own.name);
+    let names = names.filter(|_| case.step("on this path it is null").is_some());
+    names.filter_map(|name| case.check(&format!("!{name}"))).collect()
+}
+
 /// The expression for the end that a packet pointer is compared with.
 fn end(case: &Case<'_>, field: &str) -> Option<String> {
     let variable = variable_of(case, field);
@@ -43,7 +51,11 @@ fn variable_of(case: &Case<'_>, field: &str) -> Option<String> {
         if !code.trim_end().ends_with("->") {
             return None;
         }
-        case.assigned(case.source.statement(at)?.0).map(str::to_owned)
+        let statement = case.source.statement(at)?.0;
+        // A length is a difference of two fields.
+        let alone =
+            case.text(at + field.len()..statement.end).trim() == ";" && !code[statement.start..].contains(" - ");
+        alone.then(|| case.assigned(statement))?.map(str::to_owned)
     })
     .last()
 }
@@ -76,7 +88,29 @@ pub fn packet(case: &Case<'_>) -> Vec<Proposal> {
         conditions.extend(pointers.iter().map(|pointer| format!("(void *){} + {own} > {end}", pointer.name)));
     }
     found.extend(conditions.iter().filter_map(|condition| case.check(condition)));
+    found.extend(far(case));
+    // A comparison that clang cannot leave out because of another one that says the same of a length.
+    let name = case.source.fresh("end");
+    let lines = format!("void *{name} = {end};\nasm volatile(\"\" : \"+r\"({name}));\n");
+    let opaque = conditions.iter().take(2).map(|condition| condition.replace(&end, &name));
+    found.extend(opaque.filter_map(|condition| case.check_after(&condition, &lines, Vec::new())));
     found
+}
+
+/// Bytes of a packet on Ethernet.
+const MOST: &str = "1500";
+
+/// For a pointer into the packet that was moved by a number without a bound: the kernel ignores comparisons of it.
+fn far(case: &Case<'_>) -> Option<Proposal> {
+    let (at, statement) = case.step("the pointer is moved forward")?;
+    let code = case.source.code(statement.clone());
+    let begin = statement.start + code.find("+=")? + 2;
+    let range = case.source.trimmed(begin..statement.end - 1);
+    let name = case.source.fresh("offset");
+    let lines = format!("__u64 {name} = {};\nif ({name} > {MOST})\n\t{}", case.text(range.clone()), case.leave(at));
+    let mut edits = case.source.before(at, &lines)?;
+    edits.push(Edit { range, text: name });
+    Some(Proposal { title: format!("add `{}`", lines.replace(['\n', '\t'], " ")), edits, safe: true })
 }
 
 /// For a comparison with the packet's end that is the wrong way round.
@@ -111,8 +145,6 @@ fn copied(case: &Case<'_>, end: &str) -> Vec<String> {
 
 /// For a number that is added to a pointer without a bound.
 pub fn offset(case: &Case<'_>) -> Vec<Proposal> {
-    /// Bytes of a packet on Ethernet.
-    const MOST: &str = "1500";
     let name = case.source.fresh("offset");
     let mut found = Vec::new();
     for range in added(case) {
@@ -145,11 +177,14 @@ pub fn index(case: &Case<'_>) -> Vec<Proposal> {
             continue;
         }
         let declared = source.declaration(&array, case.at);
+        let member = member(case, &array, range.start - 1);
         let is_array = declared.is_some_and(|own| source.code(own.rest).trim_start().starts_with('['));
-        let limit = match (is_array, case.wanted().elements) {
-            (true, _) => format!("sizeof({array}) / sizeof({array}[0])"),
-            (false, Some(elements)) => elements.to_string(),
-            (false, None) => continue,
+        let is_array = is_array && member.is_none();
+        let limit = match (is_array, case.wanted().elements, member) {
+            (true, ..) => format!("sizeof({array}) / sizeof({array}[0])"),
+            (false, Some(elements), _) => elements.to_string(),
+            (false, None, Some(member)) => format!("sizeof({member}) / sizeof({member}[0])"),
+            (false, None, None) => continue,
         };
         if is_name(text) {
             found.extend(case.check(&format!("{text} >= {limit}")));
@@ -167,6 +202,48 @@ pub fn index(case: &Case<'_>) -> Vec<Proposal> {
     found
 }
 
+/// The expression for an array that is a member of a structure of this source, such as `p->a.b`, before a bracket.
+fn member<'a>(case: &Case<'a>, array: &str, bracket: usize) -> Option<&'a str> {
+    let source = case.source;
+    let is_array = |at: usize| source.code(at + array.len()..source.text.len()).starts_with('[');
+    let mut places = source.words(0..source.text.len()).filter(|(_, word)| *word == array);
+    places.find(|(at, _)| source.function(*at).is_none() && is_array(*at))?;
+    let code = source.code(case.statement.start..bracket);
+    let begin = code.rfind(|letter: char| !letter.is_alphanumeric() && !"_->.".contains(letter)).map_or(0, |at| at + 1);
+    let whole = case.text(case.statement.start + begin..bracket);
+    whole.ends_with(array).then_some(whole).filter(|whole| whole.len() > array.len() && !whole.starts_with('-'))
+}
+
+/// For a number that moves a pointer in an array or in a map's value.
+pub fn moved_in_array(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let size = case.wanted().argument.and_then(|(helper, index)| argument(case, helper, index + 1));
+    let mut found = Vec::new();
+    for (at, word) in source.words(case.statement.clone()) {
+        let before = source.code(case.statement.start..at).trim_end();
+        let Some(left) = before.strip_suffix('+').filter(|_| is_name(word)).map(str::trim_end) else { continue };
+        let name = left.rsplit(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or_default();
+        let array = source.declaration(name, case.at).filter(|own| source.code(own.rest.clone()).starts_with('['));
+        let word = case.text(at..at + word.len());
+        let condition = match (&array, &size, case.wanted().elements) {
+            (Some(_), Some(size), _) => format!("{word} > sizeof({name}) - {}", case.text(size.clone())),
+            (_, _, Some(elements)) => format!("{word} >= {elements}"),
+            _ => continue,
+        };
+        found.extend(case.check(&condition));
+    }
+    found
+}
+
+/// For memory that was reserved with the size of the pointer to it.
+pub fn reserved(case: &Case<'_>) -> Option<Proposal> {
+    let (_, statement) = case.origin()?;
+    let name = case.assigned(statement.clone())?;
+    let old = format!("sizeof({name})");
+    let at = statement.start + case.text(statement.clone()).find(&old)?;
+    Some(case.replace(at..at + old.len(), &format!("sizeof(*{name})"), false))
+}
+
 /// For a size of a helper's argument.
 pub fn size(case: &Case<'_>) -> Vec<Proposal> {
     let Some((helper, at)) = case.wanted().argument else { return Vec::new() };
@@ -177,10 +254,12 @@ pub fn size(case: &Case<'_>) -> Vec<Proposal> {
     for index in [at, at + 1] {
         let (Some(range), Some(buffer)) = (arguments.get(index), index.checked_sub(1)) else { continue };
         let text = case.text(range.clone());
+        let room = room(case, arguments.get(buffer).cloned());
+        found.extend(constant_size(case, room.clone(), index));
         if text.parse::<u64>().is_ok() || text.starts_with('&') || text.starts_with("sizeof") {
             continue;
         }
-        let Some(room) = room(case, arguments.get(buffer).cloned()) else { continue };
+        let Some(room) = room else { continue };
         let name = case.source.fresh("size");
         let named = if is_name(text) { text } else { name.as_str() };
         let (lines, edits) = match is_name(text) {
@@ -202,6 +281,11 @@ pub fn size(case: &Case<'_>) -> Vec<Proposal> {
         for condition in [format!("{fresh} > {room}"), format!("{fresh} == 0 || {fresh} > {room}")] {
             found.extend(case.check_after(&condition, &lines, vec![edit.clone()]));
         }
+        // Two comparisons that clang may not make one of: of that one, older kernels learn no lower bound.
+        let opaque = format!("asm volatile(\"\" : \"+r\"({fresh}));\n");
+        let least = format!("if ({fresh} <= 0)\n\t{}\n", case.leave(case.at));
+        let lines = format!("__s64 {fresh} = {text};\n{opaque}{least}{opaque}");
+        found.extend(case.check_after(&format!("{fresh} > (__s64){room}"), &lines, vec![edit]));
     }
     found
 }
@@ -217,8 +301,12 @@ fn room(case: &Case<'_>, buffer: Option<Range<usize>>) -> Option<String> {
     }
 }
 
-/// The range of a helper's argument in the statement.
-pub fn argument(case: &Case<'_>, helper: &str, index: usize) -> Option<Range<usize>> {
-    let (_, arguments) = case.source.call(&format!("bpf_{helper}"), case.statement.clone())?;
-    arguments.get(index).cloned()
+/// For a size that is a constant, and more than the memory has.
+fn constant_size(case: &Case<'_>, room: Option<String>, index: usize) -> Option<Proposal> {
+    let (helper, _) = case.wanted().argument?;
+    let range = argument(case, helper, index)?;
+    let text = case.text(range.clone());
+    let is_constant = text.starts_with("sizeof") || text.parse::<u64>().is_ok();
+    let room = room.filter(|room| is_constant && room != text)?;
+    Some(case.replace(range, &room, false))
 }

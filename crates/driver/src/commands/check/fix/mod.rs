@@ -10,7 +10,10 @@
 //! An edit may need another one after it. A place that was seen before is not edited again for the same reason. A fix is
 //! [`Fix::accepted`] only if the program is accepted with all its edits, and no other program is rejected for them.
 
+mod arguments;
 mod checks;
+mod held;
+mod parts;
 mod propose;
 mod rewritten;
 mod rules;
@@ -35,7 +38,7 @@ use kiln_program::Error;
 /// Rejections that are removed one after the other at most.
 const MAX_ROUNDS: usize = 8;
 /// Edits that are tried for one rejection at most.
-const MAX_TRIALS: usize = 12;
+const MAX_TRIALS: usize = 16;
 /// The time for the fixes of a source.
 pub const BUDGET: Duration = Duration::from_secs(10);
 /// Bytes of a source that is edited at most.
@@ -233,8 +236,10 @@ fn proposals(case: &Case<'_>) -> Vec<Proposal> {
         found.extend(checks::offset(case));
     } else if is(Reason::MapValueBounds) || is(Reason::StackBounds) || is(Reason::MemoryBounds) {
         found.extend(rules::widths(case));
+        found.extend(checks::reserved(case));
         found.extend(checks::size(case));
         found.extend(checks::index(case));
+        found.extend(checks::moved_in_array(case));
     } else if is(Reason::ArgumentSize) {
         found.extend(checks::size(case));
     } else {

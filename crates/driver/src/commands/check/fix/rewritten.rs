@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::parts::include;
 use super::propose::{Case, Proposal};
-use super::rules::include;
 use super::text::{Edit, Source, is_name};
 
 /// A call of a local function through a table, `table[E](...)`: the functions by name.

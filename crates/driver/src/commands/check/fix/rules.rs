@@ -6,10 +6,11 @@ use kiln_platform::{Helper, MapType};
 use kiln_program::CoreRelocation;
 use kiln_verifier::Reason;
 
-use super::checks::argument;
+use super::held::{self, returns};
+use super::parts::{argument, calls, include, kind_in, map_definition};
 use super::propose::{Case, Form, Proposal};
-use super::rewritten;
 use super::text::{Edit, is_name};
+use super::{arguments, checks, rewritten};
 
 /// For a pointer that a call made useless, as the story says.
 pub fn lost(case: &Case<'_>) -> Vec<Proposal> {
@@ -86,12 +87,7 @@ pub fn widths(case: &Case<'_>) -> Vec<Proposal> {
     else {
         return found;
     };
-    let kind = |what: &str| {
-        let (_, arguments) = calls(case, "__type", body.clone())
-            .into_iter()
-            .find(|(_, arguments)| arguments.len() == 2 && case.text(arguments[0].clone()) == what)?;
-        Some(arguments[1].clone())
-    };
+    let kind = |what: &str| kind_in(case, body.clone(), what);
     if let Some((helper, index)) = case.wanted().argument {
         let what = if index == 1 { "key" } else { "value" };
         let passed = argument(case, helper, index).map(|range| case.text(range).trim_start_matches('&'));
@@ -118,37 +114,18 @@ pub fn widths(case: &Case<'_>) -> Vec<Proposal> {
     found
 }
 
-/// The braces of a map's definition.
-fn map_definition(case: &Case<'_>, name: &str) -> Option<Range<usize>> {
-    let source = case.source;
-    let all = 0..source.text.len();
-    let (at, _) = source.words(all).find(|(at, word)| *word == name && source.function(*at).is_none())?;
-    let before = source.code(0..at);
-    let close = before.rfind('}')?;
-    let open = before[..close].rfind('{')?;
-    Some(open..close + 1)
-}
-
-fn calls(case: &Case<'_>, name: &str, range: Range<usize>) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
-    let mut found = Vec::new();
-    let mut at = range.start;
-    while let Some(call) = case.source.call(name, at..range.end) {
-        at = call.0.end;
-        found.push(call);
-    }
-    found
-}
-
 /// Rules with edits of their own, by their reason.
 type Propose = fn(&Case<'_>) -> Vec<Proposal>;
-const RULES: [(Reason, Propose); 16] = [
-    (Reason::UnreleasedReference, release),
-    (Reason::LockDiscipline, lock),
+const RULES: [(Reason, Propose); 18] = [
+    (Reason::UnreleasedReference, held::release),
+    (Reason::CriticalSection, held::section),
+    (Reason::LockDiscipline, held::lock),
+    (Reason::PointerArithmetic, both_checked),
     (Reason::ReturnValue, returned),
-    (Reason::NotAPointer, read_memory),
-    (Reason::ArgumentType, |case| [rewritten::compared(case), context_argument(case)].concat()),
+    (Reason::NotAPointer, |case| [checks::null_here(case), read_memory(case)].concat()),
+    (Reason::ArgumentType, arguments::wrong),
     (Reason::DynptrMisuse, rewritten::dynptr),
-    (Reason::ContextAccess, context_access),
+    (Reason::ContextAccess, |case| [context_access(case), twin(case)].concat()),
     (Reason::HelperNotAllowed, rewritten::other_hook),
     (Reason::KernelLacks, |case| {
         let found = field_exists(case);
@@ -167,59 +144,6 @@ const RULES: [(Reason, Propose); 16] = [
 pub fn other(case: &Case<'_>) -> Vec<Proposal> {
     let rule = RULES.iter().find(|(reason, _)| reason.code() == case.code);
     rule.map_or_else(Vec::new, |(_, propose)| propose(case))
-}
-
-/// The returns of the rejected function after a place, those of the rejected line first.
-fn returns(case: &Case<'_>, from: usize) -> Vec<Range<usize>> {
-    let Some(function) = case.source.function(case.at) else { return Vec::new() };
-    let words = case.source.words(from.max(function.body.start)..function.body.end);
-    let places: Vec<usize> = words.filter(|(_, word)| *word == "return").map(|(at, _)| at).collect();
-    let mut found: Vec<Range<usize>> =
-        places.into_iter().filter_map(|at| case.source.statement(at)).map(|(own, _)| own).collect();
-    found.sort_by_key(|own| !own.contains(&case.at));
-    found
-}
-
-/// A line before one of the returns.
-fn before_returns(case: &Case<'_>, from: usize, line: &str) -> Vec<Proposal> {
-    let one = |own: &Range<usize>| {
-        let edits = case.source.before(own.start, line)?;
-        let (number, _) = case.source.position(own.start);
-        Some(Proposal { title: format!("add `{line}` before the return in line {number}"), edits, safe: true })
-    };
-    returns(case, from).iter().filter_map(one).collect()
-}
-
-fn release(case: &Case<'_>) -> Vec<Proposal> {
-    let Some((at, statement)) = case.origin() else { return Vec::new() };
-    let (Some(helper), Some(name)) = (case.wanted().release, case.assigned(statement)) else { return Vec::new() };
-    let flags = if helper.contains("ringbuf") { ", 0" } else { "" };
-    before_returns(case, at, &format!("{helper}({name}{flags});"))
-}
-
-fn lock(case: &Case<'_>) -> Vec<Proposal> {
-    let source = case.source;
-    let taken = case.step("the lock is taken here");
-    let Some((at, statement)) = taken else { return Vec::new() };
-    let Some((_, arguments)) = source.call("bpf_spin_lock", statement) else { return Vec::new() };
-    let held = arguments.first().map(|range| case.text(range.clone())).unwrap_or_default();
-    if let Some((_, own)) = source.call("bpf_spin_unlock", case.statement.clone()) {
-        return own.into_iter().map(|range| case.replace(range, held, false)).collect();
-    }
-    let call =
-        source.words(case.statement.clone()).find(|(_, word)| word.starts_with("bpf_") && !word.contains("spin"));
-    if let Some((range, _)) = call.and_then(|(_, name)| source.call(name, case.statement.clone())) {
-        let text = case.text(range.clone());
-        let name = source.fresh("early");
-        let line = format!("__typeof__({text}) {name} = {text};");
-        let Some(mut edits) = source.before(at, &line) else { return Vec::new() };
-        edits.push(Edit { range, text: name });
-        return vec![Proposal { title: format!("add `{line}` before the lock is taken"), edits, safe: true }];
-    }
-    if source.call("bpf_spin_lock", case.statement.clone()).is_some() {
-        return rewritten::one_lock(case, held).into_iter().collect();
-    }
-    before_returns(case, at, &format!("bpf_spin_unlock({held});"))
 }
 
 fn returned(case: &Case<'_>) -> Vec<Proposal> {
@@ -267,21 +191,6 @@ fn read_memory(case: &Case<'_>) -> Vec<Proposal> {
     case.dereferenced().iter().filter_map(one).collect()
 }
 
-fn context_argument(case: &Case<'_>) -> Vec<Proposal> {
-    let range = case.wanted().argument.and_then(|(helper, index)| argument(case, helper, index));
-    let (Some(range), Some(context)) = (range, case.context()) else { return Vec::new() };
-    let text = case.text(range.clone()).to_owned();
-    if case.wanted().argument.is_some_and(|(_, index)| index == 0) {
-        return vec![case.replace(range, context, false)];
-    }
-    let Some(field) = text.strip_prefix('&').filter(|field| field.starts_with(context)) else { return Vec::new() };
-    let name = case.source.fresh("copy");
-    let line = format!("__typeof__({field}) {name} = {field};");
-    let Some(mut edits) = case.source.before(case.at, &line) else { return Vec::new() };
-    edits.push(Edit { range, text: format!("&{name}") });
-    vec![Proposal { title: format!("add `{line}` and pass its address"), edits, safe: true }]
-}
-
 /// Elements of the arrays in contexts that are written out: `cb` of a socket buffer has five, addresses have four.
 const CONTEXT_ELEMENTS: u32 = 5;
 
@@ -310,6 +219,32 @@ fn context_access(case: &Case<'_>) -> Vec<Proposal> {
     found
 }
 
+/// For a field of the other family of addresses: the hook of that family.
+fn twin(case: &Case<'_>) -> Vec<Proposal> {
+    let (name, other) = match case.section.split_at_checked(case.section.len().saturating_sub(1)) {
+        Some((name, "4")) => (name, '6'),
+        Some((name, "6")) => (name, '4'),
+        _ => return Vec::new(),
+    };
+    let section = format!("\"{}\"", case.section);
+    let here = case.source.text.match_indices(&section).filter(|(at, _)| *at < case.at).last();
+    let edit = |(at, _): (usize, &str)| case.replace(at..at + section.len(), &format!("\"{name}{other}\""), false);
+    here.map(edit).into_iter().collect()
+}
+
+/// For a condition that gives up only if two pointers are both null: clang makes one number of them.
+fn both_checked(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let Some((at, _)) = source.words(case.statement.clone()).find(|(_, word)| *word == "if") else { return Vec::new() };
+    let open = at + source.code(at..case.statement.end).find('(').unwrap_or_default();
+    let Some(close) = source.closing(open) else { return Vec::new() };
+    let condition = case.text(open..close);
+    match condition.contains("&& !") {
+        true => vec![case.replace(open..close, &condition.replace("&& !", "|| !"), false)],
+        false => Vec::new(),
+    }
+}
+
 /// For a field that the kernel does not have, which is poisoned.
 fn field_exists(case: &Case<'_>) -> Vec<Proposal> {
     if !case.diagnosis.place.listing.exact().contains(&format!("{:x}", CoreRelocation::POISON_HELPER)) {
@@ -327,17 +262,6 @@ fn field_exists(case: &Case<'_>) -> Vec<Proposal> {
         found.push(proposal);
     }
     found
-}
-
-/// An include of a header that the source lacks, after its last one.
-pub fn include(case: &Case<'_>, header: &str) -> Option<Edit> {
-    let text = &case.source.text;
-    if text.contains(header) {
-        return None;
-    }
-    let last = text.rfind("\n#include ")? + 1;
-    let end = text[last..].find('\n').map_or(text.len(), |at| last + at + 1);
-    Some(Edit { range: end..end, text: format!("#include <{header}>\n") })
 }
 
 fn kernel_function(case: &Case<'_>) -> Vec<Proposal> {
@@ -440,7 +364,7 @@ fn map_type(case: &Case<'_>) -> Vec<Proposal> {
         case.source.words(case.statement.clone()).find_map(|(_, word)| Helper::by_name(word.strip_prefix("bpf_")?));
     let Some(helper) = called else { return Vec::new() };
     let allowed = MapType::ALL.iter().filter(|known| known.allows_helper(helper)).map(|known| known.name());
-    let mut found = Vec::new();
+    let mut found: Vec<Proposal> = arguments::other_output(case, case.text(body.clone())).into_iter().collect();
     for name in allowed.take(8) {
         let kind = calls(case, "__uint", body.clone()).into_iter().find(|(_, own)| case.text(own[0].clone()) == "type");
         let Some(range) = kind.and_then(|(_, own)| own.get(1).cloned()) else { continue };

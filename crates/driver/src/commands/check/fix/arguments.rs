@@ -1,0 +1,191 @@
+//! Edits of calls: an argument of another kind than the function takes, or arguments in another order.
+
+use std::ops::Range;
+
+use super::parts::{argument, map_kind};
+use super::propose::{Case, Proposal};
+use super::rewritten;
+use super::text::{Edit, is_name};
+
+/// Bytes of packet memory that are copied to the stack at most.
+const MOST_COPIED: u64 = 256;
+
+/// For an argument that is not what the function takes.
+pub fn wrong(case: &Case<'_>) -> Vec<Proposal> {
+    let mut found = rewritten::compared(case);
+    found.extend(local_function(case));
+    found.extend(null(case));
+    found.extend(constant_text(case));
+    found.extend(context_argument(case));
+    found.extend(by_value(case));
+    found.extend(copied(case));
+    found.extend(swapped(case));
+    found
+}
+
+/// The helper's name in the source, the arguments, and which one is wrong.
+fn at_fault(case: &Case<'_>) -> Option<(String, Vec<Range<usize>>, usize)> {
+    let (helper, index) = case.wanted().argument?;
+    let name = format!("bpf_{helper}");
+    let (_, arguments) = case.source.call(&name, case.statement.clone())?;
+    (index < arguments.len()).then_some((name, arguments, index))
+}
+
+/// A function that the verifier looks at alone becomes static: then it is verified with the arguments of its calls.
+fn local_function(case: &Case<'_>) -> Option<Proposal> {
+    let source = case.source;
+    let is_call = |at: usize, word: &str| source.code(at + word.len()..case.statement.end).starts_with('(');
+    source.words(case.statement.clone()).filter(|(at, word)| is_call(*at, word)).find_map(|(_, name)| {
+        let mut places = source.words(0..case.statement.start).filter(|(_, word)| *word == name);
+        let (head, body) = places.find_map(|(at, _)| {
+            let open = source.closing(at + name.len())?;
+            let brace = open + source.code(open..source.text.len()).find(|letter: char| !letter.is_whitespace())?;
+            let own = source.function(brace)?;
+            Some((own.head, own.body))
+        })?;
+        if body.contains(&case.at) || source.words(head.clone()).any(|(_, word)| word == "static") {
+            return None;
+        }
+        let edits = vec![Edit { range: head.start..head.start, text: "static ".to_owned() }];
+        Some(Proposal { title: format!("make `{name}` static"), edits, safe: false })
+    })
+}
+
+/// An argument that is null on this path.
+fn null(case: &Case<'_>) -> Option<Proposal> {
+    let (_, arguments, index) = at_fault(case)?;
+    let name = case.text(arguments[index].clone());
+    case.step("on this path it is null").filter(|_| is_name(name))?;
+    case.check(&format!("!{name}"))
+}
+
+/// A text that has to be constant: it is static, and so in read-only memory.
+fn constant_text(case: &Case<'_>) -> Option<Proposal> {
+    let (_, arguments, index) = at_fault(case)?;
+    let name = case.text(arguments[index].clone());
+    let own = case.source.declaration(name, case.at).filter(|_| is_name(name))?;
+    let kind = case.text(own.kind.clone());
+    let is_text = kind.contains("char") && case.text(own.rest).trim_start().starts_with('[');
+    let words = match kind.contains("const") {
+        true => "static ",
+        false => "static const ",
+    };
+    let edits = vec![Edit { range: own.kind.start..own.kind.start, text: words.to_owned() }];
+    let title = format!("declare `{name}` as `{words}`: it is in read-only memory then");
+    (is_text && !kind.contains("static")).then_some(Proposal { title, edits, safe: true })
+}
+
+/// An expression without the casts before it.
+fn without_casts(mut text: &str) -> &str {
+    while let Some((cast, rest)) = text.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+        let rest = rest.trim();
+        if rest.is_empty() || !cast.chars().all(|letter| letter.is_alphanumeric() || "_ *".contains(letter)) {
+            break;
+        }
+        text = rest;
+    }
+    text
+}
+
+/// A key or a value of a map that is given itself, and not its address.
+fn by_value(case: &Case<'_>) -> Option<Proposal> {
+    let (_, arguments, index) = at_fault(case)?;
+    let what = match index {
+        1 => "key",
+        2 => "value",
+        _ => return None,
+    };
+    let map = case.text(arguments[0].clone()).trim_start_matches('&');
+    let kind = map_kind(case, map, what)?;
+    let value = without_casts(case.text(arguments[index].clone()));
+    let name = case.source.fresh(what);
+    let declared = case.source.declaration(value, case.at).filter(|_| is_name(value));
+    let same = declared.is_some_and(|own| case.text(own.kind).trim() == kind);
+    let range = arguments[index].clone();
+    if same {
+        return Some(case.replace(range, &format!("&{value}"), false));
+    }
+    let line = format!("{kind} {name} = {value};");
+    let mut edits = case.source.before(case.at, &line)?;
+    edits.push(Edit { range, text: format!("&{name}") });
+    Some(Proposal { title: format!("add `{line}` and pass its address"), edits, safe: false })
+}
+
+/// Memory that the helper does not take, such as the packet's, is copied to the stack first.
+fn copied(case: &Case<'_>) -> Option<Proposal> {
+    let (_, arguments, index) = at_fault(case)?;
+    let text = case.text(arguments[index].clone());
+    let size = case.text(arguments.get(index + 1)?.clone());
+    let is_constant = size.starts_with("sizeof") || size.parse().is_ok_and(|size: u64| size <= MOST_COPIED);
+    if !is_constant || text.starts_with('&') {
+        return None;
+    }
+    let name = case.source.fresh("copy");
+    let lines = format!("__u8 {name}[{size}];\n__builtin_memcpy({name}, {text}, {size});");
+    let mut edits = case.source.before(case.at, &lines)?;
+    edits.push(Edit { range: arguments[index].clone(), text: name });
+    Some(Proposal { title: format!("copy `{text}` to the stack before the call"), edits, safe: true })
+}
+
+/// The wrong argument and another one change places.
+fn swapped(case: &Case<'_>) -> Vec<Proposal> {
+    let Some((function, arguments, index)) = at_fault(case) else { return Vec::new() };
+    let others = (0..arguments.len()).filter(|other| *other != index);
+    let swap = |other: usize| {
+        let [own, its] = [index, other].map(|at| arguments[at].clone());
+        let (left, right) = (case.text(own.clone()).to_owned(), case.text(its.clone()).to_owned());
+        let edits = vec![Edit { range: own, text: right.clone() }, Edit { range: its, text: left.clone() }];
+        Proposal { title: format!("swap `{left}` and `{right}` in the call of {function}"), edits, safe: false }
+    };
+    others.map(swap).collect()
+}
+
+/// The output helper of the map's type, with the same event.
+pub fn other_output(case: &Case<'_>, definition: &str) -> Option<Proposal> {
+    let call = |name: &str| case.source.call(name, case.statement.clone());
+    let text = |range: &Range<usize>| case.text(range.clone());
+    let (whole, new) = if definition.contains("RINGBUF") {
+        let (whole, arguments) = call("bpf_perf_event_output")?;
+        let [_, map, _, data, size] = &arguments[..] else { return None };
+        (whole, format!("bpf_ringbuf_output({}, {}, {}, 0)", text(map), text(data), text(size)))
+    } else if definition.contains("PERF_EVENT_ARRAY") {
+        let (whole, arguments) = call("bpf_ringbuf_output")?;
+        let [map, data, size, _] = &arguments[..] else { return None };
+        let [map, data, size] = [map, data, size].map(text);
+        let context = case.context()?;
+        (whole, format!("bpf_perf_event_output({context}, {map}, BPF_F_CURRENT_CPU, {data}, {size})"))
+    } else {
+        return None;
+    };
+    Some(case.replace(whole, &new, false))
+}
+
+/// For an argument that has to be the context, or is a field of it.
+fn context_argument(case: &Case<'_>) -> Vec<Proposal> {
+    let range = case.wanted().argument.and_then(|(helper, index)| argument(case, helper, index));
+    let (Some(range), Some(context)) = (range, case.context()) else { return Vec::new() };
+    let text = case.text(range.clone()).to_owned();
+    if case.wanted().argument.is_some_and(|(_, index)| index == 0) {
+        return vec![case.replace(range, context, false)];
+    }
+    let Some(field) = text.strip_prefix('&').filter(|field| field.starts_with(context)) else { return Vec::new() };
+    let name = case.source.fresh("copy");
+    let line = format!("__typeof__({field}) {name} = {field};");
+    let Some(mut edits) = case.source.before(case.at, &line) else { return Vec::new() };
+    edits.push(Edit { range, text: format!("&{name}") });
+    vec![Proposal { title: format!("add `{line}` and pass its address"), edits, safe: true }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_casts;
+
+    #[test]
+    fn casts_are_left_out_and_expressions_are_not() {
+        for (text, expected) in
+            [("(void *)(long)cpu", "cpu"), ("(void *)1", "1"), ("(a + b) * 2", "(a + b) * 2"), ("()", "()")]
+        {
+            assert_eq!(without_casts(text), expected);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Edits for what has to be given back: references, iterators, locks, critical sections.
+
+use std::ops::Range;
+
+use super::propose::{Case, Proposal};
+use super::rewritten;
+use super::text::Edit;
+
+/// Calls that begin a section, and those that end it, with the same arguments.
+const SECTIONS: [(&str, &str); 3] = [
+    ("bpf_rcu_read_lock", "bpf_rcu_read_unlock"),
+    ("bpf_preempt_disable", "bpf_preempt_enable"),
+    ("bpf_local_irq_save", "bpf_local_irq_restore"),
+];
+
+/// The returns of the rejected function after a place, those of the rejected line first.
+pub fn returns(case: &Case<'_>, from: usize) -> Vec<Range<usize>> {
+    let Some(function) = case.source.function(case.at) else { return Vec::new() };
+    let words = case.source.words(from.max(function.body.start)..function.body.end);
+    let places: Vec<usize> = words.filter(|(_, word)| *word == "return").map(|(at, _)| at).collect();
+    let mut found: Vec<Range<usize>> =
+        places.into_iter().filter_map(|at| case.source.statement(at)).map(|(own, _)| own).collect();
+    found.sort_by_key(|own| !own.contains(&case.at));
+    found
+}
+
+/// A line before one of the returns.
+fn before_returns(case: &Case<'_>, from: usize, line: &str) -> Vec<Proposal> {
+    let one = |own: &Range<usize>| {
+        let edits = case.source.before(own.start, line)?;
+        let (number, _) = case.source.position(own.start);
+        Some(Proposal { title: format!("add `{line}` before the return in line {number}"), edits, safe: true })
+    };
+    returns(case, from).iter().filter_map(one).collect()
+}
+
+/// For a reference that is still held at the end.
+pub fn release(case: &Case<'_>) -> Vec<Proposal> {
+    let Some((at, statement)) = case.origin() else { return Vec::new() };
+    let Some(helper) = case.wanted().release else { return kernel_release(case, at, statement) };
+    let Some(name) = case.assigned(statement) else { return Vec::new() };
+    let flags = if helper.contains("ringbuf") { ", 0" } else { "" };
+    before_returns(case, at, &format!("{helper}({name}{flags});"))
+}
+
+/// For what a function of the kernel gave: `bpf_iter_KIND_destroy`, or `bpf_KIND_release`.
+fn kernel_release(case: &Case<'_>, at: usize, statement: Range<usize>) -> Vec<Proposal> {
+    let source = case.source;
+    let mut called = source.words(statement.clone()).filter(|(_, word)| word.starts_with("bpf_"));
+    let Some((call, (_, arguments))) = called.find_map(|(_, word)| Some((word, source.call(word, statement.clone())?)))
+    else {
+        return Vec::new();
+    };
+    let (function, held, kind) = match call.strip_suffix("_new") {
+        Some(iterator) if iterator.starts_with("bpf_iter_") => {
+            let held = arguments.first().map(|range| case.text(range.clone())).unwrap_or_default();
+            (format!("{iterator}_destroy"), held, format!("struct {iterator} *"))
+        }
+        _ => {
+            let kind = call["bpf_".len()..].split('_').next().unwrap_or_default();
+            let Some(name) = case.assigned(statement) else { return Vec::new() };
+            let declared = source.declaration(name, case.at).map(|own| case.text(own.kind).trim());
+            (format!("bpf_{kind}_release"), name, declared.unwrap_or("void *").to_owned())
+        }
+    };
+    if held.is_empty() || !case.functions.contains(&function) {
+        return Vec::new();
+    }
+    let mut found = before_returns(case, at, &format!("{function}({held});"));
+    if !source.words(0..source.text.len()).any(|(_, word)| word == function) {
+        let declared = source.function(case.at).map(|own| own.head.start).unwrap_or_default();
+        let line = format!("extern void {function}({kind}) __ksym;\n\n");
+        found.iter_mut().for_each(|own| own.edits.push(Edit { range: declared..declared, text: line.clone() }));
+    }
+    found
+}
+
+/// For a critical section that a path does not leave.
+pub fn section(case: &Case<'_>) -> Vec<Proposal> {
+    let Some(body) = case.source.function(case.at).map(|own| own.body) else { return Vec::new() };
+    let mut found = Vec::new();
+    for (begin, end) in SECTIONS {
+        let Some((call, arguments)) = case.source.call(begin, body.clone()) else { continue };
+        let arguments: Vec<&str> = arguments.into_iter().map(|range| case.text(range)).collect();
+        found.extend(before_returns(case, call.end, &format!("{end}({});", arguments.join(", "))));
+    }
+    found
+}
+
+/// For a lock that is held where it must not be.
+pub fn lock(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let taken = case.step("the lock is taken here");
+    let Some((at, statement)) = taken else { return Vec::new() };
+    let Some((_, arguments)) = source.call("bpf_spin_lock", statement) else { return Vec::new() };
+    let held = arguments.first().map(|range| case.text(range.clone())).unwrap_or_default();
+    if let Some((_, own)) = source.call("bpf_spin_unlock", case.statement.clone()) {
+        return own.into_iter().map(|range| case.replace(range, held, false)).collect();
+    }
+    if let Some((whole, own)) = source.call("bpf_spin_lock", case.statement.clone()) {
+        // The same lock again: the second one was to be the unlock.
+        let again = own.first().is_some_and(|range| case.text(range.clone()) == held);
+        let unlock = again.then(|| case.replace(whole, &format!("bpf_spin_unlock({held})"), false));
+        return unlock.into_iter().chain(rewritten::one_lock(case, held)).collect();
+    }
+    let call =
+        source.words(case.statement.clone()).find(|(_, word)| word.starts_with("bpf_") && !word.contains("spin"));
+    if let Some((range, _)) = call.and_then(|(_, name)| source.call(name, case.statement.clone())) {
+        let text = case.text(range.clone());
+        let name = source.fresh("early");
+        let line = format!("__typeof__({text}) {name} = {text};");
+        let Some(mut edits) = source.before(at, &line) else { return Vec::new() };
+        edits.push(Edit { range, text: name });
+        return vec![Proposal { title: format!("add `{line}` before the lock is taken"), edits, safe: true }];
+    }
+    before_returns(case, at, &format!("bpf_spin_unlock({held});"))
+}
