@@ -27,9 +27,13 @@ test-arm64-kernel: ## Compare the JIT for 64-bit Arm with an arm64 kernel's, in 
 	@scripts/setup --arm64
 	@scripts/arm64-kernel
 
-kernel: setup ## Build a Linux with native operations and test them in it (15 minutes the first time; ARCH=arm64: qemu-system-arm, gcc-aarch64-linux-gnu)
+kernel: ## Build Linux 6.12 and 7.3 with native operations and test them (half an hour the first time; ARCH=arm64: qemu-system-arm, gcc-aarch64-linux-gnu)
+	@scripts/setup --kernel
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64)
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --canary
+	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --commits
+	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --plain
+	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux 7.3
 
 test-collector: ## Test with a real OpenTelemetry Collector, built from its Go modules (some minutes, once)
 	@scripts/setup --collector
