@@ -179,6 +179,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// Its flags of `BPF_PROG_LOAD`.
+    pub fn flags(&self) -> u32 {
+        u32::from(self.sleepable) << 4 | u32::from(self.frags) << 5
+    }
+
     /// A program that is loaded and has nothing else to say: no attach type, no flags, no target.
     pub fn new(
         name: impl Into<String>,
