@@ -500,7 +500,7 @@ fn arranged_marks_are_in_the_order_of_their_sequence() {
     arrange(&mut arranged, &Registry::BUILTIN).expect("the mark is true");
     let nodes = &arranged.functions[0].nodes;
     let insns: Vec<String> = nodes[1..6].iter().map(|node| node.insn.to_string()).collect();
-    assert_eq!(insns, ["r4 = r2", "r4 >>= 51", "r3 = r2", "r3 <<= 13", "r3 |= r4"]);
+    assert_eq!(insns, ["r4 = r2", "r4 >>= 0x33", "r3 = r2", "r3 <<= 0xd", "r3 |= r4"]);
     // A branch to the region leads to its first instruction still.
     assert_eq!(nodes[0].target(), Some(nodes[1].id));
     let members: Vec<_> = nodes[1..6].iter().map(|node| node.id).collect();

@@ -218,7 +218,12 @@ mod tests {
         let nodes: Vec<_> = insns.iter().map(|insn| object.new_node(*insn, Reference::None)).collect();
         let members = nodes.iter().map(|node| node.id).collect();
         object.functions.push(Function::new("example", "xdp", Linkage::Static, nodes));
-        object.operations.push(Mark { operation: "rotate_left_64".into(), form: 0, operands: vec![2, 2, 4, 13], members });
+        object.operations.push(Mark {
+            operation: "rotate_left_64".into(),
+            form: 0,
+            operands: vec![2, 2, 4, 13],
+            members,
+        });
         (object, kiln_isa::encoding::encode_all(&insns))
     }
 
