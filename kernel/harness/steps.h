@@ -110,9 +110,7 @@ static void command(char **words, const char *hex)
 	printf("step %s: status %d%s\n", words[0], status, !hex ? "" : found ? ", image found" : ", image not found");
 }
 
-/* Runs the commands of /steps, one per line: "insmod FILE", "image HEX COMMAND"
- * or a command.
- */
+/* Runs the commands of /steps, one per line: "image HEX COMMAND" or a command. */
 static void steps(void)
 {
 	FILE *file = fopen("/steps", "r");
@@ -120,15 +118,11 @@ static void steps(void)
 
 	while (file && fgets(line, sizeof(line), file)) {
 		char *words[64] = { NULL }, *word = strtok(line, " \n");
-		int count = 0, fd;
+		int count = 0;
 
 		for (; word && count < 63; word = strtok(NULL, " \n"))
 			words[count++] = word;
-		if (count == 2 && !strcmp(words[0], "insmod")) {
-			fd = open(words[1], O_RDONLY);
-			printf("step %s: status %d\n", words[1], (int)syscall(__NR_finit_module, fd, "", 0));
-			close(fd);
-		} else if (count > 2 && !strcmp(words[0], "image")) {
+		if (count > 2 && !strcmp(words[0], "image")) {
 			command(words + 2, words[1]);
 		} else if (count) {
 			command(words, NULL);
@@ -136,18 +130,6 @@ static void steps(void)
 	}
 	if (file)
 		fclose(file);
-}
-
-/* The lines of the kernel's log that the steps left. */
-static void summaries(void)
-{
-	static char text[1 << 20];
-	int size = klogctl(3, text, sizeof(text) - 1);
-	char *line = size < 0 ? NULL : strtok(text, "\n");
-
-	for (; line; line = strtok(NULL, "\n"))
-		if (strstr(line, "test_bpf: ") && (strstr(line, "Summary") || strstr(line, "FAIL")))
-			printf("%s\n", line);
 }
 
 static void kernel_log(void)
@@ -180,7 +162,6 @@ static void start(void)
 static void finish(void)
 {
 	steps();
-	summaries();
 	kernel_log();
 	printf("end of test: %d failures\n", failures);
 	sync();
