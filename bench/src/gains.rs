@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use kiln_driver::check::KernelVerdict;
 use kiln_driver::optimize::{self, Optimized, Outcome};
-use kiln_driver::{Error, Input, Object, Program};
+use kiln_driver::{Error, Input, Object, Program, input};
 use kiln_superopt::Goal;
 use serde::Serialize;
 
@@ -203,7 +203,7 @@ fn optimize_one(entry: &CorpusObject, options: &Options) -> Result<Pair, Error> 
     let took = begun.elapsed();
     let rechecked = options.evidence.then(|| proofs::recheck(entry, &before.object, &outcome));
     let Outcome { bytes, object, programs, .. } = outcome;
-    let after = Input { bytes, object, elf: None, kernel_types: None, unprivileged: false };
+    let after = Input { bytes, ..input::of_object(object) };
     Ok(Pair { entry: entry.clone(), before, after, programs, took, rechecked })
 }
 
@@ -326,7 +326,7 @@ impl Pair {
             return None;
         }
         let bytes = self.before.elf.as_ref()?.write(&object).ok()?;
-        Some(Input { bytes, object, elf: None, kernel_types: None, unprivileged: false })
+        Some(Input { bytes, ..input::of_object(object) })
     }
 
     fn rows(&self, options: &Options, published: &[PublishedProgram]) -> Vec<Row> {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use kiln_driver::kernel::{self, Answer};
 use kiln_driver::repair::{self, Decision};
-use kiln_driver::{Input, Object, Program};
+use kiln_driver::{Input, Object, Program, input};
 use kiln_test::corpus::{self, CorpusObject};
 use serde::Serialize;
 
@@ -252,10 +252,8 @@ fn one_variant(own: &Variant, count: usize, name: &str, sibling: &Variant, optio
     };
     let after = Input {
         bytes: repaired.bytes,
-        object: repaired.object,
-        elf: None,
         kernel_types: own.input.kernel_types.clone(),
-        unprivileged: false,
+        ..input::of_object(repaired.object)
     };
     if let Some(folder) = &options.keep {
         let file = format!("{}-{name}-{}.o", row.source.replace('/', "_"), row.variant.replace(' ', ""));

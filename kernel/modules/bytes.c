@@ -13,7 +13,9 @@
 typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
+typedef uint64_t u64;
 typedef int32_t s32;
+typedef int64_t s64;
 
 #define BPF_OP(code) ((code) & 0xf0)
 #define BPF_X 0x08

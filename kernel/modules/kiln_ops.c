@@ -41,6 +41,8 @@ static int emit(const struct bpf_native_op_rec *rec, u8 *code)
 		features |= KILN_BMI1;
 	if (boot_cpu_has(X86_FEATURE_BMI2))
 		features |= KILN_BMI2;
+	if (boot_cpu_has(X86_FEATURE_MOVBE))
+		features |= KILN_MOVBE;
 	return kiln_emit(row(rec), KILN_X86_64, features, rec->operands, code);
 #elif defined(CONFIG_ARM64)
 	return kiln_emit(row(rec), KILN_AARCH64, features, rec->operands, code);

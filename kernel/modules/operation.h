@@ -10,10 +10,12 @@
 
 enum kiln_arch { KILN_X86_64, KILN_AARCH64 };
 enum kiln_feature { KILN_BMI1 = 1, KILN_BMI2 = 2, KILN_MOVBE = 4 };
-enum kiln_kind { KILN_RESULT, KILN_SOURCE, KILN_TEMPORARY, KILN_IMMEDIATE };
+enum kiln_kind { KILN_RESULT, KILN_SOURCE, KILN_TEMPORARY, KILN_IMMEDIATE, KILN_COMPARISON };
 enum kiln_test { KILN_SAME, KILN_DIFFER, KILN_IS, KILN_IS_NOT };
 enum kiln_from { KILN_CONSTANT, KILN_OPERAND, KILN_COMPLEMENT, KILN_SUM };
-enum kiln_place { KILN_REG, KILN_SCRATCH, KILN_BPF, KILN_IMM };
+enum kiln_place { KILN_REG, KILN_SCRATCH, KILN_BPF, KILN_IMM, KILN_MEMORY, KILN_CONDITION };
+/* What a branch tests: a comparison operand, its opposite, or one comparison. */
+enum kiln_branch { KILN_NONE, KILN_HOLDS, KILN_FAILS, KILN_FIXED };
 
 struct kiln_operand {
 	u8 kind;
@@ -29,12 +31,17 @@ struct kiln_imm {
 	s32 constant;
 };
 
-/* The choices of one instruction: opcodes, in the order of the variant's digits. */
+/* The choices of one instruction: opcodes, in the order of the variant's digits.
+ * A branch leads to the end; an access to memory has a number of bytes.
+ */
 struct kiln_template {
 	u8 choices;
 	u8 codes[8];
 	u8 dst, src;
-	struct kiln_imm imm;
+	bool from_reg;
+	struct kiln_imm imm, off;
+	u8 bytes;
+	u8 branch, comparison;
 };
 
 struct kiln_form {
@@ -112,6 +119,23 @@ static bool kiln_holds(const struct kiln_condition *when, int count, const s32 *
 	return true;
 }
 
+/* The opposite of a comparison, both as opcodes without class; 0 if it has none. */
+static u8 kiln_opposite(u8 comparison)
+{
+	static const u8 pairs[][2] = {
+		{ 0x10, 0x50 }, { 0x20, 0xb0 }, { 0x30, 0xa0 }, { 0x60, 0xd0 }, { 0x70, 0xc0 },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+		if (pairs[i][0] == comparison)
+			return pairs[i][1];
+		if (pairs[i][1] == comparison)
+			return pairs[i][0];
+	}
+	return 0;
+}
+
 /* Whether registers and numbers are in range, for this form. */
 static bool kiln_allowed(const struct kiln_operation *op, unsigned int form, const s32 *operands)
 {
@@ -125,6 +149,10 @@ static bool kiln_allowed(const struct kiln_operation *op, unsigned int form, con
 		s32 max = operand->kind == KILN_IMMEDIATE ? operand->max :
 			  operand->kind == KILN_SOURCE ? 10 : 9;
 
+		if (operand->kind == KILN_COMPARISON) {
+			min = 0;
+			max = kiln_opposite((operands[i] & 15) << 4) ? 15 : -1;
+		}
 		if (operands[i] < min || operands[i] > max)
 			return false;
 	}
@@ -132,6 +160,19 @@ static bool kiln_allowed(const struct kiln_operation *op, unsigned int form, con
 		if (operands[i])
 			return false;
 	return kiln_holds(op->forms[form].when, op->forms[form].conditions, operands);
+}
+
+/* The comparison of a branch, as an opcode without class. */
+static u8 kiln_test(const struct kiln_template *template, const s32 *operands)
+{
+	switch (template->branch) {
+	case KILN_HOLDS:
+		return operands[template->comparison] << 4;
+	case KILN_FAILS:
+		return kiln_opposite(operands[template->comparison] << 4);
+	default:
+		return template->comparison << 4;
+	}
 }
 
 /* The proof sequence, in at most @room instructions; 0 if there is none. */
@@ -153,10 +194,16 @@ static int kiln_proof(const struct kiln_operation *op, unsigned int form, unsign
 		insn.code = template->codes[variant % template->choices];
 		variant /= template->choices;
 		insn.dst_reg = operands[template->dst];
-		if (insn.code & BPF_X && BPF_OP(insn.code) != BPF_NEG)
+		if (template->from_reg)
 			insn.src_reg = operands[template->src];
 		else
 			insn.imm = kiln_imm(&template->imm, operands);
+		if (template->bytes)
+			insn.off = kiln_imm(&template->off, operands);
+		if (template->branch) {
+			insn.code |= kiln_test(template, operands);
+			insn.off = length - 1 - i;
+		}
 		insns[i] = insn;
 	}
 	return variant ? 0 : length;
@@ -188,7 +235,7 @@ static int kiln_emit(const struct kiln_operation *op, enum kiln_arch arch, unsig
 			break;
 	for (i = 0; n && i < native->length; i++) {
 		const struct kiln_native_insn *insn = &native->code[i];
-		u8 regs[4] = { 0 }, imm = 0;
+		struct kiln_args args = { 0 };
 		int j, count = 0;
 
 		for (j = 0; j < insn->operands; j++) {
@@ -196,22 +243,29 @@ static int kiln_emit(const struct kiln_operation *op, enum kiln_arch arch, unsig
 
 			switch (operand->place) {
 			case KILN_REG:
-				regs[count++] = kiln_machine_reg(arch, operands[operand->index]);
+				args.regs[count++] = kiln_machine_reg(arch, operands[operand->index]);
 				break;
 			case KILN_BPF:
-				regs[count++] = kiln_machine_reg(arch, operand->index);
+				args.regs[count++] = kiln_machine_reg(arch, operand->index);
 				break;
 			case KILN_SCRATCH:
-				regs[count++] = kiln_scratch(arch, operand->index);
+				args.regs[count++] = kiln_scratch(arch, operand->index);
+				break;
+			case KILN_MEMORY:
+				args.base = kiln_machine_reg(arch, operands[operand->index]);
+				args.offset = kiln_imm(&operand->imm, operands);
+				break;
+			case KILN_CONDITION:
+				args.comparison = operands[operand->index];
 				break;
 			default:
-				imm = kiln_imm(&operand->imm, operands);
+				args.imm = kiln_imm(&operand->imm, operands);
 			}
 		}
 		if (arch == KILN_X86_64)
-			kiln_x86(&out, insn->insn, regs, imm);
+			kiln_x86(&out, insn->insn, &args);
 		else
-			kiln_arm64(&out, insn->insn, regs, imm);
+			kiln_arm64(&out, insn->insn, &args);
 	}
 	return out.size;
 }

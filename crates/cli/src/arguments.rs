@@ -450,9 +450,21 @@ pub struct OpsArguments {
     /// A BPF object file; without one, the operations themselves are listed.
     #[arg(value_hint = ValueHint::FilePath)]
     pub object: Option<PathBuf>,
-    /// Where to write the object with marks. Its programs do not change.
+    /// Where to write the object with marks. Its programs keep their meaning.
     #[arg(long, short, value_name = "FILE", requires = "object", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+    /// Whose JIT compiles the marked operations.
+    #[arg(long, value_enum, requires = "object", default_value = "kiln")]
+    pub target: OpsTarget,
+}
+
+/// A JIT that compiles native operations.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpsTarget {
+    /// Kiln's.
+    Kiln,
+    /// Linux's, with the patches in kernel/. The instructions of each operation are moved side by side.
+    Linux,
 }
 
 /// `kiln dump`.

@@ -16,7 +16,8 @@ use kiln_driver::{
 use crate::arguments::build::Native;
 use crate::arguments::{self, BenchArguments, DumpArguments, Format, ObjectArguments, complete};
 use crate::arguments::{
-    CcArguments, EvidenceArguments, LearnArguments, OpsArguments, RunArguments, SandboxArguments, SandboxTarget,
+    CcArguments, EvidenceArguments, LearnArguments, OpsArguments, OpsTarget, RunArguments, SandboxArguments,
+    SandboxTarget,
 };
 use crate::progress::Spinner;
 use crate::{measured, print};
@@ -352,12 +353,14 @@ pub fn ops(arguments: &OpsArguments, format: Format) -> Code {
     match &arguments.output {
         Some(output) => {
             output::check_writable(output)?;
-            let bytes = ops::annotate(&mut input)?;
+            let bytes = match arguments.target {
+                OpsTarget::Kiln => ops::annotate(&mut input)?,
+                OpsTarget::Linux => ops::annotate_for_linux(&mut input)?,
+            };
             output::write_whole(output, &bytes)?;
         }
-        None => {
-            ops::recognize(&mut input);
-        }
+        None if arguments.target == OpsTarget::Linux => ops::recognize_for_linux(&mut input)?,
+        None => ops::recognize(&mut input),
     }
     let found = ops::found(&input.object);
     match format {

@@ -96,9 +96,8 @@ fn a_program_that_the_vm_does_not_run_is_listed_with_the_reason() {
     kiln().arg("dump").arg(&path).args(["--machine", "arm64"]).assert().code(2);
 }
 
-/// What `bpf/include/kiln/ops.h` has for requests becomes the operations, and both engines give the same result.
-#[test]
-fn requested_operations_are_compiled() {
+/// Compiles an object with requests, and writes a packet for it; `None` where there is no clang.
+fn requests() -> Option<(Folder, std::path::PathBuf)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = Folder::with(&[("packet.bin", &(0..64).collect::<Vec<u8>>())]);
     let object = folder.path("requests.o");
@@ -106,8 +105,41 @@ fn requested_operations_are_compiled() {
     clang.args(["-O2", "-target", "bpf", "-mcpu=v3", "-c"]).arg("-I").arg(root.join("bpf/include"));
     match clang.arg(root.join("tests/operations/requests.bpf.c")).arg("-o").arg(&object).status() {
         Ok(status) => assert!(status.success(), "clang-19 compiles it"),
-        Err(error) => return println!("skipped: clang-19: {error}"),
+        Err(error) => {
+            println!("skipped: clang-19: {error}");
+            return None;
+        }
     }
+    Some((folder, object))
+}
+
+/// An object for Linux's JIT is plain BPF: it does the same everywhere, and a kernel without the patches loads it.
+#[test]
+fn operations_for_linux_keep_the_program() {
+    let Some((folder, object)) = requests() else { return };
+    let marked = folder.path("marked.o");
+    let mut ops = kiln();
+    ops.arg("ops").arg(&object).args(["--target", "linux", "-o"]).arg(&marked);
+    ops.assert().code(0).stdout(contains("select_64").and(contains("branch_if").not()));
+    kiln().arg("dump").arg(&marked).assert().code(0).stdout(contains("* select_64"));
+    let run = |object: &std::path::Path, place: &str| {
+        let mut run = kiln();
+        run.arg("run").arg(object).args(["--in", place, "--packet-file"]).arg(folder.path("packet.bin"));
+        run.args(["--format", "json"]);
+        run
+    };
+    let (before, after) = (document(&mut run(&object, "interpreter")), document(&mut run(&marked, "interpreter")));
+    assert_eq!((&before["value"], &before["packet"]), (&after["value"], &after["packet"]));
+    if kiln_linux::available().is_ok() {
+        let kernel = document(&mut run(&marked, "kernel"));
+        assert_eq!((&before["value"], &before["packet"]), (&kernel["value"], &kernel["packet"]));
+    }
+}
+
+/// What `bpf/include/kiln/ops.h` has for requests becomes the operations, and both engines give the same result.
+#[test]
+fn requested_operations_are_compiled() {
+    let Some((folder, object)) = requests() else { return };
     let listing = kiln().arg("dump").arg(&object).arg("--native").assert().code(0);
     listing.stdout(contains("prefetcht0").and(contains("lfence")).and(contains("cmov")));
     let found = kiln().arg("ops").arg(&object).assert().code(0);

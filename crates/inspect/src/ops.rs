@@ -1,7 +1,8 @@
 //! `kiln ops`: native operations, and where programs have them.
 
+use kiln_elf::ElfObject;
 use kiln_isa::Size;
-use kiln_isa::operation::{Arch, Exit, Imm, Native, NativeOperand, Operation, Registry, Template, Test, rocq};
+use kiln_isa::operation::{Arch, Exit, Imm, Native, NativeOperand, Operation, Registry, Template, Test, linux, rocq};
 use kiln_program::{Mark, Object};
 use serde::Serialize;
 
@@ -211,8 +212,36 @@ pub fn recognize(input: &mut Input) {
 /// [`Error::Unsupported`] for programs in text form, which have no place for marks.
 pub fn annotate(input: &mut Input) -> Result<Vec<u8>, Error> {
     recognize(input);
+    write(input, ElfObject::write_marks)
+}
+
+/// Replaces the marks of an object by those of operations that Linux's JIT can have, and moves their instructions side by
+/// side, in the order of the proof sequence.
+///
+/// # Errors
+/// [`Error::InvalidInput`] if a mark is refused, which recognition does not do.
+pub fn recognize_for_linux(input: &mut Input) -> Result<(), Error> {
+    let registry = linux::registry();
+    kiln_idiom::annotate(&mut input.object, &registry);
+    kiln_program::operation::arrange(&mut input.object, &registry)
+        .map_err(|refused| Error::InvalidInput(refused.to_string()))
+}
+
+/// Marks an object as [`recognize_for_linux`] does, and returns the file with the moved instructions and the marks.
+///
+/// # Errors
+/// As [`annotate`], and [`Error::InvalidInput`] if the code of the file cannot be moved.
+pub fn annotate_for_linux(input: &mut Input) -> Result<Vec<u8>, Error> {
+    recognize_for_linux(input)?;
+    write(input, ElfObject::write)
+}
+
+fn write(
+    input: &Input,
+    by: impl Fn(&ElfObject, &Object) -> Result<Vec<u8>, kiln_elf::Error>,
+) -> Result<Vec<u8>, Error> {
     match &input.elf {
-        Some(elf) => elf.write_marks(&input.object).map_err(|error| Error::InvalidInput(error.to_string())),
+        Some(elf) => by(elf, &input.object).map_err(|error| Error::InvalidInput(error.to_string())),
         None => Err(Error::Unsupported("marks are kept in object files, not in text".to_owned())),
     }
 }

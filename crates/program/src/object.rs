@@ -194,6 +194,11 @@ pub struct Replaced {
 }
 
 impl Program {
+    /// Its flags of `BPF_PROG_LOAD`.
+    pub fn flags(&self) -> u32 {
+        u32::from(self.sleepable) << 4 | u32::from(self.frags) << 5
+    }
+
     /// A program that is loaded and has nothing else to say: no attach type, no flags, no target. A system call's program
     /// may sleep: the kernel takes no others.
     pub fn new(

@@ -26,6 +26,8 @@
 //!
 //! An operation that is not in the registry is not an error: its proof sequence runs.
 
+mod arrange;
+
 use std::collections::HashMap;
 
 use kiln_isa::operation::{Binding, Exit, Form, MAX_OPERANDS, Operands, Operation, Registry, Template};
@@ -33,6 +35,8 @@ use kiln_isa::{AluOp, Insn, RegSet, Source};
 
 use crate::liveness::{Positions, live_after, read, written};
 use crate::object::{Function, FunctionId, InsnId, Node, Object, Reference};
+
+pub use arrange::arrange;
 
 /// Maximum number of instructions from the first to the last of a mark.
 pub const MAX_SPAN: usize = 64;

@@ -2,7 +2,7 @@
 
 use kiln_isa::operation::{Binding, Condition, Exit, Form, OperandKind, Operands, Operation, Registry, Template};
 use kiln_isa::{Insn, Reg};
-use kiln_program::operation::{Refusal, check, schedule};
+use kiln_program::operation::{Refusal, arrange, check, schedule};
 use kiln_program::{Function, FunctionId, Linkage, Mark, Object, Reference};
 
 /// A function of these instructions, separated by `;`. A leading `*` makes an instruction a member of the mark, a
@@ -490,4 +490,36 @@ fn lies_about_chains_are_refused() {
     ] {
         assert_eq!(refusal(operation, text), Some(why), "{text}");
     }
+}
+
+/// Linux wants the instructions of a mark side by side and in the order of its proof sequence.
+#[test]
+fn arranged_marks_are_in_the_order_of_their_sequence() {
+    let text = "if r2 == 0 goto +0 -> 1; * r3 = r2; * r4 = r2; * r3 <<= 13; * r4 >>= 51; * r3 |= r4; r0 = r3; exit";
+    let mut arranged = object(text, ROTATE, 2, &[3, 2, 4, 13]);
+    arrange(&mut arranged, &Registry::BUILTIN).expect("the mark is true");
+    let nodes = &arranged.functions[0].nodes;
+    let insns: Vec<String> = nodes[1..6].iter().map(|node| node.insn.to_string()).collect();
+    assert_eq!(insns, ["r4 = r2", "r4 >>= 0x33", "r3 = r2", "r3 <<= 0xd", "r3 |= r4"]);
+    // A branch to the region leads to its first instruction still.
+    assert_eq!(nodes[0].target(), Some(nodes[1].id));
+    let members: Vec<_> = nodes[1..6].iter().map(|node| node.id).collect();
+    assert_eq!(arranged.operations[0].members, members);
+    assert_eq!(check(&arranged, &Registry::BUILTIN), Ok(()));
+}
+
+#[test]
+fn marks_that_cannot_be_arranged_are_removed() {
+    // The registry does not have the operation; a store of a register that holds zero is not the store of the sequence.
+    let mut unknown = object("* r0 = 1; exit", "of_tomorrow", 9, &[1]);
+    arrange(&mut unknown, &Registry::BUILTIN).expect("it is left alone");
+    assert!(unknown.operations.is_empty());
+    let text = "r1 = 0; * *(u64 *)(r10 - 16) = r1; * *(u64 *)(r10 - 8) = r1; r0 = 0; exit";
+    let mut zeros = object(text, "clear_pair", 0, &[10, -16]);
+    assert_eq!(check(&zeros, &Registry::BUILTIN), Ok(()));
+    let before = zeros.functions[0].nodes.clone();
+    arrange(&mut zeros, &Registry::BUILTIN).expect("the mark is true");
+    assert!(zeros.operations.is_empty() && zeros.functions[0].nodes == before);
+    let mut lie = object("* r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; r0 = r4; exit", ROTATE, 0, &[2, 2, 4, 13]);
+    assert!(arrange(&mut lie, &Registry::BUILTIN).is_err());
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use common::{ENTRY, Nothing, function};
-use kiln_isa::operation::{Arch, Binding, Form, OperandKind, Operands, Operation, linux};
+use kiln_isa::operation::{Arch, Binding, Form, Native, OperandKind, Operands, Operation, linux};
 use kiln_isa::{Insn, Reg};
 use kiln_jit::{Options, Part, aarch64, x86_64};
 use kiln_program::{Mark, Object, Reference};
@@ -20,7 +20,7 @@ use kiln_program::{Mark, Object, Reference};
 /// Operands to try for each form.
 const TRIES: usize = 100;
 /// Bits of a processor's features, as in `operation.h`.
-const FEATURES: [u32; 4] = [0, 1, 2, 3];
+const FEATURES: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 /// A record, and what the module must print for it.
 struct Case {
@@ -105,17 +105,29 @@ fn case(
     let form = &operation.forms[number];
     let variant = linux::variant(form, choice).expect("a row has few variants");
     let templates = form.code.iter().zip(choice).map(|(template, choice)| template.choice(*choice));
-    let insns: Vec<Insn> =
-        templates.map(|template| operands.instance(&template).expect("arithmetic has instances")).collect();
-    let options = Options { bmi1: features & 1 != 0, bmi2: features & 2 != 0, fusions: false, ..Options::default() };
+    let mut insns: Vec<Insn> =
+        templates.map(|template| operands.instance(&template).expect("a template has instances")).collect();
+    for (left, insn) in insns.iter_mut().rev().enumerate() {
+        if let Insn::Branch { offset, .. } = insn {
+            *offset = left as i16;
+        }
+    }
+    let (bmi1, bmi2, movbe) = (features & 1 != 0, features & 2 != 0, features & 4 != 0);
+    let options = Options { bmi1, bmi2, movbe, fusions: false, ..Options::default() };
     let has = |feature| match feature {
         kiln_isa::operation::Feature::Bmi1 => options.bmi1,
         kiln_isa::operation::Feature::Bmi2 => options.bmi2,
         kiln_isa::operation::Feature::Movbe => options.movbe,
     };
-    let native =
-        operation.native(arch, has, operands).map(|_| code(&insns, operation, number, operands, arch, &options));
+    let in_kernel = |native: &&Native| linux::natives(operation).any(|own| own == *native);
+    let native = operation
+        .native(arch, has, operands)
+        .filter(in_kernel)
+        .map(|_| code(&insns, operation, number, operands, arch, &options));
     let slots: Vec<u8> = insns.iter().flat_map(|insn| kiln_isa::encode(insn).0.to_bytes()).collect();
+    let record = linux::Record::of(operation.name, number, &operands.values()[..operation.operands.len()], &insns);
+    let expected = linux::Record { name: operation.name, form: number as u16, variant, operands: *operands.values() };
+    assert_eq!(record, Some(expected), "the loader's record");
     let values: Vec<String> = operands.values().iter().map(i32::to_string).collect();
     let results = operation.results().fold(0u16, |mask, index| mask | 1 << operands.reg(index).number());
     let machine = u8::from(arch == Arch::Aarch64);
@@ -135,7 +147,12 @@ fn code(
     options: &Options,
 ) -> Vec<u8> {
     let mut object = Object::default();
-    let mut nodes: Vec<_> = insns.iter().map(|insn| object.new_node(*insn, Reference::None)).collect();
+    let exit = object.new_node(Insn::Exit, Reference::None);
+    let reference = |insn: &Insn| match insn {
+        Insn::Branch { .. } => Reference::Branch(exit.id),
+        _ => Reference::None,
+    };
+    let mut nodes: Vec<_> = insns.iter().map(|insn| object.new_node(*insn, reference(insn))).collect();
     let members: Vec<_> = nodes.iter().map(|node| node.id).collect();
     let mark = Mark {
         operation: operation.name.to_owned(),
@@ -144,7 +161,7 @@ fn code(
         members: members.clone(),
     };
     object.operations.push(mark);
-    nodes.push(object.new_node(Insn::Exit, Reference::None));
+    nodes.push(exit);
     object.functions.push(function("example", nodes));
     let compile = if arch == Arch::X86_64 { x86_64::compile } else { aarch64::compile };
     let code = compile(&object, ENTRY, &Nothing, options).expect("a proof sequence compiles");
@@ -167,7 +184,12 @@ fn samples(operation: &'static Operation, form: &Form) -> Vec<Operands> {
             .operands
             .iter()
             .map(|operand| match operand.kind {
-                OperandKind::Immediate { min, max } => min + random((max - min + 1) as u64) as i32,
+                // Encodings differ for small numbers.
+                OperandKind::Immediate { min, max } => {
+                    let (min, max) = if random(2) == 0 { (min, max) } else { (min.max(-5000), max.min(5000)) };
+                    (i64::from(min) + random((i64::from(max) - i64::from(min) + 1) as u64) as i64) as i32
+                }
+                OperandKind::Comparison => random(16) as i32,
                 _ => random(10) as i32,
             })
             .collect();

@@ -163,7 +163,21 @@ pub struct LoadedObject {
     never: Never,
 }
 
+/// A program loaded with records of native operations. There is none in this build.
+#[derive(Debug)]
+pub struct NativeProgram {
+    /// The program.
+    pub prog: Prog,
+    /// How many records it has.
+    pub records: usize,
+}
+
 impl LoadedObject {
+    /// A program with native operations.
+    pub fn native_program(&self, _: &Object, _: &Program) -> Option<NativeProgram> {
+        match self.never {}
+    }
+
     /// A program by name.
     ///
     /// # Errors

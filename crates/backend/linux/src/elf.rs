@@ -333,7 +333,48 @@ pub struct LoadedObject {
     pub logs: Vec<ProgramLog>,
 }
 
+/// What libbpf loaded for one program.
+pub(crate) struct LoadedInstructions {
+    pub slots: Vec<kiln_isa::Slot>,
+    pub attach: u32,
+    pub flags: u32,
+    /// The descriptor of the object's types.
+    pub types: Option<i32>,
+    /// Where functions begin, and their types (`struct bpf_func_info`).
+    pub functions: Vec<[u32; 2]>,
+    /// Source lines (`struct bpf_line_info`).
+    pub lines: Vec<[u32; 4]>,
+}
+
 impl LoadedObject {
+    /// What libbpf loaded for a program.
+    pub(crate) fn instructions(&self, name: &str) -> Result<LoadedInstructions, Error> {
+        let (pointer, object) = (self.file.find(name)?, self.file.pointer.as_ptr());
+        // SAFETY: the program belongs to the loaded object, which keeps its instructions and its records of functions and
+        // lines; libbpf says how many there are, and gives records of the sizes of this version. All are copied.
+        unsafe {
+            let count = libbpf_sys::bpf_program__insn_cnt(pointer) as usize;
+            let slots = copied::<u64>(libbpf_sys::bpf_program__insns(pointer).cast(), count);
+            let functions = copied(
+                libbpf_sys::bpf_program__func_info(pointer).cast(),
+                libbpf_sys::bpf_program__func_info_cnt(pointer) as usize,
+            );
+            let lines = copied(
+                libbpf_sys::bpf_program__line_info(pointer).cast(),
+                libbpf_sys::bpf_program__line_info_cnt(pointer) as usize,
+            );
+            let bytes: Vec<u8> = slots.iter().flat_map(|slot| slot.to_ne_bytes()).collect();
+            Ok(LoadedInstructions {
+                slots: kiln_isa::Slot::parse_all(&bytes).unwrap_or_default(),
+                attach: libbpf_sys::bpf_program__expected_attach_type(pointer),
+                flags: libbpf_sys::bpf_program__flags(pointer),
+                types: Some(libbpf_sys::bpf_object__btf_fd(object)).filter(|fd| *fd >= 0),
+                functions,
+                lines,
+            })
+        }
+    }
+
     /// A loaded program by name.
     ///
     /// # Errors
@@ -398,6 +439,20 @@ impl LoadedObject {
         };
         self.file.map_pointers().into_iter().filter_map(named).collect()
     }
+}
+
+/// The elements of an array of libbpf's; none for null or an error.
+///
+/// # Safety
+/// The pointer must be null, an error of libbpf's, or valid for reads of so many elements.
+unsafe fn copied<T: Clone>(pointer: *const T, count: usize) -> Vec<T> {
+    // libbpf gives an error as an address in the last page, or as null.
+    const MAX_ERROR: usize = 4095;
+    if pointer.is_null() || (pointer as usize) > usize::MAX - MAX_ERROR {
+        return Vec::new();
+    }
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(pointer, count) }.to_vec()
 }
 
 fn duplicate(fd: i32) -> Result<OwnedFd, Error> {

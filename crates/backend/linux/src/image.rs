@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::LazyLock;
 
 use kiln_isa::Slot;
@@ -135,7 +135,6 @@ fn load_with_maps(
         Some(table) => Ok(table.fd().as_raw_fd()),
         None => descriptor(id),
     })?;
-    let flags = if program.sleepable { 1 << 4 } else { 0 } | if program.frags { 1 << 5 } else { 0 };
     let (hook, attach) = match program_type {
         ProgramType::StructOps => member_ids(program)?,
         _ => (hook_id(program)?, program.attach_type.map_or(0, |attach_type| attach_type.number())),
@@ -145,9 +144,9 @@ fn load_with_maps(
         program_type,
         attach,
         hook,
-        flags,
+        flags: program.flags(),
         license: &object.license,
-        types: types.map(|types| (types, functions_of(object, &image))),
+        types: types.map(|types| (types.as_fd(), functions_of(object, &image))),
     };
     load_slots(&loading, &image.slots, log_bytes)
 }
@@ -205,7 +204,7 @@ fn member_ids(program: &Program) -> Result<(u32, u32), LoadFailure> {
 
 /// The id of the hook that the program's section names, where hooks of its kind are found in the kernel's types; 0 for
 /// others.
-fn hook_id(program: &Program) -> Result<u32, LoadFailure> {
+pub(crate) fn hook_id(program: &Program) -> Result<u32, LoadFailure> {
     let rule = section_program_type(&program.section).filter(|rule| rule.target_by_btf);
     let Some((rule, hook)) = rule.and_then(|rule| Some((rule, rule.hook(&program.section)?))) else { return Ok(0) };
     let id = match rule.attach_type {
@@ -333,7 +332,7 @@ pub fn create_map(map: &Map, types: Option<&OwnedFd>) -> Result<MapHandle, Error
 const BPF_PSEUDO_BTF_ID: u8 = 3;
 
 /// The kernel's object names: 15 characters of letters, digits, `_` and `.`.
-fn kernel_name(name: &str) -> String {
+pub(crate) fn kernel_name(name: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
     name.chars().map(legal).take(15).collect()
 }
@@ -349,7 +348,7 @@ pub(crate) struct Loading<'a> {
     pub flags: u32,
     pub license: &'a str,
     /// The program's types, and where its functions begin.
-    pub types: Option<(&'a OwnedFd, Vec<[u32; 2]>)>,
+    pub types: Option<(BorrowedFd<'a>, Vec<[u32; 2]>)>,
 }
 
 /// Loads slots whose references are resolved. With `log_bytes` 0 no log is asked for.

@@ -32,6 +32,8 @@ pub mod image;
 pub mod log;
 #[cfg(feature = "libbpf")]
 pub mod map;
+#[cfg(feature = "libbpf")]
+pub mod native;
 pub mod own;
 pub mod privilege;
 #[cfg(feature = "libbpf")]
@@ -47,8 +49,8 @@ pub mod struct_ops;
 
 #[cfg(not(feature = "libbpf"))]
 pub use absent::{
-    Heap, Link, LoadedImage, LoadedImages, LoadedObject, MapHandle, ObjectFile, Prog, Registered, RingReader,
-    Statistics, attach, available, load_image, load_images, probe,
+    Heap, Link, LoadedImage, LoadedImages, LoadedObject, MapHandle, NativeProgram, ObjectFile, Prog, Registered,
+    RingReader, Statistics, attach, available, load_image, load_images, probe,
 };
 #[cfg(feature = "libbpf")]
 pub use attach::Link;
@@ -62,6 +64,8 @@ pub use heap::Heap;
 pub use image::{LoadedImage, LoadedImages, Loader, load_image, load_images};
 #[cfg(feature = "libbpf")]
 pub use map::MapHandle;
+#[cfg(feature = "libbpf")]
+pub use native::NativeProgram;
 pub use own::{OwnCgroup, OwnNetwork};
 pub use privilege::without_privilege;
 #[cfg(feature = "libbpf")]

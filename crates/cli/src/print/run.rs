@@ -36,7 +36,8 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     }
     let counted = ran.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
     let code = ran.code.map_or(String::new(), |code| format!(", code: {code}"));
-    say!("{}{counted}{code}", time(ran.duration_ns, ran.around_ns));
+    let native = ran.native_operations.map_or(String::new(), |own| format!(", {}", count(own, "native operation")));
+    say!("{}{counted}{code}{native}", time(ran.duration_ns, ran.around_ns));
     for line in &ran.printed {
         say!("printed: {}", Clean(line.exact().trim_end()));
     }

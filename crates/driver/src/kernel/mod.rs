@@ -18,6 +18,8 @@ pub struct KernelProgram {
     pub object: LoadedObject,
     /// The program.
     pub prog: Prog,
+    /// How many native operations the kernel was told of.
+    pub native_operations: usize,
 }
 
 /// A function of a loaded program, which another program is to replace (`freplace`) or trace.
@@ -97,9 +99,12 @@ fn load_logged(
             file.set_contents(&map.name, bytes);
         }
     }
-    let object = file.load_with_log(level)?;
-    let prog = object.program(&program.name)?;
-    Ok(KernelProgram { object, prog })
+    let loaded = file.load_with_log(level)?;
+    if let Some(native) = loaded.native_program(object, program).filter(|_| target.is_none()) {
+        return Ok(KernelProgram { object: loaded, prog: native.prog, native_operations: native.records });
+    }
+    let prog = loaded.program(&program.name)?;
+    Ok(KernelProgram { object: loaded, prog, native_operations: 0 })
 }
 
 /// Loads one program of an input, an object file, through libbpf. With `feed`, the contents of data sections are those

@@ -113,6 +113,9 @@ pub struct Ran {
     /// The packet afterwards, in hexadecimal.
     #[serde(serialize_with = "as_hex")]
     pub packet: Vec<u8>,
+    /// In a kernel that takes records of native operations, how many of the program's marks it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native_operations: Option<usize>,
     /// On the native tier, which code ran: `jit`, or the name of clang's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<&'static str>,
@@ -239,6 +242,7 @@ pub fn run_fed(
         action: action(program, one.value),
         socket_buffer: if gives_socket_buffer(program) { SocketBufferFields::of(context) } else { None },
         packet: one.packet,
+        native_operations: session.native_operations(),
         code: session.code(),
         duration_ns: one.duration_ns,
         around_ns: session.around_ns(stimulus),
@@ -352,6 +356,14 @@ impl<'a> Session<'a> {
     /// On the native tier, the name of the code that runs.
     pub(super) fn code(&self) -> Option<&'static str> {
         self.code.map(Code::name)
+    }
+
+    /// How many native operations the kernel compiles, if any.
+    fn native_operations(&self) -> Option<usize> {
+        match &self.loaded {
+            Loaded::Kernel(loaded) => Some(loaded.native_operations).filter(|count| *count > 0),
+            Loaded::Vm(..) => None,
+        }
     }
 
     /// A heap's memory.
