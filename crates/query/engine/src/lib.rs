@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregates;
+mod collected;
 mod functions;
 mod value;
 
@@ -96,6 +97,7 @@ impl Sqlite {
         let handles = Handles::default();
         functions::add(&connection)?;
         aggregates::add(&connection, &handles)?;
+        collected::add(&connection)?;
         let table = |name: String, columns: usize| {
             let names: Vec<String> = (0..columns).map(|at| format!("c{at}")).collect();
             connection.execute_batch(&format!("CREATE TABLE {name} ({})", names.join(", ")))?;

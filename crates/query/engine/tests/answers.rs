@@ -92,6 +92,60 @@ fn engine(sql: &str) -> EngineQuery {
 }
 
 #[test]
+fn what_is_short_for_other_clauses_has_their_answers() {
+    for (sql, rows) in [
+        ("SELECT TOP 1 comm, count(*) FROM syscalls GROUP BY comm ORDER BY 2 DESC", "nginx 3"),
+        (
+            "SELECT comm, nr, count(*) FROM syscalls WHERE pid < 9 GROUP BY ROLLUP (comm, nr) ORDER BY 1 NULLS LAST, 2 NULLS LAST",
+            "nginx 0 2; nginx 1 1; nginx null 3; sh 0 1; sh null 1; null null 4",
+        ),
+        (
+            "SELECT nr, count(DISTINCT comm) AS n FROM syscalls GROUP BY GROUPING SETS ((nr), ()) HAVING n > 0 ORDER BY nr NULLS LAST",
+            "0 3; 1 2; null 4",
+        ),
+        (
+            "SELECT DISTINCT ON (comm) comm, ret, latency_ns FROM syscalls ORDER BY comm, latency_ns DESC",
+            "a%b 1 900; a_b -11 7; nginx 9 3000; sh 0 40000",
+        ),
+        (
+            "SELECT comm, nr, sum(latency_ns) AS total FROM syscalls GROUP BY comm, nr \
+             QUALIFY row_number() OVER (PARTITION BY comm ORDER BY total DESC) = 1 ORDER BY comm",
+            "a%b 1 900; a_b 0 7; nginx 0 4500; sh 0 40000",
+        ),
+        (
+            "SELECT * EXCLUDE (pid) FROM (SELECT pid, max(comm) AS c FROM syscalls GROUP BY pid) ORDER BY c || ''",
+            "a_b; nginx; sh",
+        ),
+    ] {
+        assert_eq!(text(sql), rows, "{sql}");
+    }
+}
+
+#[test]
+fn aggregates_of_other_engines_have_their_values() {
+    for (aggregate, rows) in [
+        ("arg_max(ret, latency_ns)", "1; -11; 9; 0"),
+        ("min_by(ret, latency_ns)", "1; -11; 5; 0"),
+        ("max_by(ret, nullif(latency_ns, 3000))", "1; -11; -2; 0"),
+        ("array_agg(ret ORDER BY ret)", "{1}; {-11}; {-2,5,9}; {0}"),
+        // Of the rows of a group, though they differ in nothing but the key.
+        ("string_agg(comm, '+')", "a%b; a_b; nginx+nginx+nginx; sh"),
+        ("array_agg(DISTINCT nr)", "{1}; {0}; {0,1}; {0}"),
+        ("array_agg(nullif(comm || ', ', 'sh, '))", r#"{"a%b, "}; {"a_b, "}; {"nginx, ","nginx, ","nginx, "}; {NULL}"#),
+        ("mode() WITHIN GROUP (ORDER BY nr)", "1; 0; 0; 0"),
+        ("mode() WITHIN GROUP (ORDER BY ret)", "1; -11; -2; 0"),
+        ("round(corr(ret, latency_ns), 3)", "null; null; 0.176; null"),
+    ] {
+        let sql = format!("SELECT {aggregate} FROM syscalls GROUP BY comm ORDER BY comm");
+        assert_eq!(text(&sql), rows, "{sql}");
+    }
+    let error = parse("SELECT arg_max(ret) FROM syscalls").unwrap_err();
+    assert!(error.message.contains("2 operands"), "{error}");
+    let error = parse("SELECT array_agg(ret) OVER () FROM syscalls").unwrap_err();
+    assert!(error.message.contains("does not go with OVER"), "{error}");
+}
+
+#[test]
 fn expressions_have_the_values_of_their_rows() {
     for (expression, first) in [
         ("round(latency_ns / 1000.0, 1)", "1.500"),
@@ -113,6 +167,14 @@ fn expressions_have_the_values_of_their_rows() {
         ("concat_ws('/', comm, pid)", "nginx/7"),
         ("comm ~ '^ng.nx$'", "true"),
         ("comm !~* 'NGINX'", "false"),
+        ("comm GLOB 'n[a-g]*'", "true"),
+        ("comm NOT GLOB 'n?nx'", "true"),
+        ("comm SIMILAR TO '(ng|php)%'", "true"),
+        ("comm NOT SIMILAR TO 'n%'", "false"),
+        ("width_bucket(latency_ns, 1000, 3000, 4)", "2"),
+        ("width_bucket(latency_ns, 1600, 3000, 4)", "0"),
+        ("width_bucket(latency_ns, 0, 1500, 4)", "5"),
+        ("time_bucket('2 us', end_ts) + nullif(0, 1)", "1000000000"),
         ("regexp_replace(comm, '(n)(g)', '\\2\\1')", "gninx"),
         ("regexp_like(comm, 'in')", "true"),
         ("ret IS DISTINCT FROM 5", "false"),
@@ -292,7 +354,7 @@ fn what_is_wrong_is_said_where_it_is() {
         ("SELECT nullif(pid) FROM syscalls", "nullif takes 2 operands"),
         ("SELECT rank() OVER (ORDER BY latency) FROM syscalls", "did you mean `latency_ns`?"),
         ("SELECT ranks() OVER () FROM syscalls", "did you mean `rank`?"),
-        ("SELECT DISTINCT ON (pid) pid FROM syscalls", "DISTINCT ON is not understood"),
+        ("SELECT DISTINCT ON (pid) pid FROM syscalls ORDER BY ts", "DISTINCT ON"),
         ("SELECT INTERVAL '1 month' FROM syscalls", "is no time that is known"),
         ("SELECT 99999999999999h FROM syscalls", "has more than 64 bits"),
         ("SELECT x.pid FROM errno x", "table `x` has no column `pid`"),
@@ -416,7 +478,7 @@ fn nothing_else_of_sqlite_can_be_reached() {
         "WITH x(n) AS (SELECT 1 UNION ALL SELECT round(n + 1) FROM x) SELECT n FROM x",
         "SELECT round(pid) FROM syscalls INDEXED BY x",
         "SELECT round(pid) INTO x FROM syscalls",
-        "SELECT * EXCLUDE (pid) FROM syscalls WHERE comm ~ 'x'",
+        "SELECT * REPLACE (1 AS pid) FROM syscalls WHERE comm ~ 'x'",
         "SELECT first_value(pid) IGNORE NULLS OVER (ORDER BY ts) FROM syscalls",
         "SELECT comm ILIKE 'axb' ESCAPE 'X' FROM syscalls WHERE comm ~ 'x'",
         "SELECT pid FROM syscalls WHERE pid IN (SELECT comm FROM execs)",

@@ -16,7 +16,7 @@ use sqlparser::ast::{
 
 use crate::clauses;
 use crate::error::Error;
-use crate::expression::{Binder, has_aggregate, has_function, refuse_options, walk};
+use crate::expression::{Binder, exclude, has_aggregate, has_function, walk};
 use crate::from::{self, MAX_SCANS, Side, SideColumns};
 use crate::functions::is_aggregate;
 use crate::places::Places;
@@ -301,14 +301,16 @@ fn rows(select: &ast::Select, query: Option<&ast::Query>, binder: &Binder<'_>) -
             SelectItem::UnnamedExpr(expr) => (expr, name_of(expr)),
             SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.clone()),
             SelectItem::Wildcard(options) => {
-                refuse_options(options).map_err(|error| binder.fail(item, error))?;
-                outputs.extend(all(binder, None)?);
+                let mut all = all(binder, None)?;
+                exclude(options, &mut all, |one| &one.name).map_err(|error| binder.fail(item, error))?;
+                outputs.append(&mut all);
                 continue;
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
-                refuse_options(options).map_err(|error| binder.fail(item, error))?;
-                let side = name.to_string();
-                outputs.extend(all(binder, Some(&side)).map_err(|error| binder.fail(item, error))?);
+                let all = all(binder, Some(&name.to_string()));
+                let mut all = all.map_err(|error| binder.fail(item, error))?;
+                exclude(options, &mut all, |one| &one.name).map_err(|error| binder.fail(item, error))?;
+                outputs.append(&mut all);
                 continue;
             }
             other => return Err(binder.fail(other, Error::beyond(format!("`{other}` is not understood")))),

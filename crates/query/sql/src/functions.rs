@@ -50,7 +50,26 @@ pub const AGGREGATES: [&str; 21] = [
 ];
 
 /// Aggregates that only the engine has.
-pub const MORE_AGGREGATES: [&str; 6] = ["string_agg", "group_concat", "bool_and", "bool_or", "every", "any_value"];
+pub const MORE_AGGREGATES: [&str; 18] = [
+    "string_agg",
+    "group_concat",
+    "bool_and",
+    "bool_or",
+    "every",
+    "any_value",
+    "arg_max",
+    "argmax",
+    "max_by",
+    "arg_min",
+    "argmin",
+    "min_by",
+    "array_agg",
+    "list",
+    "collect_list",
+    "grouparray",
+    "corr",
+    "mode",
+];
 
 /// Whether a function is an aggregate, of Kiln's plans or of the engine's.
 pub fn is_aggregate(function: &ast::Function) -> bool {

@@ -1,8 +1,7 @@
 //! Kiln's SQL: a query as text becomes a logical plan.
 //!
 //! ```text
-//!   text --sqlparser--> syntax tree --bind: names, types, groups--> kiln_plan::Flow
-//!     |
+//!   text --sqlparser--> syntax tree --shorthand--> syntax tree --bind: names, types, groups--> kiln_plan::Flow
 //!     |
 //!     +-- WINDOW 1 SECOND [EVERY 100 MS] and WITHIN 5 SECONDS are Kiln's own clauses, taken out of the tokens first
 //!     +-- what Kiln's plans cannot express: engine: a query for an SQL engine over their rows, if there is one
@@ -26,8 +25,11 @@ mod error;
 mod expression;
 mod from;
 mod functions;
+mod grouping;
 mod literal;
+mod pattern;
 mod places;
+mod shorthand;
 mod subquery;
 mod window;
 
@@ -108,17 +110,18 @@ fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], engine: Option<Che
     let dialect = GenericDialect {};
     let tokens = tokens(sql, "query", &dialect)?;
     let (tokens, clauses) = window::take_all(tokens, &places)?;
-    let tokens = literal::replace_units(tokens, &places)?;
+    let tokens = pattern::replace(literal::replace_units(tokens, &places)?);
     refuse_deep(&tokens, &places)?;
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| not_parsed(&parser, &error.to_string(), &places))?;
     let [statement] = <[Statement; 1]>::try_from(statements)
         .map_err(|all| Error::new(format!("one query is expected, and here are {}", all.len())))?;
-    let (statement, action) = match statement {
+    let (mut statement, action) = match statement {
         Statement::Explain { statement, analyze: true, .. } => (*statement, Action::Analyze),
         Statement::Explain { statement, .. } => (*statement, Action::Explain),
         other => (other, Action::Run),
     };
+    shorthand::write_out(&mut statement)?;
     let Statement::Query(query) = statement else {
         return Err(not_a_query(&statement));
     };

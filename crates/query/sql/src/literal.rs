@@ -1,4 +1,5 @@
 //! Durations and sizes as people write them: `10ms`, `1.5s`, `4KiB`, `INTERVAL '1 second'`. They are nanoseconds and bytes.
+//! And `p99.9`, a name with a point in it.
 
 use kiln_plan::expr::Expr;
 use kiln_plan::value::{Value, unit_bytes, unit_ns};
@@ -6,6 +7,7 @@ use sqlparser::ast;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::error::Error;
+use crate::functions::percentile;
 use crate::places::Places;
 
 /// Replaces numbers that a unit follows without a space by how many nanoseconds or bytes they are.
@@ -28,6 +30,16 @@ pub fn replace_units(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<
             let whole =
                 exactly(number, unit).ok_or_else(|| fail("has more than 64 bits, or no whole number of units"))?;
             before.token = Token::Number(whole.to_string(), false);
+            before.span.end = token.span.end;
+        } else if let Token::Number(part, _) = &token.token
+            && let Some(digits) = part.strip_prefix('.')
+            && let Some(before) = replaced.last_mut()
+            && before.span.end == token.span.start
+            && let Token::Word(word) = &mut before.token
+            && percentile(&word.value.to_lowercase()).is_some()
+        {
+            // `p99.9` is `p999`.
+            word.value += digits;
             before.span.end = token.span.end;
         } else {
             replaced.push(token);

@@ -21,6 +21,7 @@ fn nesting_is_limited() {
         ("lists", |depth| format!("pid IN (1{})", ",1".repeat(depth))),
         ("arrays", |depth| format!("{}1{}", "[".repeat(depth), "]".repeat(depth))),
         ("casts", |depth| format!("pid{}", "::int".repeat(depth))),
+        ("functions that are doubled", |depth| format!("{}pid{}", "time_bucket(1, ".repeat(depth), ")".repeat(depth))),
         ("subqueries", |depth| format!("{}1{}", "EXISTS (SELECT ".repeat(depth), ")".repeat(depth))),
     ];
     for (name, shape) in shapes {
@@ -47,6 +48,9 @@ fn nesting_is_limited() {
     assert_ne!(said(&joined), "parsed");
     let united = format!("SELECT pid FROM forks{}", " UNION ALL SELECT pid FROM forks".repeat(120));
     assert!(said(&united).contains("16 are allowed"), "{}", said(&united));
+    // Each bucket has two copies of the one before it.
+    let doubled = format!("SELECT {}pid{} FROM forks", "time_bucket(1, ".repeat(30), ")".repeat(30));
+    assert!(said(&doubled).contains("become too long"), "{}", said(&doubled));
     // Each key has two copies of the key before it.
     let join = |at: usize| format!(" LEFT JOIN errno n{at} ON n{at}.errno = n{0}.errno + n{0}.errno", at - 1);
     let looked_up: String = (1..60).map(join).collect();

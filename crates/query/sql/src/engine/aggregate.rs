@@ -42,12 +42,13 @@ pub(super) fn engines(name: &str, operands: Vec<Typed>) -> Result<(&'static str,
         "top_k" => 2..=2,
         _ if QUANTILES.contains(&name) => 2..=2,
         "string_agg" | "group_concat" => 1..=2,
+        "corr" | "arg_max" | "argmax" | "max_by" | "arg_min" | "argmin" | "min_by" => 2..=2,
         _ => 1..=1,
     };
     if !wanted.contains(&operands.len()) {
         return Err(Error::new(format!("{name} takes {} operands", wanted.end())));
     }
-    let is_number = matches!(name, "sum" | "avg" | "mean" | "stddev" | "stddev_samp");
+    let is_number = matches!(name, "sum" | "avg" | "mean" | "stddev" | "stddev_samp" | "corr");
     if is_number && first == DataType::Text && !operands[0].is_null {
         return Err(Error::new(format!("{name} is of numbers, and this is text")));
     }
@@ -75,6 +76,11 @@ pub(super) fn engines(name: &str, operands: Vec<Typed>) -> Result<(&'static str,
             // SQLite takes DISTINCT only without a separator, which is a comma then.
             ("group_concat", [text(&operands[0])].into_iter().chain(second()).collect(), DataType::Text)
         }
+        "arg_max" | "argmax" | "max_by" => ("k_arg_max", list, first),
+        "arg_min" | "argmin" | "min_by" => ("k_arg_min", list, first),
+        "array_agg" | "list" | "collect_list" | "grouparray" => ("k_array", list, DataType::Text),
+        "corr" => ("k_corr", list, DataType::Float),
+        "mode" => ("k_mode", list, first),
         // p50 to p99
         name => {
             let part = percentile(name).ok_or_else(|| Error::beyond(name))?;

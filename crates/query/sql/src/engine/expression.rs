@@ -451,6 +451,10 @@ impl Translator<'_> {
     /// An aggregate over groups.
     pub(super) fn aggregate(&mut self, function: &ast::Function, name: &str) -> Result<Typed, Error> {
         self.frame_mut().has_aggregate = true;
+        if self.frame().hybrid.is_some() {
+            // Kiln's groups have their keys, and not the rows that the engine would aggregate.
+            return Err(Error::beyond(format!("`{function}` is of rows")));
+        }
         if self.frame().in_aggregate {
             let error = Error::new(format!("`{function}` is computed of many rows and cannot stand here"));
             return Err(self.fail(function, error.help("conditions on aggregates go into HAVING")));
@@ -530,7 +534,7 @@ impl Translator<'_> {
         }
         let own = match (is_over, own) {
             (true, "k_sum" | "k_avg" | "k_stddev" | "k_quantile") => format!("{own}_over"),
-            (true, "k_histogram" | "k_top_k" | "k_approx_distinct") => {
+            (true, own) if own.starts_with("k_") => {
                 return Err(Error::new(format!("{name} does not go with OVER")));
             }
             _ => own.to_owned(),

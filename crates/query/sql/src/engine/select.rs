@@ -17,7 +17,7 @@ use super::typed::{Relation, Typed, common_columns, limited};
 use crate::bind;
 use crate::clauses;
 use crate::error::Error;
-use crate::expression::refuse_options;
+use crate::expression::exclude;
 use crate::window::Clause;
 
 /// The items of a `SELECT`, translated.
@@ -308,13 +308,15 @@ impl Translator<'_> {
                     return Err(self.fail(other, Error::new(format!("`{other}` cannot be shown of groups"))));
                 }
                 SelectItem::Wildcard(options) => {
-                    refuse_options(options).map_err(|error| self.fail(item, error))?;
-                    items.extend(self.all(None)?);
+                    let mut all = self.all(None)?;
+                    exclude(options, &mut all, |one| &one.0).map_err(|error| self.fail(item, error))?;
+                    items.append(&mut all);
                 }
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
-                    refuse_options(options).map_err(|error| self.fail(item, error))?;
                     let all = self.all(Some(&name.to_string()));
-                    items.extend(all.map_err(|error| self.fail(item, error))?);
+                    let mut all = all.map_err(|error| self.fail(item, error))?;
+                    exclude(options, &mut all, |one| &one.0).map_err(|error| self.fail(item, error))?;
+                    items.append(&mut all);
                 }
                 other => return Err(self.fail(other, Error::beyond(format!("`{other}` is not understood")))),
             }
