@@ -21,11 +21,25 @@ use crate::live::Screen;
 use crate::rows::{Printer, told_end, told_exported, told_steps};
 use crate::{print, say};
 
+/// `kiln query @`: the queries that have names.
+fn named(format: Format) -> Result<u8, Error> {
+    let row =
+        |query: &query::named::Named| serde_json::json!({ "name": query.name, "about": query.about, "sql": query.sql });
+    match format {
+        Format::Json => print::json(&query::named::NAMED.iter().map(row).collect::<Vec<_>>())?,
+        Format::Ndjson => query::named::NAMED.iter().for_each(|query| print::json_line(&row(query))),
+        Format::Text | Format::Table | Format::Lines => {
+            query::named::NAMED.iter().for_each(|query| say!("@{:<14} {}", query.name, query.about));
+        }
+        _ => return Err(Error::InvalidInput("`kiln query @` is text, json or ndjson".to_owned())),
+    }
+    Ok(0)
+}
+
 /// `kiln query`.
 pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     if arguments.sql.trim() == "@" {
-        query::named::NAMED.iter().for_each(|query| say!("@{:<14} {}", query.name, query.about));
-        return Ok(0);
+        return named(format);
     }
     let lookups = arguments.lookup.iter().map(|(name, file)| lookups::of_csv(name, file)).collect::<Result<_, _>>()?;
     let mut session = Session::with_lookups(&arguments.sql, lookups)?;

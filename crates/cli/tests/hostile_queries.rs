@@ -76,6 +76,19 @@ fn ends(output: &Output, codes: &[i32]) -> String {
 }
 
 #[test]
+fn queries_with_names_are_a_document() {
+    let output = kiln(&["query", "@", "--format", "json"]);
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let all = all.as_array().expect("an array");
+    let one = all.iter().find(|query| query["name"] == "runqlat").expect("it is listed");
+    assert!(one["sql"].as_str().is_some_and(|sql| sql.contains("FROM runq")), "{one}");
+    let lines = text(&kiln(&["query", "@", "--format", "ndjson"]).stdout);
+    let first: serde_json::Value = lines.lines().next().and_then(|line| serde_json::from_str(line).ok()).expect("JSON");
+    assert_eq!((lines.lines().count(), &first), (all.len(), &all[0]));
+    assert_eq!(kiln(&["query", "@", "--format", "csv"]).status.code(), Some(2));
+}
+
+#[test]
 fn names_of_threads_and_columns_forge_nothing() {
     let Some(recordings) = Recordings::new() else { return };
     let path = recordings.of_name("q\naccept\u{1b}[m\u{202e}".as_bytes()).display().to_string();

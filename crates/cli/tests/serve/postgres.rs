@@ -193,6 +193,19 @@ fn statements_are_prepared_with_parameters() {
     assert_eq!(kinds, "1tT2DDCZ");
     assert_eq!(all[1].1, b"\0\x02\0\0\0\x14\0\0\0\x19");
     assert_eq!(all[4].1, b"\0\x02\0\0\0\x08\0\0\0\0\0\0\0\x01\0\0\0\x05EPERM");
+    // A name is of one statement and of one portal until it is closed; what has no name is replaced.
+    for (messages, kinds, code) in [
+        (&[message(b'P', b"a\0SELECT 1\0\0\0")][..], "EZ", "42P05"),
+        (&[message(b'P', b"\0SELECT 1\0\0\0"), message(b'P', b"\0SELECT 2\0\0\0")], "11Z", ""),
+        (&[message(b'B', b"p\0\0\0\0\0\0\0\0"), message(b'B', b"p\0\0\0\0\0\0\0\0")], "2EZ", "42P03"),
+        (&[message(b'C', b"Sa\0"), message(b'P', b"a\0SELECT 1\0\0\0"), message(b'E', b"\0\0\0\0\0")], "31EZ", "34000"),
+    ] {
+        raw.send(&[messages.concat(), message(b'S', b"")].concat());
+        let all = raw.until(b'Z');
+        assert_eq!(all.iter().map(|(kind, _)| char::from(*kind)).collect::<String>(), kinds);
+        let said = all.into_iter().filter(|(kind, _)| *kind == b'E').flat_map(|(_, body)| body).collect::<Vec<u8>>();
+        assert!(said.escape_ascii().to_string().contains(code), "{}", said.escape_ascii());
+    }
     // Rows come in portions, and others may be asked for meanwhile; an error skips up to `Sync`.
     raw.send(&message(b'Q', b"BEGIN\0"));
     assert_eq!(raw.kinds(), "CZ");
@@ -218,6 +231,20 @@ fn statements_are_prepared_with_parameters() {
     while !service.programs().is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(30), "programs are still loaded");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn sessions_are_told_that_the_service_ends() {
+    let Some((mut service, url)) = begin() else { return };
+    let mut idle = Raw::begin(&url);
+    let mut waits = Raw::begin(&url);
+    waits.send(&message(b'Q', b"SELECT comm FROM forks WHERE comm = 'nobody'\0"));
+    assert_eq!(waits.next().0, b'T');
+    assert_eq!(service.signal("-TERM").0, Some(0));
+    for raw in [&mut idle, &mut waits] {
+        let (kind, body) = raw.next();
+        assert!(kind == b'E' && body.escape_ascii().to_string().contains("C57P01"), "{}", body.escape_ascii());
     }
 }
 
@@ -278,7 +305,8 @@ fn hostile_clients_keep_nobody_away() {
         raw.send(&bytes);
         let mut answer = Vec::new();
         let _ = raw.0.read_to_end(&mut answer);
-        assert!(answer.is_empty() || answer[0] == b'E', "{}", answer.escape_ascii());
+        let answer = answer.escape_ascii().to_string();
+        assert!(answer.starts_with('E') && answer.contains("SFATAL\\x00") && answer.contains("C08P01"), "{answer}");
     }
     let query = format!("{FORKS} LIMIT {}\0", "9".repeat(70_000));
     other.send(&message(b'Q', query.as_bytes()));

@@ -196,12 +196,31 @@ SELECT comm, flags & ~1 AS f FROM (SELECT comm, args[2] AS flags FROM syscalls W
 SELECT comm, count, ret FROM fn.vfs_read WHERE ret < 0
 ";
 
-/// Maximum part of each list that may be refused.
-const REFUSED: [f64; 2] = [0.07, 0.42];
+/// Fifteen more of both kinds. One question a line.
+const LATER: &str = "
+SELECT TOP 5 comm, sum(run_ns) AS ns FROM on_cpu GROUP BY comm ORDER BY ns DESC
+SELECT comm, avg(wait_ns) / 1ms AS ms FROM runq GROUP BY comm HAVING avg(wait_ns) > 1ms
+SELECT path, count(*) AS n, sum(bytes) AS total FROM file_reads GROUP BY path ORDER BY total DESC NULLS LAST LIMIT 20
+SELECT comm, count(*) FROM file_opens WHERE path LIKE '/proc/%' AND NOT comm IN ('top', 'ps') GROUP BY comm
+SELECT time_bucket('10 seconds', ts) AS t, count(*) FROM execs GROUP BY t ORDER BY t
+SELECT daddr, dport, max(latency_ns) AS slowest FROM tcp_connects WHERE dport IN (80, 443) GROUP BY daddr, dport ORDER BY slowest DESC
+SELECT comm, count(*) FILTER (WHERE ret = -EAGAIN) AS again, count(*) FROM syscalls WHERE name = 'recvfrom' GROUP BY comm
+SELECT comm, sum(off_ns) / 1e9 AS seconds FROM off_cpu GROUP BY comm ORDER BY seconds DESC LIMIT 5
+SELECT e.comm, e.filename, p.comm AS parent FROM execs e LEFT JOIN processes p ON p.pid = e.ppid
+SELECT comm, name, count(*) FROM syscalls GROUP BY CUBE (comm, name)
+SELECT server, count(*), avg(latency_ns) FROM dns WHERE rcode <> 'NOERROR' GROUP BY server
+SELECT comm, arg_max(path, latency_ns) AS slowest, max(latency_ns) FROM file_reads GROUP BY comm
+SELECT container, sum(bytes) FROM packets_sent GROUP BY container
+SELECT comm, array_agg(DISTINCT name ORDER BY name) FROM syscalls WHERE ret = -EPERM GROUP BY comm
+SELECT username, count(*) FROM syscalls GROUP BY username
+";
+
+/// Maximum part of each list that may be refused: those that need a time for a join, a calendar, or another column.
+const REFUSED: [f64; 3] = [0.03, 0.07, 0.2];
 
 #[test]
 fn most_of_what_people_type_first_is_answered() {
-    for (questions, most) in [QUESTIONS, OF_OTHER_ENGINES].into_iter().zip(REFUSED) {
+    for (questions, most) in [QUESTIONS, OF_OTHER_ENGINES, LATER].into_iter().zip(REFUSED) {
         let all: Vec<&str> = questions.lines().filter(|line| !line.is_empty()).collect();
         let Some(refused) = refused(&all) else { return };
         println!("{} of {} questions are answered", all.len() - refused.len(), all.len());

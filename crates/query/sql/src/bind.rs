@@ -16,11 +16,12 @@ use sqlparser::ast::{
 
 use crate::clauses;
 use crate::error::Error;
-use crate::expression::{Binder, exclude, has_aggregate, has_function, walk};
+use crate::expression::{Binder, has_aggregate, has_function, walk};
 use crate::from::{self, MAX_SCANS, Side, SideColumns};
 use crate::functions::is_aggregate;
 use crate::places::Places;
 use crate::subquery;
+use crate::wildcard;
 use crate::window::{Clause, Placed};
 
 /// Says what is wrong with a regular expression.
@@ -302,14 +303,14 @@ fn rows(select: &ast::Select, query: Option<&ast::Query>, binder: &Binder<'_>) -
             SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.clone()),
             SelectItem::Wildcard(options) => {
                 let mut all = all(binder, None)?;
-                exclude(options, &mut all, |one| &one.name).map_err(|error| binder.fail(item, error))?;
+                wildcard::exclude(options, &mut all, |one| &one.name).map_err(|error| binder.fail(item, error))?;
                 outputs.append(&mut all);
                 continue;
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                 let all = all(binder, Some(&name.to_string()));
                 let mut all = all.map_err(|error| binder.fail(item, error))?;
-                exclude(options, &mut all, |one| &one.name).map_err(|error| binder.fail(item, error))?;
+                wildcard::exclude(options, &mut all, |one| &one.name).map_err(|error| binder.fail(item, error))?;
                 outputs.append(&mut all);
                 continue;
             }

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::from::Side;
 use crate::functions::{AGGREGATES, QUANTILES, aggregate_name, no_function, percentile, similar};
 use crate::places::Places;
+use crate::wildcard;
 
 /// Binds expressions to the columns of a table.
 pub struct Binder<'a> {
@@ -73,12 +74,17 @@ impl Binder<'_> {
                     return Ok(expr);
                 }
                 let own = sides.first().map_or("", |side| side.other.as_deref().unwrap_or(&side.name));
+                if let Some(known) = wildcard::other_name(own, name) {
+                    return self.column(side, known);
+                }
                 let message = match sides.len() {
                     1 => format!("table `{own}` has no column `{name}`"),
                     _ => format!("no table of this query has a column `{name}`"),
                 };
                 let names: Vec<String> = sides.iter().flat_map(columns).map(|(name, ..)| name).collect();
-                let help = similar(name, names.iter().map(String::as_str)).unwrap_or_else(|| match names.len() {
+                let instead = wildcard::instead(own, name).map(str::to_owned);
+                let close = || similar(name, names.iter().map(String::as_str));
+                let help = instead.or_else(close).unwrap_or_else(|| match names.len() {
                     1..=MOST_LISTED => format!("there are {}", names.join(", ")),
                     _ => format!("`kiln tables {own}` lists its columns"),
                 });
@@ -310,44 +316,6 @@ pub fn refuse_clauses(function: &ast::Function, list: &ast::FunctionArgumentList
         Some(clause) => Err(Error::new(format!("`{clause}` is not understood in `{function}`"))),
         None => Ok(()),
     }
-}
-
-/// Takes the columns of `* EXCLUDE (...)` out of those that `*` shows.
-///
-/// # Errors
-/// Returns one for a column that is not there, and for what else may stand behind `*`.
-pub fn exclude<T>(
-    options: &ast::WildcardAdditionalOptions,
-    all: &mut Vec<T>,
-    name: impl Fn(&T) -> &str,
-) -> Result<(), Error> {
-    let wildcard_token = options.wildcard_token.clone();
-    let ast::WildcardAdditionalOptions { opt_exclude, opt_except, .. } = options.clone();
-    let known = ast::WildcardAdditionalOptions { wildcard_token, opt_exclude, opt_except, ..Default::default() };
-    if *options != known {
-        return Err(Error::new(format!("`*{options}` is not understood")).help("name the columns"));
-    }
-    let last = |name: &ast::ObjectName| name.0.last().and_then(|part| part.as_ident().cloned());
-    let excluded: Vec<ast::Ident> = match &known.opt_exclude {
-        None => Vec::new(),
-        Some(ast::ExcludeSelectItem::Single(name)) => last(name).into_iter().collect(),
-        Some(ast::ExcludeSelectItem::Multiple(names)) => names.iter().filter_map(last).collect(),
-    };
-    let except = known.opt_except.iter();
-    let except = except.flat_map(|own| std::iter::once(&own.first_element).chain(&own.additional_elements));
-    for column in excluded.iter().chain(except) {
-        // A column that several tables have is shown with its table's name.
-        let own = |name: &str| name.rsplit('.').next().is_some_and(|own| own.eq_ignore_ascii_case(&column.value));
-        if !all.iter().any(|one| own(name(one))) {
-            let error = Error::new(format!("`*` shows no column `{column}`"));
-            return Err(match similar(&column.value, all.iter().map(&name)) {
-                Some(help) => error.help(help),
-                None => error,
-            });
-        }
-        all.retain(|one| !own(name(one)));
-    }
-    Ok(())
 }
 
 /// Maximum number of values that `top_k` shows.

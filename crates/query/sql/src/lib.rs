@@ -31,6 +31,7 @@ mod pattern;
 mod places;
 mod shorthand;
 mod subquery;
+mod wildcard;
 mod window;
 
 use kiln_plan::Flow;

@@ -20,6 +20,8 @@ fn clauses_are_understood_or_refused() {
         ("SELECT comm, pid, count(*) FROM forks GROUP BY CUBE (comm, pid, ts, tid, cpu)", "16 sets"),
         ("SELECT comm, pid, count(*) FROM forks GROUP BY ROLLUP (comm, pid), CUBE (ts, tid, cpu)", "16 sets"),
         ("SELECT comm FROM forks WHERE comm SIMILAR TO 'a' ESCAPE 'x'", "ESCAPE"),
+        ("SELECT comm FROM syscalls WHERE errno = 'ENOENT'", "ret = -ENOENT"),
+        ("SELECT path FROM http", "split_part(line, ' ', 2)"),
         ("SELECT * EXCLUDE (com) FROM forks", "did you mean `comm`?"),
         ("SELECT * REPLACE (1 AS comm) FROM forks", "REPLACE"),
         ("SELECT comm FROM forks PREWHERE pid = 1", "PREWHERE"),
@@ -71,6 +73,7 @@ fn what_other_engines_call_it_is_the_same() {
         ("SELECT approx_percentile(ret, 0.9) FROM syscalls", "SELECT p90(ret) FROM syscalls"),
         ("SELECT pid FROM syscalls WHERE ret = -ENOENT", "SELECT pid FROM syscalls WHERE ret = -2"),
         ("SELECT EAGAIN, count(*) FROM forks", "SELECT 11, count(*) FROM forks"),
+        ("SELECT d.question FROM dns d", "SELECT d.name FROM dns d"),
         ("SELECT TOP 3 comm FROM forks", "SELECT comm FROM forks LIMIT 3"),
         ("SELECT pid FROM (SELECT TOP (1) pid FROM forks)", "SELECT pid FROM (SELECT pid FROM forks LIMIT 1)"),
         (

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
-use pgwire::messages::response::{ErrorResponse, SslResponse};
+use pgwire::messages::response::SslResponse;
 use pgwire::messages::startup::{
     Authentication, BackendKeyData, ParameterStatus, PasswordMessageFamily as Proof, SecretKey,
 };
@@ -51,6 +51,8 @@ pub const MAX_SESSIONS: usize = 64;
 const MAX_UNKNOWN: usize = 64;
 /// How long a client may take to give its password.
 const START_TIME: Duration = Duration::from_secs(10);
+/// How long sessions may take to end with the service.
+const END_TIME: Duration = Duration::from_millis(500);
 /// How long to wait before accepting again after it failed.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -105,6 +107,13 @@ impl Drop for Answering {
         self.shared.is_over.store(true, Ordering::SeqCst);
         // It fails where it was shut already.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        // Sessions see that their client says no more, tell it why, and end.
+        let shut = |connection: &Connection| connection.stream.shutdown(Shutdown::Read);
+        locked(&self.shared.connections).iter().map(shut).for_each(drop);
+        let end = Instant::now() + END_TIME;
+        while !locked(&self.shared.connections).is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         locked(&self.shared.connections).iter().for_each(Connection::shut);
         // It has nothing to say but that it ended.
         let _ = self.thread.take().map(JoinHandle::join);
@@ -170,28 +179,27 @@ fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     }
 }
 
-/// Serves a client.
+/// Serves a client. One that goes away is told nothing; whatever else ends its session has a reason.
 fn serve(shared: &Shared, stream: TcpStream, own: (i32, i32), cancelled: Arc<AtomicBool>) -> io::Result<()> {
     let mut wire = Wire::new(stream)?;
-    match started(shared, &mut wire, own) {
-        Ok(Some(settings)) => Session::new(wire, Arc::clone(&shared.service), cancelled, settings).run(),
-        Ok(None) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            refuse(&mut wire, &Fault::new("08P01", error.to_string()))
-        }
-        Err(error) => Err(error),
-    }
+    let settings = match started(shared, &mut wire, own) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => return Ok(()),
+        Err(error) => return reason(shared, &error).map_or(Ok(()), |fault| wire.end(&fault)),
+    };
+    let mut session = Session::new(wire, Arc::clone(&shared.service), cancelled, settings);
+    let ended = session.run();
+    ended.or_else(|error| reason(shared, &error).map_or(Ok(()), |fault| session.end(&fault)))
 }
 
-fn refuse(wire: &mut Wire, fault: &Fault) -> io::Result<()> {
-    let mut fields = fault.fields("");
-    // The session ends.
-    fields
-        .iter_mut()
-        .filter(|(field, _)| matches!(field, b'S' | b'V'))
-        .for_each(|(_, text)| *text = "FATAL".to_owned());
-    wire.send(&ErrorResponse::new(fields))?;
-    wire.flush()
+/// Why a session ends; `None` if its client has gone.
+fn reason(shared: &Shared, error: &io::Error) -> Option<Fault> {
+    match error.kind() {
+        _ if shared.is_over.load(Ordering::SeqCst) => Some(Fault::new("57P01", "`kiln serve` ends")),
+        io::ErrorKind::InvalidData => Some(Fault::new("08P01", error.to_string())),
+        io::ErrorKind::TimedOut => Some(Fault::new("08P01", "the rest of a message did not arrive in time")),
+        _ => None,
+    }
 }
 
 /// Begins a session: its settings; `None` where there is to be none.
@@ -213,12 +221,12 @@ fn started(shared: &Shared, wire: &mut Wire, own: (i32, i32)) -> io::Result<Opti
                 return Ok(None);
             }
             Asked::Startup(startup) => break startup,
-            _ => return refuse(wire, &Fault::new("08P01", "a session begins with a start-up message")).map(|()| None),
+            _ => return wire.end(&Fault::new("08P01", "a session begins with a start-up message")).map(|()| None),
         }
     };
     if !is_proved(&shared.verifier, wire, end)? {
         let fault = Fault::new("28P01", "the password is wrong: `kiln serve` printed the address with it");
-        return refuse(wire, &fault).map(|()| None);
+        return wire.end(&fault).map(|()| None);
     }
     let mut connections = locked(&shared.connections);
     let is_full = connections.iter().filter(|one| one.is_known).count() >= MAX_SESSIONS;
@@ -227,12 +235,12 @@ fn started(shared: &Shared, wire: &mut Wire, own: (i32, i32)) -> io::Result<Opti
     }
     drop(connections);
     if is_full {
-        return refuse(wire, &Fault::new("53300", format!("there are {MAX_SESSIONS} sessions already"))).map(|()| None);
+        return wire.end(&Fault::new("53300", format!("there are {MAX_SESSIONS} sessions already"))).map(|()| None);
     }
     wire.set_known();
     let settings = match settings(&startup.parameters) {
         Ok(settings) => settings,
-        Err(fault) => return refuse(wire, &fault).map(|()| None),
+        Err(fault) => return wire.end(&fault).map(|()| None),
     };
     wire.send(&Authentication::Ok)?;
     for (name, value) in SETTINGS {

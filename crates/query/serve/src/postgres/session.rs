@@ -147,6 +147,14 @@ impl Session {
         }
     }
 
+    /// Says why the session ends.
+    ///
+    /// # Errors
+    /// Returns one if the connection is over.
+    pub fn end(&mut self, fault: &Fault) -> io::Result<()> {
+        self.wire.end(fault)
+    }
+
     fn ready(&mut self) -> io::Result<()> {
         self.wire.send(&ReadyForQuery::new(self.transaction))?;
         self.wire.flush()
@@ -233,7 +241,13 @@ impl Session {
             return Err(Fault::new("42601", "one statement can be prepared at a time").into());
         }
         let count = text::parameters(&parse.query);
-        if count > MAX_PARAMETERS || self.prepared.len() >= MAX_PREPARED {
+        let name = parse.name.unwrap_or_default();
+        let is_known = self.prepared.contains_key(&name);
+        if is_known && !name.is_empty() {
+            let fault = Fault::new("42P05", format!("there is a prepared statement `{name}` already"));
+            return Err(fault.hint("close it first; the one without a name is replaced").into());
+        }
+        if count > MAX_PARAMETERS || !is_known && self.prepared.len() >= MAX_PREPARED {
             let message = format!("a session has up to {MAX_PREPARED} statements of {MAX_PARAMETERS} parameters");
             return Err(Fault::new("53400", message).into());
         }
@@ -247,7 +261,7 @@ impl Session {
         if !text::statements(&text).is_empty() && text::kind(&text) == Kind::Query {
             self.columns(&text, &types)?;
         }
-        self.prepared.insert(parse.name.unwrap_or_default(), Prepared { text, types });
+        self.prepared.insert(name, Prepared { text, types });
         Ok(self.wire.send(&ParseComplete::new())?)
     }
 
@@ -287,7 +301,13 @@ impl Session {
                 format!("{} parameters are given, and {} are asked for", bind.parameters.len(), own.types.len());
             return Err(Fault::new("08P01", message).into());
         }
-        if self.portals.len() >= MAX_PREPARED {
+        let portal_name = bind.portal_name.clone().unwrap_or_default();
+        let is_known = self.portals.contains_key(&portal_name);
+        if is_known && !portal_name.is_empty() {
+            let fault = Fault::new("42P03", format!("there is a portal `{portal_name}` already"));
+            return Err(fault.hint("close it first; the one without a name is replaced").into());
+        }
+        if !is_known && self.portals.len() >= MAX_PREPARED {
             return Err(Fault::new("53400", format!("a session has up to {MAX_PREPARED} portals")).into());
         }
         let mut values = Vec::new();
@@ -298,7 +318,7 @@ impl Session {
         let filled = Filled::new(&own.text, &values);
         let formats = bind.result_column_format_codes.clone();
         let portal = Portal { text: own.text, filled, formats, answer: None };
-        self.portals.insert(bind.portal_name.clone().unwrap_or_default(), portal);
+        self.portals.insert(portal_name, portal);
         Ok(self.wire.send(&BindComplete::new())?)
     }
 

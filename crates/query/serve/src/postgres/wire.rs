@@ -8,7 +8,10 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use pgwire::messages::response::ErrorResponse;
 use pgwire::messages::{DecodeContext, Message, PgWireFrontendMessage, ProtocolVersion};
+
+use super::fault::Fault;
 
 /// Maximum bytes of a message from a client.
 pub const MAX_MESSAGE: usize = 1 << 20;
@@ -74,7 +77,11 @@ impl Wire {
             }
             self.stream.set_read_timeout(left)?;
             let mut some = [0; 4096];
-            match self.stream.read(&mut some)? {
+            let count = self.stream.read(&mut some).map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+                _ => error,
+            })?;
+            match count {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 count => self.received.extend_from_slice(&some[..count]),
             }
@@ -128,6 +135,18 @@ impl Wire {
     pub fn flush(&mut self) -> io::Result<()> {
         let sending = std::mem::take(&mut self.sending);
         self.stream.write_all(&sending)
+    }
+
+    /// Sends the fault that ends a session.
+    ///
+    /// # Errors
+    /// As [`Wire::send`].
+    pub fn end(&mut self, fault: &Fault) -> io::Result<()> {
+        let mut fields = fault.fields("");
+        let severities = fields.iter_mut().filter(|(field, _)| matches!(field, b'S' | b'V'));
+        severities.for_each(|(_, text)| *text = "FATAL".to_owned());
+        self.send(&ErrorResponse::new(fields))?;
+        self.flush()
     }
 
     /// Whether the client has closed the connection, or ended the session.

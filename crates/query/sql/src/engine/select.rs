@@ -17,7 +17,7 @@ use super::typed::{Relation, Typed, common_columns, limited};
 use crate::bind;
 use crate::clauses;
 use crate::error::Error;
-use crate::expression::exclude;
+use crate::wildcard;
 use crate::window::Clause;
 
 /// The items of a `SELECT`, translated.
@@ -309,13 +309,13 @@ impl Translator<'_> {
                 }
                 SelectItem::Wildcard(options) => {
                     let mut all = self.all(None)?;
-                    exclude(options, &mut all, |one| &one.0).map_err(|error| self.fail(item, error))?;
+                    wildcard::exclude(options, &mut all, |one| &one.0).map_err(|error| self.fail(item, error))?;
                     items.append(&mut all);
                 }
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                     let all = self.all(Some(&name.to_string()));
                     let mut all = all.map_err(|error| self.fail(item, error))?;
-                    exclude(options, &mut all, |one| &one.0).map_err(|error| self.fail(item, error))?;
+                    wildcard::exclude(options, &mut all, |one| &one.0).map_err(|error| self.fail(item, error))?;
                     items.append(&mut all);
                 }
                 other => return Err(self.fail(other, Error::beyond(format!("`{other}` is not understood")))),
