@@ -187,8 +187,10 @@ fn codes_are_explained_with_a_program_and_its_mended_form() {
 /// Places are slots wherever they are said: the constant takes two.
 #[test]
 fn what_is_not_supported_has_its_slot() {
-    let (_folder, path) = file("replaced.bpf", "; program ext\n  r1 = 5 ll\n  r0 = 2\n  exit\n");
-    kiln().arg("check").arg(&path).assert().code(3).stdout(contains("(slot 3 of main)"));
+    let to_one_of_two_slots = "r0 &= 8\n r3 = r10\n r3 += -16\n r3 += r0\n *(u64 *)(r3 + 0) = r10\n";
+    let text = format!("; program xdp\n r1 = 5 ll\n call get_prandom_u32\n {to_one_of_two_slots} r0 = 2\n exit\n");
+    let (_folder, path) = file("stored.bpf", &text);
+    kiln().arg("check").arg(&path).assert().code(3).stdout(contains("(slot 7 of main)"));
 }
 
 /// What a kept state covers was processed, too: the profile has the verdict's figure.
