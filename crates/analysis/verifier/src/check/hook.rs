@@ -4,8 +4,9 @@
 use std::rc::Rc;
 
 use kiln_platform::{
-    AttachType, ProgramType, hook_refuses, is_disabled_lsm_hook, is_sleepable_lsm_hook, is_unsupported_member,
-    is_untrusted_lsm_hook, iterator_allows, iterator_target, member_refuses, raw_tracepoint, section_program_type,
+    AttachType, ProgramType, ProgramTypes, hook_refuses, is_disabled_lsm_hook, is_sleepable_lsm_hook,
+    is_unsupported_member, is_untrusted_lsm_hook, iterator_allows, iterator_target, member_refuses, raw_tracepoint,
+    section_program_type,
 };
 use kiln_program::Program;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
@@ -91,14 +92,19 @@ impl Types {
     }
 }
 
-/// Which programs may be loaded as sleepable (the kernel's `can_be_sleepable`). Since when a kernel lets them is the profile's.
+/// Types of programs that may be loaded as sleepable (the kernel's `can_be_sleepable`); since when, the profile says.
+const SLEEPABLE: ProgramTypes = ProgramTypes::of(&[
+    ProgramType::Lsm,
+    ProgramType::Kprobe,
+    ProgramType::StructOps,
+    ProgramType::Tracing,
+    ProgramType::Tracepoint,
+    ProgramType::RawTracepoint,
+    ProgramType::Syscall,
+]);
+
 fn check_sleepable(program: &Program, program_type: ProgramType) -> Step<()> {
-    let may = match program_type {
-        ProgramType::Lsm | ProgramType::Kprobe | ProgramType::StructOps | ProgramType::Tracing => true,
-        ProgramType::Tracepoint | ProgramType::RawTracepoint | ProgramType::Syscall => true,
-        _ => false,
-    };
-    if program.sleepable && !may {
+    if program.sleepable && !SLEEPABLE.contains(program_type) {
         return reject(Reason::KernelLacks, format!("{} programs may not sleep", program_type.name()));
     }
     Ok(())
