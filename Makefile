@@ -23,7 +23,11 @@ test-long: setup-tests corpus-all ## Run the long campaigns: 2,000 optimized pro
 test-parquet: setup ## Test Parquet files, which the default build does not write (one to three minutes more to build)
 	@cargo test -p kiln-driver --features parquet --lib commands::query::parquet
 
-test-arm64-kernel: ## Build a Linux with native operations and test them in it (15 minutes the first time; ARCH=arm64: qemu-system-arm, gcc-aarch64-linux-gnu)
+test-arm64-kernel: ## Compare the JIT for 64-bit Arm with an arm64 kernel's, in a virtual machine (some minutes)
+	@scripts/setup --arm64
+	@scripts/arm64-kernel
+
+kernel: setup ## Build a Linux with native operations and test them in it (15 minutes the first time; ARCH=arm64: qemu-system-arm, gcc-aarch64-linux-gnu)
 	@scripts/setup --kernel
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux $(or $(LINUX),6.12)
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux $(or $(LINUX),6.12) --canary
