@@ -235,16 +235,16 @@ impl<'p> KfuncCheck<'_, 'p> {
                 self.path.code.check_memory(reg, register, 0, bytes, Use::Write)
             }
             Kind::Packet | Kind::PacketMeta => self.path.code.check_memory(reg, register, 0, bytes, Use::Read),
+            Kind::Context if self.path.is_context_memory() => self.path.check_context_memory(reg, register, 0, bytes),
             // User space runs such a program, and says how large the context is.
             Kind::Context if self.path.code.program_type == ProgramType::Syscall => {
-                match register.fixed_offset() {
-                    Some(by) if by != 0 && !self.path.is_context_memory() => {
+                match self.path.code.context_offset(reg, register, 0)? {
+                    0 => self.path.check_context_memory(reg, register, 0, bytes),
+                    by => {
                         let message = format!("r{}: the context is passed as memory from byte {by} on", reg.number());
-                        return refuse(Reason::ContextAccess, Case::Moved { by }, message);
+                        refuse(Reason::ContextAccess, Case::Moved { by }, message)
                     }
-                    _ => {}
                 }
-                self.path.check_context_memory(reg, register, 0, bytes)
             }
             _ => reject(Reason::ArgumentType, self.must_be(&format!("memory of {bytes} bytes"))),
         }
