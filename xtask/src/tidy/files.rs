@@ -42,6 +42,16 @@ pub fn binaries(workspace: &Workspace) -> Vec<Finding> {
     found.map(|(path, _)| Finding::file(path, "a binary file; keep its source or its recipe")).collect()
 }
 
+/// A phony target of the Makefile without a rule would do nothing, and say so to nobody.
+pub fn targets(workspace: &Workspace) -> Vec<Finding> {
+    let text = workspace.text("Makefile");
+    let phony = text.lines().filter_map(|line| line.strip_prefix(".PHONY:")).flat_map(str::split_whitespace);
+    let rules: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.split_once(':')).flat_map(|(names, _)| names.split_whitespace()).collect();
+    let without = phony.filter(|name| !rules.contains(name));
+    without.map(|name| Finding::file("Makefile", format!("`{name}` has no rule"))).collect()
+}
+
 /// Folders of `tests/filetests` are named after rooms, and hold `.bpf` files.
 pub fn filetest_folders(workspace: &Workspace) -> Vec<Finding> {
     let rooms: BTreeSet<&str> = workspace.packages.iter().map(Package::room).collect();
@@ -63,6 +73,14 @@ pub fn filetest_folders(workspace: &Workspace) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn targets_without_a_rule_are_found() {
+        let found =
+            targets(&file("Makefile", b".PHONY: demo kernel dist test\ndemo: test ## Run\n\t@true\ntest dist:\n"));
+        let found: Vec<String> = found.iter().map(Finding::to_string).collect();
+        assert_eq!(found, ["Makefile: `kernel` has no rule"]);
+    }
 
     fn file(path: &str, bytes: &[u8]) -> Workspace {
         Workspace { files: [(path.to_owned(), bytes.to_vec())].into(), packages: Vec::new() }

@@ -42,6 +42,7 @@ const CHECKS: &[Check] = &[
     Check { what: "nothing is left for later in the text", run: sources::unfinished },
     Check { what: "no machine's paths or package mirrors", run: files::machine_paths },
     Check { what: "no binary files", run: files::binaries },
+    Check { what: "every phony target of the Makefile has a rule", run: files::targets },
     Check { what: "filetest folders are named after rooms", run: files::filetest_folders },
     Check { what: "every dependency has its row in dependencies.md, and no other", run: documents::dependencies },
     Check { what: "links in documents lead somewhere", run: documents::links },
