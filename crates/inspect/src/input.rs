@@ -59,18 +59,11 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
         if object.name.is_empty() {
             object.name = file_name.into_owned();
         }
-        Input { object, elf: None, bytes, kernel_types: None, unprivileged: false, target: None }
+        Input { bytes, ..of_object(object) }
     } else {
         check_header(&bytes).map_err(invalid)?;
         let elf = kiln_elf::read(&file_name, &bytes).map_err(|error| elf_error(name, error))?;
-        Input {
-            object: elf.object.clone(),
-            elf: Some(elf),
-            bytes,
-            kernel_types: None,
-            unprivileged: false,
-            target: None,
-        }
+        Input { bytes, elf: Some(elf.clone()), ..of_object(elf.object) }
     };
     kiln_program::validate(&input.object).map_err(|error| invalid(error.to_string()))?;
     check_marks(&input.object)?;
@@ -292,8 +285,7 @@ impl Input {
             for program in &mut self.object.programs {
                 let untyped = name.is_empty() && program.program_type.is_none();
                 if untyped || program.name == *name {
-                    program.program_type = Some(*program_type);
-                    program.sleepable |= *program_type == ProgramType::Syscall;
+                    program.set_type(*program_type);
                     found = true;
                 }
             }
@@ -310,23 +302,20 @@ impl Input {
     /// [`Error::InvalidInput`] if there is no such function, or it is unlike the program.
     pub fn replace(&mut self, target: Arc<Input>, function: Option<&str>) -> Result<(), Error> {
         let options = target.verifier_options();
-        let prepared = Prepared::new(&target.object, &options);
-        for at in 0..self.object.programs.len() {
-            let Program { program_type, section, name, .. } = &self.object.programs[at];
-            if *program_type != Some(ProgramType::Ext) {
-                continue;
-            }
-            let (named, name) = (section.split_once('/').map(|(_, named)| named.to_owned()), name.clone());
-            let object = self.object.name.clone();
-            let refused = |why: String| Error::InvalidInput(format!("{name} of {object}: {why}"));
-            let Some(function) = function.or(named.as_deref()) else {
-                return Err(refused(
-                    "its section names no function; name one after the target, as in PROG.o:FUNCTION".to_owned(),
-                ));
-            };
-            kiln_verifier::replace(&mut self.object, at, &prepared, function, &options).map_err(refused)?;
-        }
-        drop(prepared);
+        let [own, others] = [&self.object, &target.object].map(|object| Prepared::new(object, &options));
+        let replacing = |program: &Program| {
+            let named = program.section.split_once('/').map(|(_, named)| named);
+            let function = function.or(named).ok_or_else(|| {
+                "its section names no function; name one after the target, as in PROG.o:FUNCTION".to_owned()
+            })?;
+            kiln_verifier::replacing(&own, program, &others, function, &options)
+        };
+        let programs = self.object.programs.iter().map(|program| match program.program_type {
+            Some(ProgramType::Ext) => replacing(program)
+                .map_err(|why| Error::InvalidInput(format!("{} of {}: {why}", program.name, self.object.name))),
+            _ => Ok(program.clone()),
+        });
+        self.object.programs = programs.collect::<Result<_, _>>()?;
         self.target = Some(target);
         Ok(())
     }

@@ -199,8 +199,13 @@ impl Program {
         u32::from(self.sleepable) << 4 | u32::from(self.frags) << 5
     }
 
-    /// A program that is loaded and has nothing else to say: no attach type, no flags, no target. A system call's program
-    /// may sleep: the kernel takes no others.
+    /// Gives it a type. A system call's program may sleep: the kernel takes no others.
+    pub fn set_type(&mut self, program_type: ProgramType) {
+        self.program_type = Some(program_type);
+        self.sleepable |= program_type == ProgramType::Syscall;
+    }
+
+    /// A program that is loaded and has nothing else to say: no attach type, no flags but those of its type, no target.
     pub fn new(
         name: impl Into<String>,
         section: impl Into<String>,

@@ -50,7 +50,7 @@ mod types;
 mod verify;
 
 pub use check::profile::needs;
-pub use check::replaced::replace;
+pub use check::replaced::replacing;
 pub use code::prepared::Prepared;
 pub use domain::{Scalar, Tnum};
 pub use error::Error;

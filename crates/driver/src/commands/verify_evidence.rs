@@ -188,7 +188,7 @@ pub fn verify(
                 let mut input = input::open(path, &[])?;
                 for (own, claimed) in input.object.programs.iter_mut().zip(&end.programs) {
                     if let (None, Some(kind)) = (own.program_type, claimed.program_type) {
-                        own.program_type = Some(kind);
+                        own.set_type(kind);
                         let what =
                             format!("the type of {}: its section tells none, and it is proved as {kind}", own.name);
                         recheck.not_bound.push(what.into());

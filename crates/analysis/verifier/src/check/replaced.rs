@@ -13,23 +13,23 @@ use kiln_program::btf::{Btf, Kind, Linkage, TypeId};
 use kiln_program::{FunctionId, Object, Program, Replaced};
 
 use crate::code::prepared::Prepared;
-use crate::code::signature::effects;
+use crate::code::signature::{Effects, effects};
 use crate::error::{Step, reject, unsupported};
 use crate::options::Options;
 use crate::path::Path;
 use crate::reason::Reason;
 
-/// Makes an `ext` program of an object stand for a function of another object's programs: what it may do depends on that.
+/// An `ext` program of an object, as it stands for a function of another object's programs: what it may do depends on that.
 ///
 /// # Errors
 /// Says why it cannot.
-pub fn replace(
-    object: &mut Object,
-    program: usize,
+pub fn replacing(
+    own: &Prepared<'_>,
+    program: &Program,
     target: &Prepared<'_>,
     function: &str,
     options: &Options,
-) -> Result<(), String> {
+) -> Result<Program, String> {
     let (host, at) = host(target.object, function)?;
     let program_type = host.program_type.ok_or_else(|| format!("program {} has no type", host.name))?;
     match program_type {
@@ -39,28 +39,22 @@ pub fn replace(
         }
         _ => {}
     }
+    let (Some(types), Some(others)) = (&own.btf, &target.accepted_btf) else {
+        return Err("both objects need BTF (clang -g)".to_owned());
+    };
+    let type_of = |object: &Object, id: FunctionId| TypeId(object.function(id).btf_id);
+    alike((types, type_of(own.object, program.entry)), (others, type_of(target.object, at)))?;
     let code = target.lay_out(host, options).map_err(|error| error.to_string())?;
     let index = code.functions.iter().position(|routine| routine.id == at).unwrap_or(0);
-    let effects = effects(&code, program_type)[index];
-    let own = object.function(object.programs[program].entry);
-    let own_types = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
-    match (&own_types, &target.accepted_btf) {
-        (Some(own_types), Some(types)) => {
-            let theirs = target.object.function(at);
-            alike((own_types, TypeId(own.btf_id)), (types, TypeId(theirs.btf_id)))?;
-        }
-        _ => return Err("both objects need BTF (clang -g)".to_owned()),
-    }
-    let program = &mut object.programs[program];
-    (program.program_type, program.attach_type) = (Some(program_type), host.attach_type);
-    program.sleepable = host.sleepable;
-    program.replaces = Some(Replaced {
-        program: host.name.clone(),
-        function: function.to_owned(),
-        changes_packet: effects.changes_packet,
-        may_sleep: effects.may_sleep,
-    });
-    Ok(())
+    let Effects { changes_packet, may_sleep, .. } = effects(&code, program_type)[index];
+    let replaced = Replaced { program: host.name.clone(), function: function.to_owned(), changes_packet, may_sleep };
+    Ok(Program {
+        program_type: Some(program_type),
+        attach_type: host.attach_type,
+        sleepable: host.sleepable,
+        replaces: Some(replaced),
+        ..program.clone()
+    })
 }
 
 /// The function of that name, and a program that uses it.
