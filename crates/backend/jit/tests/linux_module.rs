@@ -20,7 +20,7 @@ use kiln_program::{Mark, Object, Reference};
 /// Operands to try for each form.
 const TRIES: usize = 100;
 /// Bits of a processor's features, as in `operation.h`.
-const FEATURES: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+const FEATURES: std::ops::Range<u32> = 0..8;
 
 /// A record, and what the module must print for it.
 struct Case {

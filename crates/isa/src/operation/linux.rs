@@ -1,8 +1,8 @@
 //! Rows of the table as C data for a Linux module, `kernel/modules/operation.h` says what it means.
 //!
-//! A row is in the module if no branch of its proof sequences leads out of the region: only the JIT knows where that is.
-//! Native code with vector registers is left out, because the kernel does not save them. A *variant* chooses among the instructions that a
-//! template stands for: it is a number whose digits, from the first template on, are the choices.
+//! A row is in the module if no branch of its proof sequences leaves the region: only the JIT knows where such a branch
+//! leads. Native code with vector registers is left out, because the kernel does not save them. A *variant* chooses among
+//! the instructions that a template stands for. It is a number; its digits, from the first template on, are the choices.
 //!
 //! ```text
 //!   t = s (2 widths) ; t >>= 32-k ; d <<= k ; d |= t (3 operations)        variant 2 * join + copy
@@ -17,7 +17,9 @@ use super::row::{
 };
 use super::table::OPERATIONS;
 use super::{MAX_OPERANDS, Registry};
-use crate::insn::{Insn, Size, Width};
+use crate::encoding::encode;
+use crate::insn::Insn;
+use crate::table::JumpOp;
 
 /// The rows that the module has.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
@@ -205,25 +207,15 @@ fn template(template: &Template) -> String {
 
 /// The opcode byte of a template's first choice; a branch's without its comparison.
 fn opcode(template: &Template) -> u8 {
-    let class = |width: Option<&Width>| if width == Some(&Width::W64) { 0x07 } else { 0x04 };
-    let register = |src: &From| if matches!(src, From::Reg(_)) { 0x08 } else { 0 };
-    let size = |size: &Size| match size {
-        Size::B4 => 0x00,
-        Size::B2 => 0x08,
-        Size::B1 => 0x10,
-        Size::B8 => 0x18,
-    };
-    match template {
-        Template::Alu { ops, widths, src, .. } => {
-            ops.first().map_or(0, |op| op.row().code << 4) | register(src) | class(widths.first())
+    const COMPARISON: u8 = 0xf0;
+    let no_operands = Operands::default();
+    match *template {
+        Template::Branch { width, dst, src, to, .. } => {
+            let test = Test::Is(JumpOp::Eq);
+            let insn = no_operands.instance(&Template::Branch { test, width, dst, src, to });
+            insn.map_or(0, |insn| encode(&insn).0.opcode & !COMPARISON)
         }
-        Template::Neg { widths, .. } => 0x80 | class(widths.first()),
-        Template::Load { size: own, .. } => 0x61 | size(own),
-        Template::Store { size: own, src: From::Reg(_), .. } => 0x63 | size(own),
-        Template::Store { size: own, src: From::Imm(_), .. } => 0x62 | size(own),
-        // To big-endian.
-        Template::Swap { .. } => 0xdc,
-        Template::Branch { width, src, .. } => register(src) | if *width == Width::W64 { 0x05 } else { 0x06 },
+        _ => no_operands.instance(template).map_or(0, |insn| encode(&insn).0.opcode),
     }
 }
 
