@@ -109,12 +109,17 @@ fn load(loading: &Loading<'_>, slots: &[Slot], lines: &[[u32; 4]], records: &[Pl
     Ok(Prog::new(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
 }
 
-/// Whether the running kernel takes records of an operation. Each name is asked for once per process.
-pub fn has_operation(name: &'static str) -> bool {
+/// Whether the running kernel takes records; asked once per process.
+fn takes_records() -> bool {
     // No module provides this name: a kernel with the patches says so, others do not know the table.
     static TAKES_RECORDS: LazyLock<bool> = LazyLock::new(|| probe("kiln_probe") == Some(libc::ENOENT));
+    *TAKES_RECORDS
+}
+
+/// Whether the running kernel takes records of an operation. Each name is asked for once per process.
+pub fn has_operation(name: &'static str) -> bool {
     static KNOWN: LazyLock<Mutex<HashMap<&'static str, bool>>> = LazyLock::new(Mutex::default);
-    let ask = || *TAKES_RECORDS && probe(name).is_some_and(|errno| errno != libc::ENOENT);
+    let ask = || takes_records() && probe(name).is_some_and(|errno| errno != libc::ENOENT);
     *KNOWN.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_insert_with(ask)
 }
 
@@ -164,7 +169,8 @@ impl LoadedObject {
     /// target, a slot in a structure), or if the kernel refuses the records.
     pub fn native_program(&self, object: &Object, program: &Program) -> Option<NativeProgram> {
         let program_type = program.program_type?;
-        if object.operations.is_empty() || matches!(program_type, ProgramType::StructOps | ProgramType::Ext) {
+        let depends_on_more = matches!(program_type, ProgramType::StructOps | ProgramType::Ext);
+        if object.operations.is_empty() || depends_on_more || !takes_records() {
             return None;
         }
         let loaded = self.instructions(&program.name).ok()?;

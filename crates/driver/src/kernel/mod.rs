@@ -100,7 +100,9 @@ fn load_logged(
         }
     }
     let loaded = file.load_with_log(level)?;
-    if let Some(native) = loaded.native_program(object, program).filter(|_| target.is_none()) {
+    if target.is_none()
+        && let Some(native) = loaded.native_program(object, program)
+    {
         return Ok(KernelProgram { object: loaded, prog: native.prog, native_operations: native.records });
     }
     let prog = loaded.program(&program.name)?;

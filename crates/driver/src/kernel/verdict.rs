@@ -38,6 +38,11 @@ pub fn verdict(bytes: &[u8], object: &Object, program: &Program) -> KernelVerdic
     } else {
         kiln_linux::load_image(object, program).map(|loaded| loaded.prog.info())
     };
+    said(loaded)
+}
+
+/// What a load says of a program: what the kernel tells of it, or why it has none.
+fn said(loaded: Result<Result<kiln_linux::ProgInfo, kiln_linux::Error>, kiln_linux::LoadFailure>) -> KernelVerdict {
     match loaded {
         Ok(info) => KernelVerdict::Accepted { processed_insns: info.map_or(0, |info| info.verified_insns) },
         Err(failure) => refused(&failure),
@@ -59,10 +64,7 @@ fn replacement(input: &Input, program: &Program, replaced: &Replaced, target: &I
         Err(failure) => return not_asked(failure.to_string(), failure.error.errno()),
     };
     let function = Target { program: &host.prog, function: &replaced.function };
-    match super::load_for(&input.bytes, &input.object, program, Some(function)).map(|loaded| loaded.prog.info()) {
-        Ok(info) => KernelVerdict::Accepted { processed_insns: info.map_or(0, |info| info.verified_insns) },
-        Err(failure) => refused(&failure),
-    }
+    said(super::load_for(&input.bytes, &input.object, program, Some(function)).map(|loaded| loaded.prog.info()))
 }
 
 /// What a failed load says of the program: what the verifier refuses has a log, or is too large for it to begin.
