@@ -24,10 +24,10 @@ use crate::means;
 
 /// The lowest byte of a frame, as the kernel has it.
 const FRAME: i16 = -512;
+
 /// An access to the packet, and what a comparison in front of it needs.
 #[derive(Clone, Copy, Debug)]
 struct Access {
-    position: usize,
     base: Reg,
     /// Bytes from what the register holds to the end of the access.
     end: i32,
@@ -50,14 +50,12 @@ pub struct Compared {
 /// Compares an access of the program's own function with the packet's end.
 pub fn compared(object: &Object, program: &Program, at: InsnId, value: i32) -> Option<Compared> {
     let entry = object.function(program.entry);
-    let ends = loads_of_end(entry, program.program_type?.context().fields);
-    let access = access(entry, entry.position(at)?).filter(|_| !ends.is_empty())?;
+    let load = load_of_end(entry, program.program_type?.context().fields)?;
+    let position = entry.position(at)?;
+    let access = access(entry, position)?;
     let mut changed = object.clone();
-    let mut inserted = Vec::new();
-    for load in ends {
-        inserted.extend(keep(&mut changed, program.entry, load, access.slot));
-    }
-    let check = check(&mut changed, &entry.nodes[access.position], access, value);
+    let mut inserted: Vec<InsnId> = keep(&mut changed, program.entry, load, access.slot).into_iter().collect();
+    let check = check(&mut changed, &entry.nodes[position], access, value);
     let function = changed.functions.get_mut(program.entry.index())?;
     means::retarget(function, at, check.first()?.id);
     inserted.extend(check.iter().map(|node| node.id));
@@ -66,8 +64,9 @@ pub fn compared(object: &Object, program: &Program, at: InsnId, value: i32) -> O
     Some(Compared { object: changed, register: access.base, inserted })
 }
 
-/// The loads that may be of the packet's end: by what they read, not by from where, which the verifier knows.
-fn loads_of_end(function: &Function, fields: &[kiln_platform::Field]) -> Vec<usize> {
+/// The first load before any call that may be of the packet's end. Only its offset says so; that it is of the context, the
+/// verifier knows.
+fn load_of_end(function: &Function, fields: &[kiln_platform::Field]) -> Option<usize> {
     let ends: Vec<u32> = fields.iter().filter(|own| own.value == FieldValue::PacketEnd).map(|own| own.offset).collect();
     let is_end = |node: &Node| match node.insn {
         Insn::Load { address, signed: false, dst, .. } => {
@@ -77,9 +76,8 @@ fn loads_of_end(function: &Function, fields: &[kiln_platform::Field]) -> Vec<usi
         }
         _ => false,
     };
-    let first_call = function.nodes.iter().position(|node| matches!(node.insn, Insn::Call { .. }));
-    let nodes = function.nodes.iter().enumerate().take(first_call.unwrap_or(usize::MAX));
-    nodes.filter(|(_, node)| is_end(node)).map(|(position, _)| position).take(1).collect()
+    let mut before_calls = function.nodes.iter().take_while(|node| !matches!(node.insn, Insn::Call { .. }));
+    before_calls.position(is_end)
 }
 
 fn access(function: &Function, position: usize) -> Option<Access> {
@@ -93,7 +91,7 @@ fn access(function: &Function, position: usize) -> Option<Access> {
     let before = after.difference(liveness::written(&insn)).union(liveness::read(&insn));
     let free = Reg::all().find(|reg| *reg != Reg::R10 && !before.contains(*reg))?;
     let end = i32::from(address.offset) + size.bytes() as i32;
-    (address.base != Reg::R10).then_some(Access { position, base: address.base, end, free, slot: slot(function)? })
+    (address.base != Reg::R10).then_some(Access { base: address.base, end, free, slot: slot(function)? })
 }
 
 /// Eight bytes of the frame below all that the function uses.
