@@ -302,16 +302,14 @@ fn rows(select: &ast::Select, query: Option<&ast::Query>, binder: &Binder<'_>) -
             SelectItem::UnnamedExpr(expr) => (expr, name_of(expr)),
             SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.clone()),
             SelectItem::Wildcard(options) => {
-                let mut all = all(binder, None)?;
-                wildcard::exclude(options, &mut all, |one| &one.name).map_err(|error| binder.fail(item, error))?;
-                outputs.append(&mut all);
+                let shown = wildcard::shown(options, all(binder, None)?, |one| &one.name);
+                outputs.extend(shown.map_err(|error| binder.fail(item, error))?);
                 continue;
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                 let all = all(binder, Some(&name.to_string()));
-                let mut all = all.map_err(|error| binder.fail(item, error))?;
-                wildcard::exclude(options, &mut all, |one| &one.name).map_err(|error| binder.fail(item, error))?;
-                outputs.append(&mut all);
+                let shown = all.and_then(|all| wildcard::shown(options, all, |one| &one.name));
+                outputs.extend(shown.map_err(|error| binder.fail(item, error))?);
                 continue;
             }
             other => return Err(binder.fail(other, Error::beyond(format!("`{other}` is not understood")))),

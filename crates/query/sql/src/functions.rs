@@ -103,15 +103,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
         "`ts` is the time since boot; the rows of each second: ... WINDOW 1 SECOND",
     ),
     (&["time_bucket", "tumble", "date_bin"], "... WINDOW 10 SECONDS, or GROUP BY ts / 10s"),
-    (
-        &["arg_max", "max_by", "argmax", "arg_min", "min_by", "argmin"],
-        "SELECT ... FROM (SELECT ..., row_number() OVER (PARTITION BY comm ORDER BY latency_ns DESC) AS r FROM syscalls) WHERE r = 1",
-    ),
-    (
-        &["array_agg", "list", "grouparray", "collect_list", "collect_set"],
-        "string_agg(DISTINCT name), or top_k(name, 10)",
-    ),
-    (&["mode"], "top_k(name, 1)"),
+    (&["collect_set"], "string_agg(DISTINCT name), or top_k(name, 10)"),
     (&["variance", "var_samp", "var_pop", "stddev_pop"], "stddev(x), or stddev(x) * stddev(x)"),
     (
         &["width_bucket", "bucket", "hist", "lhist"],

@@ -11,7 +11,8 @@ use sqlparser::tokenizer::Span;
 use crate::bind::name_of;
 use crate::error::Error;
 use crate::from::MAX_SCANS;
-use crate::shorthand::{is_of_many, meant};
+use crate::functions::is_aggregate;
+use crate::shorthand::meant;
 
 /// Keys that groups are by together.
 type Set = Vec<Expr>;
@@ -79,6 +80,10 @@ fn of_set(select: &Select, set: &Set, keys: &[Expr]) -> Select {
     }
     let _ = own.having.visit(&mut nulls);
     own
+}
+
+fn is_of_many(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(function) if is_aggregate(function))
 }
 
 /// Makes keys null, except inside of aggregates.

@@ -21,7 +21,6 @@ use sqlparser::tokenizer::Span;
 
 use crate::bind::name_of;
 use crate::error::Error;
-use crate::functions::is_aggregate;
 use crate::grouping;
 
 /// Functions that are expressions: their names, how many operands they take, and the expression.
@@ -75,7 +74,7 @@ impl VisitorMut for Writer {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
-                && holds(expr, &mut |expr| written(expr).is_some())
+                && holds(expr, &|function| written(function).is_some())
             {
                 *item = SelectItem::ExprWithAlias { alias: Ident::new(name_of(expr)), expr: expr.clone() };
             }
@@ -84,7 +83,8 @@ impl VisitorMut for Writer {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        let Some((template, operands)) = written(expr) else { return ControlFlow::Continue(()) };
+        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        let Some((template, operands)) = written(function) else { return ControlFlow::Continue(()) };
         let bytes = |operand: &Expr| operand.to_string().len();
         self.written += operands.iter().map(bytes).sum::<usize>();
         if self.written > MOST_WRITTEN {
@@ -95,15 +95,17 @@ impl VisitorMut for Writer {
     }
 }
 
-/// Whether an expression, or one in it, is of a kind.
-pub fn holds(expr: &Expr, is_one: &mut dyn FnMut(&Expr) -> bool) -> bool {
-    ast::visit_expressions(expr, |inner| if is_one(inner) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        .is_break()
+/// Whether an expression has a function of this kind in it, also in a subquery.
+fn holds(expr: &Expr, is_one: &dyn Fn(&ast::Function) -> bool) -> bool {
+    let found = ast::visit_expressions(expr, |inner| match inner {
+        Expr::Function(function) if is_one(function) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// What a function is short for, with its operands.
-fn written(expr: &Expr) -> Option<(&'static str, Vec<Expr>)> {
-    let Expr::Function(function) = expr else { return None };
+fn written(function: &ast::Function) -> Option<(&'static str, Vec<Expr>)> {
     let name = function.name.to_string().to_lowercase();
     let (_, count, template) = FUNCTIONS.iter().find(|(names, ..)| names.contains(&name.as_str()))?;
     let FunctionArguments::List(list) = &function.args else { return None };
@@ -313,9 +315,4 @@ fn alone(body: SetExpr) -> Query {
         format_clause: None,
         pipe_operators: Vec::new(),
     }
-}
-
-/// Whether an expression is an aggregate.
-pub fn is_of_many(expr: &Expr) -> bool {
-    matches!(expr, Expr::Function(function) if is_aggregate(function))
 }

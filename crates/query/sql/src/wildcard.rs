@@ -33,15 +33,15 @@ fn found(rows: &[(&str, &str, &'static str)], table: &str, name: &str) -> Option
     own.map(|(.., instead)| *instead)
 }
 
-/// Takes the columns of `* EXCLUDE (...)` out of those that `*` shows.
+/// Returns the columns that `*` shows, without those of `* EXCLUDE (...)`.
 ///
 /// # Errors
 /// Returns one for a column that is not there, and for what else may stand behind `*`.
-pub fn exclude<T>(
+pub fn shown<T>(
     options: &ast::WildcardAdditionalOptions,
-    all: &mut Vec<T>,
+    mut all: Vec<T>,
     name: impl Fn(&T) -> &str,
-) -> Result<(), Error> {
+) -> Result<Vec<T>, Error> {
     let wildcard_token = options.wildcard_token.clone();
     let ast::WildcardAdditionalOptions { opt_exclude, opt_except, .. } = options.clone();
     let known = ast::WildcardAdditionalOptions { wildcard_token, opt_exclude, opt_except, ..Default::default() };
@@ -68,5 +68,5 @@ pub fn exclude<T>(
         }
         all.retain(|one| !own(name(one)));
     }
-    Ok(())
+    Ok(all)
 }

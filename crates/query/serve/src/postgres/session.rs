@@ -242,11 +242,7 @@ impl Session {
         }
         let count = text::parameters(&parse.query);
         let name = parse.name.unwrap_or_default();
-        let is_known = self.prepared.contains_key(&name);
-        if is_known && !name.is_empty() {
-            let fault = Fault::new("42P05", format!("there is a prepared statement `{name}` already"));
-            return Err(fault.hint("close it first; the one without a name is replaced").into());
-        }
+        let is_known = is_replaced(&self.prepared, &name, ("42P05", "prepared statement"))?;
         if count > MAX_PARAMETERS || !is_known && self.prepared.len() >= MAX_PREPARED {
             let message = format!("a session has up to {MAX_PREPARED} statements of {MAX_PARAMETERS} parameters");
             return Err(Fault::new("53400", message).into());
@@ -302,11 +298,7 @@ impl Session {
             return Err(Fault::new("08P01", message).into());
         }
         let portal_name = bind.portal_name.clone().unwrap_or_default();
-        let is_known = self.portals.contains_key(&portal_name);
-        if is_known && !portal_name.is_empty() {
-            let fault = Fault::new("42P03", format!("there is a portal `{portal_name}` already"));
-            return Err(fault.hint("close it first; the one without a name is replaced").into());
-        }
+        let is_known = is_replaced(&self.portals, &portal_name, ("42P03", "portal"))?;
         if !is_known && self.portals.len() >= MAX_PREPARED {
             return Err(Fault::new("53400", format!("a session has up to {MAX_PREPARED} portals")).into());
         }
@@ -463,6 +455,16 @@ impl Session {
         let fields = [(b'S', "WARNING"), (b'V', "WARNING"), (b'C', "01000"), (b'M', message)];
         self.wire.send(&NoticeResponse::new(fields.map(|(field, text)| (field, text.to_owned())).into()))
     }
+}
+
+/// Whether a name is known, and so what has it is replaced: only what has none may be.
+fn is_replaced<T>(known: &HashMap<String, T>, name: &str, (code, kind): (&'static str, &str)) -> Result<bool, Fault> {
+    let is_known = known.contains_key(name);
+    if is_known && !name.is_empty() {
+        let fault = Fault::new(code, format!("there is a {kind} `{name}` already"));
+        return Err(fault.hint("close it first; the one without a name is replaced"));
+    }
+    Ok(is_known)
 }
 
 fn led_back(fault: Fault, filled: &Filled) -> Fault {

@@ -308,15 +308,13 @@ impl Translator<'_> {
                     return Err(self.fail(other, Error::new(format!("`{other}` cannot be shown of groups"))));
                 }
                 SelectItem::Wildcard(options) => {
-                    let mut all = self.all(None)?;
-                    wildcard::exclude(options, &mut all, |one| &one.0).map_err(|error| self.fail(item, error))?;
-                    items.append(&mut all);
+                    let shown = wildcard::shown(options, self.all(None)?, |one| &one.0);
+                    items.extend(shown.map_err(|error| self.fail(item, error))?);
                 }
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                     let all = self.all(Some(&name.to_string()));
-                    let mut all = all.map_err(|error| self.fail(item, error))?;
-                    wildcard::exclude(options, &mut all, |one| &one.0).map_err(|error| self.fail(item, error))?;
-                    items.append(&mut all);
+                    let shown = all.and_then(|all| wildcard::shown(options, all, |one| &one.0));
+                    items.extend(shown.map_err(|error| self.fail(item, error))?);
                 }
                 other => return Err(self.fail(other, Error::beyond(format!("`{other}` is not understood")))),
             }
