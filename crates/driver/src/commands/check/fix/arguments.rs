@@ -106,9 +106,8 @@ fn by_value(case: &Case<'_>) -> Option<Proposal> {
         return Some(case.replace(range, &format!("&{value}"), false));
     }
     let line = format!("{kind} {name} = {value};");
-    let mut edits = case.source.before(case.at, &line)?;
-    edits.push(Edit { range, text: format!("&{name}") });
-    Some(Proposal { title: format!("add `{line}` and pass its address"), edits, safe: false })
+    let edit = Edit { range, text: format!("&{name}") };
+    case.lines_before(case.at, &line, edit, format!("add `{line}` and pass its address"), false)
 }
 
 /// Memory that the helper does not take, such as the packet's, is copied to the stack first.
@@ -122,9 +121,8 @@ fn copied(case: &Case<'_>) -> Option<Proposal> {
     }
     let name = case.source.fresh("copy");
     let lines = format!("__u8 {name}[{size}];\n__builtin_memcpy({name}, {text}, {size});");
-    let mut edits = case.source.before(case.at, &lines)?;
-    edits.push(Edit { range: arguments[index].clone(), text: name });
-    Some(Proposal { title: format!("copy `{text}` to the stack before the call"), edits, safe: true })
+    let edit = Edit { range: arguments[index].clone(), text: name };
+    case.lines_before(case.at, &lines, edit, format!("copy `{text}` to the stack before the call"), true)
 }
 
 /// The wrong argument and another one change places.
@@ -171,9 +169,9 @@ fn context_argument(case: &Case<'_>) -> Vec<Proposal> {
     let Some(field) = text.strip_prefix('&').filter(|field| field.starts_with(context)) else { return Vec::new() };
     let name = case.source.fresh("copy");
     let line = format!("__typeof__({field}) {name} = {field};");
-    let Some(mut edits) = case.source.before(case.at, &line) else { return Vec::new() };
-    edits.push(Edit { range, text: format!("&{name}") });
-    vec![Proposal { title: format!("add `{line}` and pass its address"), edits, safe: true }]
+    let edit = Edit { range, text: format!("&{name}") };
+    let copied = case.lines_before(case.at, &line, edit, format!("add `{line}` and pass its address"), true);
+    copied.into_iter().collect()
 }
 
 #[cfg(test)]

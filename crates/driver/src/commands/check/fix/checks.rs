@@ -108,9 +108,8 @@ fn far(case: &Case<'_>) -> Option<Proposal> {
     let range = case.source.trimmed(begin..statement.end - 1);
     let name = case.source.fresh("offset");
     let lines = format!("__u64 {name} = {};\nif ({name} > {MOST})\n\t{}", case.text(range.clone()), case.leave(at));
-    let mut edits = case.source.before(at, &lines)?;
-    edits.push(Edit { range, text: name });
-    Some(Proposal { title: format!("add `{}`", lines.replace(['\n', '\t'], " ")), edits, safe: true })
+    let title = format!("add `{}`", lines.replace(['\n', '\t'], " "));
+    case.lines_before(at, &lines, Edit { range, text: name }, title, true)
 }
 
 /// For a comparison with the packet's end that is the wrong way round.

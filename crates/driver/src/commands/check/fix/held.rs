@@ -109,9 +109,9 @@ pub fn lock(case: &Case<'_>) -> Vec<Proposal> {
         let text = case.text(range.clone());
         let name = source.fresh("early");
         let line = format!("__typeof__({text}) {name} = {text};");
-        let Some(mut edits) = source.before(at, &line) else { return Vec::new() };
-        edits.push(Edit { range, text: name });
-        return vec![Proposal { title: format!("add `{line}` before the lock is taken"), edits, safe: true }];
+        let title = format!("add `{line}` before the lock is taken");
+        let early = case.lines_before(at, &line, Edit { range, text: name }, title, true);
+        return early.into_iter().collect();
     }
     before_returns(case, at, &format!("bpf_spin_unlock({held});"))
 }

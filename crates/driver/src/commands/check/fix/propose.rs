@@ -78,6 +78,13 @@ impl<'a> Case<'a> {
         Some(Proposal { title, edits: all, safe: true })
     }
 
+    /// Lines before the statement at a place, and an edit of what uses them.
+    pub fn lines_before(&self, at: usize, lines: &str, edit: Edit, title: String, safe: bool) -> Option<Proposal> {
+        let mut edits = self.source.before(at, lines)?;
+        edits.push(edit);
+        Some(Proposal { title, edits, safe })
+    }
+
     /// A replacement of one range.
     pub fn replace(&self, range: Range<usize>, text: &str, safe: bool) -> Proposal {
         let title = match self.text(range.clone()).trim() {
