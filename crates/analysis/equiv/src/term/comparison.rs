@@ -58,18 +58,16 @@ impl Graph {
     /// How many bits of a term are left without the copies of its highest bit, as far as its form shows.
     fn signed_width(&mut self, id: TermId) -> u32 {
         let bits = self.bits(id);
-        match self.shape(id).clone() {
-            Shape::Constant(value) => {
+        match self.shape(id) {
+            &Shape::Constant(value) => {
                 let value = (value << (64 - bits)) as i64 >> (64 - bits);
                 let copies = if value < 0 { value.leading_ones() } else { value.leading_zeros() };
                 65 - copies
             }
             Shape::Concat(parts) => {
-                let Some((&Shape::Repeat(bit), copies)) =
-                    parts.last().map(|part| (self.shape(*part), self.bits(*part)))
-                else {
-                    return bits;
-                };
+                let Some(&last) = parts.last() else { return bits };
+                let &Shape::Repeat(bit) = self.shape(last) else { return bits };
+                let copies = self.bits(last);
                 let extended = copies < bits && self.extract(id, bits - copies - 1, 1) == bit;
                 if extended { bits - copies } else { bits }
             }

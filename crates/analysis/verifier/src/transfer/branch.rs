@@ -229,18 +229,14 @@ impl Findings {
                     return;
                 }
                 origin = self.origins.join(origin, register.origin);
-                register.scalar = match register.offset.wrapping_sub(base) {
-                    0 => {
-                        register.added = before.added;
-                        scalar
-                    }
-                    _ => {
-                        let distance = i64::from(register.offset) - i64::from(base);
-                        let moved = Scalar::constant(distance as u64);
-                        let half = [register.added, before.added].contains(&Added::Half);
-                        apply_as_kernel(AluOp::Add, if half { Width::W32 } else { Width::W64 }, &scalar, &moved)
-                    }
-                };
+                if register.offset == base {
+                    (register.scalar, register.added) = (scalar, before.added);
+                    return;
+                }
+                let moved = Scalar::constant((i64::from(register.offset) - i64::from(base)) as u64);
+                let half = [register.added, before.added].contains(&Added::Half);
+                let width = if half { Width::W32 } else { Width::W64 };
+                register.scalar = apply_as_kernel(AluOp::Add, width, &scalar, &moved);
             },
         );
         state.for_each_where(
