@@ -55,7 +55,6 @@ static bool has_code(int fd, const u8 *code, int size, u32 *jited)
 	return size && memmem(image, info.jited_prog_len, code, size);
 }
 
-
 static void write_text(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY);
