@@ -69,8 +69,7 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         printer = printer.into_file(path)?;
     }
     if let Some(path) = &arguments.replay {
-        let summary = replayed(&session, path, arguments, &mut printer)?;
-        return printer.finish(&summary, None);
+        return replayed(&session, path, arguments, printer);
     }
     let settings =
         Settings { except_pid: Some(std::process::id()), ring_bytes: arguments.ring_bytes, ..Settings::default() };
@@ -101,7 +100,7 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
             failed.get_or_insert(error);
         }
     };
-    let mut exporter = exporter(&session, arguments)?;
+    let mut exporter = exporter(&session, arguments, None)?;
     let interrupted = interrupt()?;
     let traced = RefCell::new(&mut command);
     let send = exporter.as_ref().map(Exporter::status);
@@ -180,13 +179,18 @@ fn turn(screen: &RefCell<Option<Screen>>) -> bool {
     screen.borrow_mut().as_mut().is_some_and(Screen::turn)
 }
 
-/// Begins to send rows where the user wants them.
-fn exporter(session: &Session, arguments: &QueryArguments) -> Result<Option<Exporter>, Error> {
+/// Begins to send rows where the user wants them; those of a recording by the clock that recorded.
+fn exporter(
+    session: &Session,
+    arguments: &QueryArguments,
+    recorded_boot_ns: Option<u64>,
+) -> Result<Option<Exporter>, Error> {
     let QueryArguments { otlp, prometheus, max_series, .. } = arguments;
     if otlp.is_none() && prometheus.is_none() {
         return Ok(None);
     }
-    let targets = Targets { otlp: otlp.clone(), prometheus: prometheus.clone(), max_series: *max_series, query: None };
+    let (otlp, prometheus) = (otlp.clone(), prometheus.clone());
+    let targets = Targets { otlp, prometheus, max_series: *max_series, query: None, recorded_boot_ns };
     let exporter = Exporter::begin(session, &targets)?;
     if let Some(address) = exporter.address() {
         anstream::eprintln!("Prometheus is answered at http://{address}/metrics");
@@ -236,18 +240,28 @@ fn replayed(
     session: &Session,
     path: &Path,
     arguments: &QueryArguments,
-    printer: &mut Printer,
-) -> Result<Summary, Error> {
+    mut printer: Printer,
+) -> Result<u8, Error> {
     let recording = Recording::open(session, path)?;
-    let mut sink = |rows| printer.rows(rows);
+    let mut exporter = exporter(session, arguments, recording.boot_ns())?;
+    let mut sink = |rows| match &mut exporter {
+        Some(exporter) => {
+            exporter.recorded(rows);
+            true
+        }
+        None => printer.rows(rows),
+    };
     let limits = Limits::default();
-    match arguments.split {
-        None => replay::run(session, recording, limits, &mut sink),
+    let summary = match arguments.split {
+        None => replay::run(session, recording, limits, &mut sink)?,
         Some(split) => {
             let settings = Settings { ring_bytes: arguments.ring_bytes, ..Settings::default() };
-            replay::run_in_kernel(session, recording, split, &settings, limits, &mut sink)
+            replay::run_in_kernel(session, recording, split, &settings, limits, &mut sink)?
         }
-    }
+    };
+    let Some(exporter) = exporter else { return printer.finish(&summary, None) };
+    told_exported(&exporter.finish(&summary));
+    Ok(0)
 }
 
 /// Ctrl-C ends the query, a second one the process.

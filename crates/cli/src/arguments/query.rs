@@ -60,7 +60,7 @@ pub struct QueryArguments {
     pub sample: Option<Sample>,
     /// Send the rows to an OTLP receiver such as an OpenTelemetry Collector instead of printing them, such as
     /// http://127.0.0.1:4318: groups as metrics, other rows as log records.
-    #[arg(long, value_name = "URL", conflicts_with = "replay")]
+    #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,
     /// Answer Prometheus at this address, under /metrics, instead of printing the rows, such as 127.0.0.1:9435. The query
     /// needs an aggregate and a WINDOW.

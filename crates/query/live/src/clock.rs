@@ -1,6 +1,7 @@
-//! The kernel's clock.
+//! The kernel's clock, and the time of day.
 
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The monotonic clock, as programs see it. In a time namespace this process sees another one.
 pub fn now_ns() -> u64 {
@@ -12,6 +13,17 @@ pub fn now_ns() -> u64 {
             monotonic_offset(&std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
         }),
     )
+}
+
+/// Nanoseconds since the Unix epoch.
+pub(crate) fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos() as u64
+}
+
+/// Nanoseconds from the Unix epoch to the beginning of the monotonic clock. Asked again and again, because somebody may set
+/// the time.
+pub(crate) fn boot_ns() -> u64 {
+    unix_ns().saturating_sub(now_ns())
 }
 
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {

@@ -34,6 +34,10 @@ struct Header {
     table: String,
     columns: Vec<String>,
     records: Vec<Record>,
+    /// Nanoseconds from the Unix epoch to the beginning of the clock of its times, in the first header. Recordings that are older
+    /// than this do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot_ns: Option<u64>,
     /// The other tables, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<Header>,
@@ -46,6 +50,7 @@ impl Header {
             table: table.name.clone(),
             columns: table.columns.iter().map(|column| column.name.clone()).collect(),
             records: records.to_vec(),
+            boot_ns: None,
             others: Vec::new(),
         }
     }
@@ -62,7 +67,7 @@ impl Header {
         if !self.is_of(table) {
             return Err(format!("it is of table `{}`, and the query of `{}`", self.table, table.name));
         }
-        if *self != Header::new(table, &self.records) {
+        if *self != (Header { boot_ns: self.boot_ns, ..Header::new(table, &self.records) }) {
             return Err("it was made by another version of kiln, whose table has other columns".to_owned());
         }
         let fits = |record: &Record| {
@@ -117,7 +122,8 @@ impl<W: Write> Recorder<W> {
         }
         let mut headers = headers.into_iter();
         if let Some(first) = headers.next() {
-            serde_json::to_writer(&mut out, &Header { others: headers.collect(), ..first })?;
+            let boot_ns = Some(crate::clock::boot_ns());
+            serde_json::to_writer(&mut out, &Header { boot_ns, others: headers.collect(), ..first })?;
         }
         out.write_all(b"\n")?;
         Ok(Recorder { out, tables })
@@ -157,6 +163,7 @@ pub struct Recording<R> {
     tables: Vec<Vec<Record>>,
     /// The table of each of the query's scans.
     scans: Vec<usize>,
+    boot_ns: Option<u64>,
     reader: R,
 }
 
@@ -183,6 +190,7 @@ impl<R: BufRead> Recording<R> {
         read.map_err(|error| invalid(error.to_string()))?;
         let header: Header =
             serde_json::from_slice(&line).map_err(|_| invalid("it is no recording of kiln's".to_owned()))?;
+        let boot_ns = header.boot_ns;
         let mut headers = vec![header];
         let others = std::mem::take(&mut headers[0].others);
         headers.extend(others);
@@ -193,7 +201,12 @@ impl<R: BufRead> Recording<R> {
             scans.push(own);
         }
         let tables = headers.into_iter().map(|header| header.records).collect();
-        Ok(Recording { name, tables, scans, reader })
+        Ok(Recording { name, tables, scans, boot_ns, reader })
+    }
+
+    /// Nanoseconds from the Unix epoch to the beginning of the clock that recorded, if the recording says.
+    pub fn boot_ns(&self) -> Option<u64> {
+        self.boot_ns
     }
 
     /// Where columns are in the records of the first scan.

@@ -1,13 +1,11 @@
 //! What the columns of a result are to collectors: labels, counters, gauges, histograms.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_plan::expr::Expr;
 use kiln_plan::query::{AggregateFunction, Output, Shape};
 use kiln_plan::{DataType, Value};
 
-use crate::live;
 use crate::session::Session;
 
 /// What a column of a result is to a collector of metrics.
@@ -72,13 +70,6 @@ impl Form {
     pub fn is_metrics(&self) -> bool {
         self.columns.iter().any(|(_, role)| role.is_some_and(|role| role != Role::Label))
     }
-}
-
-/// Nanoseconds from the Unix epoch to the beginning of the monotonic clock. Asked for each batch, because somebody may set
-/// the time.
-pub(super) fn boot_ns() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    (now.as_nanos() as u64).saturating_sub(live::now_ns())
 }
 
 /// A name of metrics or labels: letters, digits and underlines, beginning with a letter.

@@ -42,6 +42,9 @@ pub struct Targets {
     pub max_series: usize,
     /// The name under which a service has the query; OTLP receivers get it with each document.
     pub query: Option<Shown>,
+    /// When the machine of a recording had begun to count, in nanoseconds since the Unix epoch; `None` for this machine's
+    /// events.
+    pub recorded_boot_ns: Option<u64>,
 }
 
 enum Message {
@@ -81,8 +84,7 @@ impl Exporter {
     /// rows are not metrics if Prometheus is to read them.
     pub fn begin(session: &Session, targets: &Targets) -> Result<Exporter, Error> {
         let form = Form::of(session);
-        let otlp =
-            targets.otlp.as_deref().map(|url| Otlp::connect(url, form.clone(), targets.query.clone())).transpose()?;
+        let otlp = targets.otlp.as_deref().map(|url| Otlp::connect(url, form.clone(), targets)).transpose()?;
         if targets.prometheus.is_some() && !(form.is_metrics() && session.windowed()) {
             let message =
                 "Prometheus reads aggregates of windows: add an aggregate and, for example, `WINDOW 10 SECONDS`";
@@ -103,7 +105,16 @@ impl Exporter {
         self.address
     }
 
-    /// Sends rows.
+    /// Sends rows of a recording, which can wait.
+    pub fn recorded(&mut self, rows: Vec<Row>) {
+        let count = rows.len() as u64;
+        match self.queue.as_ref().map(|queue| queue.send(Message::Rows(rows))) {
+            Some(Ok(())) => {}
+            _ => self.lost += count,
+        }
+    }
+
+    /// Sends rows. The kernel does not wait: what finds no room is lost.
     pub fn rows(&mut self, rows: Vec<Row>) {
         let count = rows.len() as u64;
         match self.queue.as_ref().map(|queue| queue.try_send(Message::Rows(rows))) {

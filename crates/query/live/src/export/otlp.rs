@@ -12,7 +12,9 @@ use kiln_plan::{Histogram, Row, Value};
 use serde_json::{Value as Json, json};
 use ureq::Agent;
 
-use crate::export::form::{Form, Role, boot_ns, identifier, label};
+use crate::clock::{self, unix_ns};
+use crate::export::Targets;
+use crate::export::form::{Form, Role, identifier, label};
 use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
@@ -37,6 +39,8 @@ pub struct Otlp {
     host: Option<String>,
     /// The query's name in a service.
     query: Option<Shown>,
+    /// As [`Targets::recorded_boot_ns`].
+    recorded_boot_ns: Option<u64>,
     /// Whether the last document was not taken.
     is_down: bool,
 }
@@ -65,7 +69,7 @@ impl Otlp {
     ///
     /// # Errors
     /// [`Error::InvalidInput`] where there is none.
-    pub fn connect(url: &str, form: Form, query: Option<Shown>) -> Result<Otlp, Error> {
+    pub fn connect(url: &str, form: Form, targets: &Targets) -> Result<Otlp, Error> {
         let invalid = |why: &str| Error::InvalidInput(format!("{url}: {why}"));
         if !url.starts_with("http://") {
             let help = "an OTLP receiver's address is like http://127.0.0.1:4318; a Collector on this machine forwards \
@@ -75,7 +79,15 @@ impl Otlp {
         let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
         let agent: Agent = config.build().into();
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
-        let otlp = Otlp { agent, url: url.trim_end_matches('/').to_owned(), form, host, query, is_down: false };
+        let otlp = Otlp {
+            agent,
+            url: url.trim_end_matches('/').to_owned(),
+            form,
+            host,
+            query: targets.query.clone(),
+            recorded_boot_ns: targets.recorded_boot_ns,
+            is_down: false,
+        };
         match otlp.post(&otlp.document(&[], 0)) {
             Ok(()) | Err(Failure::Partial(..)) => Ok(otlp),
             Err(Failure::Transient(why) | Failure::Permanent(why)) => {
@@ -92,7 +104,7 @@ impl Otlp {
         if self.is_down && is_over.load(Ordering::SeqCst) {
             return refused(all, format!("{} has not answered", self.url));
         }
-        let document = self.document(rows, boot_ns());
+        let document = self.document(rows, self.recorded_boot_ns.unwrap_or_else(clock::boot_ns));
         let mut waits = RETRIES.iter().filter(|_| !self.is_down);
         let failure = loop {
             match (self.post(&document), waits.next()) {
@@ -174,7 +186,7 @@ fn record(form: &Form, row: &Row, boot_ns: u64) -> Json {
     let named = form.columns.iter().zip(&row.values);
     let attributes: Vec<Json> = named.filter_map(|((name, _), value)| attribute(name, value)).collect();
     let own = form.time.and_then(|at| row.values[at].bits()).or(row.window.map(|window| window[1]));
-    let now = boot_ns.saturating_add(crate::live::now_ns());
+    let now = unix_ns();
     let time = own.map_or(now, |own| boot_ns.saturating_add(own));
     let body: Vec<String> =
         form.columns.iter().zip(&row.values).map(|((name, _), value)| format!("{name}={}", label(value))).collect();
@@ -231,7 +243,7 @@ fn points_of(data: &Json) -> &[Json] {
 fn point(form: &Form, row: &Row, at: usize, role: Role, boot_ns: u64) -> Option<Json> {
     let labels = form.columns.iter().zip(&row.values).filter(|((_, role), _)| *role == Some(Role::Label));
     let attributes: Vec<Json> = labels.filter_map(|((name, _), value)| attribute(name, value)).collect();
-    let now = crate::live::now_ns();
+    let now = unix_ns().saturating_sub(boot_ns);
     // The last window may end before its time.
     let window = row.window.unwrap_or([now, now]).map(|time| time.min(now));
     let [start, end] = window.map(|time| boot_ns.saturating_add(time).to_string());
