@@ -34,7 +34,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::command::{Failure, root, run as run_command, script, target_dir};
-use crate::demo::release_kiln;
+use crate::demo::built_kiln;
 
 /// A row of `bench/programs/programs.toml`.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     if programs.is_empty() {
         return Err(Failure::usage("no program of bench/programs has such a name"));
     }
-    let kiln = release_kiln()?;
+    let kiln = built_kiln(&["--release"])?;
     let objects = programs.iter().map(|program| compile(&program.name)).collect::<Result<Vec<_>, _>>()?;
     let rows = measure(&kiln, &objects)?;
     print!("{}", report(&programs, &rows));

@@ -38,7 +38,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let [quick] = flags(arguments, ["--quick"])?;
     run_command(&mut script("setup"), "scripts/setup")?;
     run_command(script("corpus").arg("core"), "scripts/corpus")?;
-    let kiln = release_kiln()?;
+    let kiln = built_kiln(&[])?;
     let shown = chosen(&manifest()?, if quick { QUICK } else { SHOWN });
     if shown.is_empty() {
         return Err(Failure::usage("the corpus has none of the demo's objects: see target/corpus/*/FAILED.txt"));
@@ -57,13 +57,13 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     run_command(&mut bench, "kiln bench")
 }
 
-/// Builds `kiln` as users get it.
+/// Builds `kiln`: as the tests take it, which is there sooner, or with `--release`, as users get it.
 ///
 /// # Errors
 /// When it does not build.
-pub fn release_kiln() -> Result<PathBuf, Failure> {
-    run_command(cargo().args(["build", "--release", "--package", "kiln-cli"]), "building kiln")?;
-    Ok(target_dir().join("release").join("kiln"))
+pub fn built_kiln(profile: &[&str]) -> Result<PathBuf, Failure> {
+    run_command(cargo().args(["build", "--package", "kiln-cli"]).args(profile), "building kiln")?;
+    Ok(target_dir().join(if profile.is_empty() { "debug" } else { "release" }).join("kiln"))
 }
 
 /// Where `scripts/corpus` puts objects.
