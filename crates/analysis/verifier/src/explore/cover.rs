@@ -1,8 +1,12 @@
 //! When a register, a slot or an object of a kept state covers one of the current state.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use kiln_isa::{Reg, RegSet};
+
 use crate::path::precision::Origins;
 use crate::state::ids::IdMap;
-use crate::state::{Byte, IteratorState, Kind, ObjectKind, Register, Slot, StackObject};
+use crate::state::{Byte, IteratorState, Kind, ObjectKind, Register, Slot, StackObject, State};
 
 /// Which differences count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,4 +109,23 @@ pub(crate) fn register_covers(
         && ids.matches(old.id, current.id)
         && ids.matches(old.owner, current.owner)
         && ids.matches(old.reference, current.reference)
+}
+
+/// What the registers hold that nobody reads any more, in one number. They cover whatever they are compared with; but a turn of
+/// a loop that changes them is not one that changes nothing (kernel `states_maybe_looping`).
+pub(crate) fn unread_registers(state: &State, live: RegSet) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for reg in Reg::all().filter(|reg| !live.contains(*reg)) {
+        let register = state.frame().registers[reg.index()];
+        (register.kind() as u8, register.offset, register.scalar).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// A quick comparison that excludes most states before the complete one.
+pub(crate) fn may_be_same(old: &State, current: &State) -> bool {
+    old.frames.len() == current.frames.len()
+        && old.frame().registers.iter().zip(&current.frame().registers).all(|(a, b)| {
+            a.kind() == Kind::Uninit || a.kind() == b.kind() && a.offset == b.offset && a.scalar == b.scalar
+        })
 }

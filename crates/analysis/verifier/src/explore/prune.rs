@@ -18,7 +18,9 @@ use kiln_isa::{Insn, Reg, RegSet};
 use super::search::Explorer;
 use crate::code::Position;
 use crate::error::{Step, reject};
-use crate::explore::cover::{Exactness, bytes_cover, less_written, object_covers, register_covers, widen};
+use crate::explore::cover::{
+    Exactness, bytes_cover, less_written, may_be_same, object_covers, register_covers, unread_registers, widen,
+};
 use crate::explore::visits::{Visit, Visits};
 use crate::objects::iterator::iterators_moved;
 use crate::path::Since;
@@ -43,6 +45,8 @@ struct KeptState {
     pinned: bool,
     /// All its numbers are precise, and those of the states before it on its path.
     exact: bool,
+    /// [`unread_registers`] of its last frame, of which `state` keeps nothing.
+    unread: u64,
 }
 
 /// All kept states.
@@ -74,6 +78,7 @@ impl Kept {
             visit: 0,
             pinned: false,
             exact: false,
+            unread: 0,
         };
         Kept {
             states: vec![root],
@@ -275,6 +280,7 @@ impl Explorer<'_> {
         if !unrolled
             && old.callback_depth == self.path.state.callback_depth
             && may_be_same(old, &self.path.state)
+            && kept.unread == unread_registers(&self.path.state, op.live)
             && self.covers(kept, old, Exactness::Same)
             && !iterators_moved(old, &self.path.state)
         {
@@ -327,6 +333,7 @@ impl Explorer<'_> {
                 frame.registers[reg.index()] = Register::UNINIT;
             }
         }
+        let unread = unread_registers(&self.path.state, self.path.code.op(self.path.at).live);
         let visit = self.kept.visits.of(self.path.code, &state, self.path.at, self.strict_callbacks);
         let kept = KeptState {
             state: Some(Box::new(state)),
@@ -587,12 +594,4 @@ fn is_in_callback(state: &State) -> bool {
 fn same_calls(old: &State, current: &State) -> bool {
     let sites = |state: &State| state.frames.iter().map(|frame| frame.call_site).collect::<Vec<_>>();
     sites(old) == sites(current)
-}
-
-/// A quick comparison that excludes most states before the complete one.
-fn may_be_same(old: &State, current: &State) -> bool {
-    old.frames.len() == current.frames.len()
-        && old.frame().registers.iter().zip(&current.frame().registers).all(|(a, b)| {
-            a.kind() == Kind::Uninit || a.kind() == b.kind() && a.offset == b.offset && a.scalar == b.scalar
-        })
 }
