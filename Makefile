@@ -32,10 +32,16 @@ kernel: setup ## Build a Linux with native operations and test them in it (15 mi
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux $(or $(LINUX),6.12)
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux $(or $(LINUX),6.12) --canary
 
-test-collector: ## Test with a real OpenTelemetry Collector, built from its Go modules (some minutes, once)
+# ClickHouse's engine for Python.
+target/tools/chdb/bin/python:
+	@python3 -m venv target/tools/chdb && target/tools/chdb/bin/pip install -q chdb==4.4.0
+
+test-collector: target/tools/chdb/bin/python ## Test with a real OpenTelemetry Collector, VictoriaMetrics and ClickHouse's engine (some minutes, once)
 	@scripts/setup --collector
 	@cd tests/collector && go build -o ../../target/collector .
-	@KILN_COLLECTOR=$(CURDIR)/target/collector cargo test -p kiln-cli --test collector -- --ignored --nocapture
+	@cd tests/collector/metrics && go build -o ../../../target/victoria-metrics github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
+	@KILN_COLLECTOR=$(CURDIR)/target/collector KILN_VICTORIA_METRICS=$(CURDIR)/target/victoria-metrics \
+	  KILN_CHDB_PYTHON=$(CURDIR)/target/tools/chdb/bin/python cargo test -p kiln-cli --test collector -- --ignored --nocapture
 
 test-sanitized: setup corpus ## Run VM, JIT and CLI under AddressSanitizer, the interpreter under Miri (needs nightly Rust)
 	@scripts/test-sanitized

@@ -236,12 +236,7 @@ fn over_budget(taken: f64, allowed: f64) -> Error {
 }
 
 /// Answers from recorded events.
-fn replayed(
-    session: &Session,
-    path: &Path,
-    arguments: &QueryArguments,
-    mut printer: Printer,
-) -> Result<u8, Error> {
+fn replayed(session: &Session, path: &Path, arguments: &QueryArguments, mut printer: Printer) -> Result<u8, Error> {
     let recording = Recording::open(session, path)?;
     let mut exporter = exporter(session, arguments, recording.boot_ns())?;
     let mut sink = |rows| match &mut exporter {

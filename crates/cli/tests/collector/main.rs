@@ -6,14 +6,18 @@
 //!   host b: the same, with other sleeps ----+                     +-- metrics: merged over windows and hosts
 //! ```
 //!
-//! `make test-collector` builds the Collector and runs this. A host is a UTS namespace with a name of its own.
+//! `make test-collector` builds the Collector and runs this. A host is a UTS namespace with a name of its own. [`fleet`] has
+//! fifty of them, and asks the engines behind the Collector.
+
+mod fleet;
+mod receivers;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use receivers::Collector;
 use serde_json::Value as Json;
 
 /// Hosts by name: how often each of them sleeps, and how long in seconds.
@@ -25,67 +29,6 @@ const GROUPED: &str = "GROUP BY name WINDOW 200 MS";
 const START: Duration = Duration::from_secs(4);
 /// The part of itself by which a value may be counted in the next bucket: see docs/guide/fleet.md.
 const ERROR: f64 = 1.0 / 64.0;
-
-/// A Collector that receives OTLP and writes files.
-struct Collector {
-    child: Child,
-    folder: tempfile::TempDir,
-    url: String,
-}
-
-impl Collector {
-    fn new() -> Collector {
-        let program = std::env::var("KILN_COLLECTOR").expect("make test-collector says where the Collector is");
-        let folder = tempfile::tempdir().expect("a folder");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        let path = folder.path().display();
-        let configuration = format!(
-            "receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{port}'}}}}}}}}
-exporters:
-  file/metrics: {{path: '{path}/metrics'}}
-  file/logs: {{path: '{path}/logs'}}
-service:
-  telemetry: {{metrics: {{level: none}}}}
-  pipelines:
-    metrics: {{receivers: [otlp], exporters: [file/metrics]}}
-    logs: {{receivers: [otlp], exporters: [file/logs]}}
-"
-        );
-        let file = folder.path().join("collector.yaml");
-        std::fs::write(&file, configuration).expect("a file");
-        let mut command = Command::new(program);
-        command.arg("--config").arg(format!("file:{}", file.display())).stderr(Stdio::null());
-        let collector = Collector {
-            child: command.spawn().expect("the Collector runs"),
-            folder,
-            url: format!("http://127.0.0.1:{port}"),
-        };
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "the Collector does not listen");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        collector
-    }
-
-    /// Ends it, and returns the documents of a file that it wrote.
-    fn ended(&mut self) -> impl Fn(&str) -> Vec<Json> {
-        let ended = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().expect("kill is there");
-        assert!(ended.success() && self.child.wait().expect("it ends").success());
-        let folder = self.folder.path().to_owned();
-        move |name| {
-            let text = std::fs::read_to_string(folder.join(name)).expect("the Collector wrote it");
-            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-        }
-    }
-}
-
-impl Drop for Collector {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// A query of what the sleepers' system call took. They have a name of their own, so nothing else is seen.
 fn query(select: &str, grouped: &str) -> String {
@@ -106,7 +49,7 @@ fn sent(collector: &Collector, (host, sleeps, seconds): (&str, u32, &str)) {
         command.spawn().expect("unshare is there")
     });
     std::thread::sleep(START);
-    let program = collector.folder.path().join(sleeper());
+    let program = collector.folder().join(sleeper());
     if !program.exists() {
         let sleep = ["/usr/bin/sleep", "/bin/sleep"].into_iter().find(|path| Path::new(path).exists());
         std::os::unix::fs::symlink(sleep.expect("there is a sleep"), &program).expect("a link");
@@ -205,7 +148,7 @@ impl Histogram {
 #[test]
 #[ignore = "needs a Collector: make test-collector"]
 fn a_collector_has_every_row_and_merged_histograms_have_the_right_quantiles() {
-    let mut collector = Collector::new();
+    let mut collector = Collector::new(None);
     HOSTS.into_iter().for_each(|host| sent(&collector, host));
     let documents = collector.ended();
     let records = by_host(&documents("logs"), ["resourceLogs", "scopeLogs", "logRecords"]);
