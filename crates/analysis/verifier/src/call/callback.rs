@@ -9,7 +9,7 @@ use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Caller, Frame, Holds, Register, State};
+use crate::state::{Caller, Frame, Holds, Kind, Register, State};
 use crate::types::Types;
 
 /// A timer or the like, and the map passed with it, must be of the same map.
@@ -99,14 +99,15 @@ impl HelperEffect<'_, '_> {
         let (first, third, fourth) = (arguments[1], arguments[3], arguments[4]);
         let mut turns = u64::MAX;
         if helper.id == helper_id::LOOP {
+            if first.kind() != Kind::Scalar {
+                // The kernel wants to make it precise, and stops: "verifier bug: backtracking misuse".
+                return reject(Reason::WrongArgumentType, "how often bpf_loop calls its function is a number");
+            }
             self.path.findings.mark_precise(&first);
             turns = first.scalar.umax;
         }
         if u64::from(self.path.state.frame().callback_turns) < turns {
             self.enter_callback(callee, [first, third, fourth])?;
-        }
-        if turns == 0 {
-            self.path.findings.noted.idle_callbacks.entry(callee).or_insert(self.path.at);
         }
         self.path.state.frame_mut().callback_turns = 0;
         self.path.state.clobber();
@@ -122,7 +123,8 @@ impl HelperEffect<'_, '_> {
         self.path.findings.noted.take_results(callee, 0, 1);
         match helper.id {
             helper_id::LOOP => {
-                frame.registers[1] = Register::scalar(crate::domain::Scalar::of_width(32));
+                // 32 bits in truth; the kernel takes any number (`set_loop_callback_state`).
+                frame.registers[1] = Register::UNKNOWN;
                 frame.registers[2] = third;
             }
             helper_id::FOR_EACH_MAP_ELEM => {
@@ -152,8 +154,9 @@ impl HelperEffect<'_, '_> {
 }
 
 impl Path<'_> {
-    /// The kernel removes a callback of no turns as dead code. Its address is then that of the function behind it. If none
-    /// is there, the kernel fails to compile the other functions.
+    /// The kernel removes a function that nothing enters as dead code, though its address is taken: a callback of no turns,
+    /// or of no call. The address is then that of the function behind it. If none is there, the kernel fails to compile the
+    /// other functions.
     pub(crate) fn check_removed_callbacks(&mut self) -> Step<()> {
         let noted = &self.findings.noted;
         let stays =
@@ -163,12 +166,12 @@ impl Path<'_> {
             return Ok(());
         }
         let removed = |callee: usize| !(callee..count).any(stays);
-        let first = noted.idle_callbacks.iter().filter(|(callee, _)| removed(**callee)).map(|(_, at)| *at).min();
+        let first = noted.addresses.iter().filter(|(callee, _)| removed(**callee)).map(|(_, at)| *at).min();
         let Some(at) = first else { return Ok(()) };
         self.at = at;
         reject(
             Reason::Unreachable,
-            "the callback never runs: the kernel removes it, and then fails to compile the other functions",
+            "the function never runs: the kernel removes it, and then fails to compile the other functions",
         )
     }
 }

@@ -346,6 +346,7 @@ impl Explorer<'_> {
             visit,
             pinned: false,
             exact: false,
+            unread,
         };
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;

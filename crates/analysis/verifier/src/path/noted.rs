@@ -22,8 +22,8 @@ pub(crate) struct Noted {
     pub globals_called: Vec<usize>,
     /// Functions that some path enters.
     pub entered: Vec<bool>,
-    /// Callbacks passed to a call that makes no turn, and the first such call.
-    pub idle_callbacks: HashMap<usize, Position>,
+    /// Functions whose address some path takes, and where the first one does.
+    pub addresses: HashMap<usize, Position>,
     /// Functions that were passed to something that calls them.
     pub callbacks: Vec<bool>,
     /// Callbacks that run later, on a stack of their own.
@@ -57,7 +57,7 @@ impl Noted {
         Noted {
             globals_called: Vec::new(),
             entered: vec![false; code.functions.len()],
-            idle_callbacks: HashMap::new(),
+            addresses: HashMap::new(),
             callbacks: vec![false; code.functions.len()],
             later_callbacks: vec![false; code.functions.len()],
             results: vec![None; code.functions.len()],

@@ -151,7 +151,10 @@ impl Path<'_> {
                         "the address of a global function: callbacks must be static",
                     );
                 }
-                Some(callee) => Register::pointer(Holds::Function(callee as u32)),
+                Some(callee) => {
+                    self.findings.noted.addresses.entry(callee).or_insert(self.at);
+                    Register::pointer(Holds::Function(callee as u32))
+                }
                 None => return reject(Reason::BadInstruction, "the address of a function that does not exist"),
             },
             (Reference::Extern(id), _) => match self.code.object.externs.get(id.index()) {
