@@ -101,7 +101,7 @@ impl HelperEffect<'_, '_> {
         if helper.id == helper_id::LOOP {
             if first.kind() != Kind::Scalar {
                 // The kernel wants to make it precise, and stops: "verifier bug: backtracking misuse".
-                return reject(Reason::WrongArgumentType, "how often bpf_loop calls its function is a number");
+                return reject(Reason::ArgumentType, "how often bpf_loop calls its function is a number");
             }
             self.path.findings.mark_precise(&first);
             turns = first.scalar.umax;
