@@ -190,6 +190,7 @@ pub fn told_end(summary: &Summary) {
         (summary.missed, "events at which the kernel ran no program, because one ran on that processor already"),
         (lost.starts, "beginnings that found no room in user space"),
         (lost.groups, "rows that found no room for a group in user space"),
+        (lost.values, "values that found no room in an aggregate in user space"),
         (lost.rows, "rows that found no room to be ordered"),
         (lost.late, "rows of windows that had ended"),
         (lost.malformed, "records that were too short"),
@@ -197,6 +198,7 @@ pub fn told_end(summary: &Summary) {
         (lost.pairs, "pairs of rows that a join did not look at, because too many rows have the same key"),
     ];
     own.iter().filter(|(count, _)| *count > 0).for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
+    summary.refused.iter().for_each(|groups| anstream::eprintln!("lost: {groups}"));
     if lost.unmatched > 0 {
         anstream::eprintln!("{} rows had no match in a lookup table; LEFT JOIN shows them", lost.unmatched);
     }

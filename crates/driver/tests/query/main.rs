@@ -1,5 +1,6 @@
 //! Queries: every split of every query loads, and all splits give one answer.
 
+mod commonest;
 mod functions;
 mod questions;
 mod tables;

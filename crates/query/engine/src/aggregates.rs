@@ -6,13 +6,12 @@ use kiln_plan::execute::accumulate::Accumulator;
 use kiln_plan::expr::Expr;
 use kiln_plan::query::{Aggregate as Wanted, AggregateFunction};
 use kiln_plan::{DataType, Value};
-use rusqlite::functions::{Aggregate, Context, FunctionFlags, WindowAggregate};
+use rusqlite::functions::{Aggregate, Context, WindowAggregate};
 use rusqlite::types::Value as Own;
 use rusqlite::{Connection, Result};
 
-use crate::value::{Handles, MOST_KEPT, bytes, given, kiln, too_much};
+use crate::value::{FLAGS, Handles, MOST_KEPT, bytes, given, kiln, too_much};
 
-const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 /// Maximum number of values that `top_k` shows.
 const MOST_SHOWN: i64 = 100;
 

@@ -4,13 +4,11 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use kiln_plan::Value;
-use rusqlite::functions::{Aggregate, Context, FunctionFlags};
+use rusqlite::functions::{Aggregate, Context};
 use rusqlite::types::Value as Own;
 use rusqlite::{Connection, Result};
 
-use crate::value::{MOST_KEPT, bytes, kiln, own, too_much};
-
-const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
+use crate::value::{FLAGS, MOST_KEPT, bytes, kiln, own, too_much};
 
 /// Adds the aggregates to a connection.
 pub fn add(connection: &Connection) -> Result<()> {

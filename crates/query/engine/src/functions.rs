@@ -7,12 +7,11 @@ use std::sync::Arc;
 use kiln_plan::Value;
 use kiln_plan::expr::{BinaryOp, Expr, Function, MAX_PATTERN, is_like};
 use regex::{Regex, RegexBuilder};
-use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::functions::Context;
 use rusqlite::{Connection, Result};
 
-use crate::value::{kiln, own};
+use crate::value::{FLAGS, kiln, own};
 
-const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 /// Bytes of a compiled regular expression.
 const MOST_REGEX_BYTES: usize = 1 << 20;
 /// How long a text becomes at most before a function stops: longer than SQLite takes ([`crate::MOST_TEXT`]), so that the query

@@ -3,10 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_plan::{DataType, Value};
+use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{Value as Own, ValueRef};
 
 /// Values that SQLite has no type for, by their numbers in an answer.
 pub type Handles = Arc<Mutex<Vec<Value>>>;
+
+/// Every function takes UTF-8, and gives the same answer for the same operands.
+pub const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 
 /// Bytes of an answer's texts, and of the values that one window of `OVER` keeps.
 pub const MOST_KEPT: usize = 256 << 20;

@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use kiln_inspect::show::shown::Shown;
 use kiln_linux::{Link, LoadedImages, MapHandle, OwnCgroup, Prog, RingReader, Statistics, load_images};
 use kiln_plan::execute::decode;
 use kiln_plan::execute::flow::Running;
@@ -163,6 +164,7 @@ pub fn run(
             let mut status = summary.clone();
             status.elapsed_ns = begun.elapsed().as_nanos() as u64;
             status.lost = halves.lost();
+            status.refused = halves.refused();
             count(&halves_in_kernel, &mut status, statistics.is_some())?;
             status.lost_in_kernel = lost_in(&halves_in_kernel)?;
             report(&status);
@@ -385,7 +387,13 @@ impl Halves {
         self.executors.iter_mut().for_each(Executor::finish);
         self.pass(u64::MAX, true, summary, sink)?;
         summary.lost.add(self.lost());
+        summary.refused = self.refused();
         Ok(())
+    }
+
+    /// Sentences about the groups that found no room so far.
+    fn refused(&self) -> Vec<Shown> {
+        self.executors.iter().filter_map(Executor::refused).map(|sentence| sentence.as_str().into()).collect()
     }
 
     /// What was lost in user space so far.

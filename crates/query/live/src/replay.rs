@@ -235,8 +235,7 @@ pub fn run<R: BufRead>(
     limits: Limits,
     sink: &mut Sink<'_>,
 ) -> Result<Summary, Error> {
-    let executor =
-        |(scan, query): (usize, &Query)| Executor::replaying(query.clone(), recording.of_scan(scan).to_vec(), limits);
+    let executor = |(scan, query): (usize, &Query)| Executor::replaying(query.clone(), recording.of_scan(scan), limits);
     let executors = session.scans().into_iter().enumerate().map(executor).collect();
     let mut halves = Halves::new(session, executors, limits)?;
     let mut summary = Summary { split: Some(Split::Mvsf), ..Summary::default() };

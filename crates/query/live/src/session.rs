@@ -177,6 +177,9 @@ pub struct Summary {
     pub missed: u64,
     /// What was lost in user space.
     pub lost: Lost,
+    /// Sentences about the groups that found no room there.
+    #[serde(default)]
+    pub refused: Vec<Shown>,
 }
 
 /// How often a program ran.

@@ -4,6 +4,7 @@
 //! is within 1/64 of all its values.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Number of buckets per power of two, as a power of two.
 const PARTS_LOG2: u32 = 6;
@@ -35,7 +36,16 @@ fn lowest(bucket: u32) -> u64 {
 impl Histogram {
     /// Adds a value.
     pub fn add(&mut self, value: u64) {
-        *self.buckets.entry(bucket(value)).or_default() += 1;
+        self.add_if(value, || true);
+    }
+
+    /// Adds a value; not if it is the first of its bucket and `may_grow` says no.
+    pub fn add_if(&mut self, value: u64, may_grow: impl FnOnce() -> bool) {
+        match self.buckets.entry(bucket(value)) {
+            Entry::Occupied(mut values) => *values.get_mut() += 1,
+            Entry::Vacant(place) if may_grow() => drop(place.insert(1)),
+            Entry::Vacant(_) => return,
+        }
         self.sum += u128::from(value);
     }
 

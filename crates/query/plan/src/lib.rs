@@ -37,7 +37,7 @@
 //! assert_eq!(Split::of(&query), [Split::Mvsf, Split::Columns, Split::Filter]);
 //!
 //! // The smallest plan's other half is the whole query.
-//! let mut executor = Executor::replaying(query, Vec::new(), Limits::default());
+//! let mut executor = Executor::replaying(query, &[], Limits::default());
 //! for (pid, comm) in [(1, "init"), (7, "sh"), (9, "make")] {
 //!     let mut row = vec![Value::Null; table.columns.len()];
 //!     row[column("pid")] = Value::Uint(pid);

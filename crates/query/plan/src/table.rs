@@ -459,14 +459,16 @@ impl Table {
         joined.or_else(|| self.column("end_ts").filter(is_time)).or_else(|| self.column("ts").filter(is_time))
     }
 
-    /// Columns that are read in the kernel and that these are made of.
-    pub fn read_for(&self, columns: impl IntoIterator<Item = usize>) -> std::collections::BTreeSet<usize> {
-        let mut read = std::collections::BTreeSet::new();
+    /// These columns and those that they are made of.
+    pub fn needed_for(&self, columns: impl IntoIterator<Item = usize>) -> std::collections::BTreeSet<usize> {
+        let mut needed = std::collections::BTreeSet::new();
         let mut pending: Vec<usize> = columns.into_iter().collect();
         while let Some(column) = pending.pop() {
+            if !needed.insert(column) {
+                continue;
+            }
             match self.columns[column].source {
-                Source::Read { .. } => drop(read.insert(column)),
-                Source::Given => {}
+                Source::Read { .. } | Source::Given => {}
                 Source::Difference(of) | Source::Name(of) => pending.extend(of),
                 Source::SyscallName(of) | Source::Stack(of) | Source::Port(of) | Source::Eighth(of) => pending.push(of),
                 Source::Dns(_, of) | Source::Device(of) | Source::Line(of) => pending.push(of),
@@ -474,7 +476,14 @@ impl Table {
                 Source::Address { family, v4, v6 } => pending.extend([family, v4, v6[0], v6[1]]),
             }
         }
-        read
+        needed
+    }
+
+    /// Columns that are read in the kernel and that these are made of.
+    pub fn read_for(&self, columns: impl IntoIterator<Item = usize>) -> std::collections::BTreeSet<usize> {
+        let mut needed = self.needed_for(columns);
+        needed.retain(|column| matches!(self.columns[*column].source, Source::Read { .. }));
+        needed
     }
 
     /// Whether a row is made of two events.

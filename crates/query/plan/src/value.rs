@@ -137,6 +137,11 @@ impl Value {
         self.as_integer().map(|value| value as u64)
     }
 
+    /// Bytes of its text; 0 if it is none.
+    pub fn text_bytes(&self) -> usize {
+        if let Value::Text(text) = self { text.len() } else { 0 }
+    }
+
     fn rank(&self) -> u8 {
         match self {
             Value::Null => 0,
@@ -172,7 +177,11 @@ impl std::fmt::Display for Value {
 
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
-        self.cmp(other) == Ordering::Equal
+        match (self, other) {
+            (Value::Uint(one), Value::Uint(other)) => one == other,
+            (Value::Text(one), Value::Text(other)) => Arc::ptr_eq(one, other) || one == other,
+            _ => self.cmp(other) == Ordering::Equal,
+        }
     }
 }
 

@@ -79,6 +79,15 @@ pub struct Reader {
 /// Is told how a query begins.
 type Begun = SyncSender<Result<(), Error>>;
 
+/// Bytes of groups for each row that a query may keep.
+const GROUP_BYTES: usize = 4096;
+
+/// What a query keeps in user space that may keep so many rows.
+fn limits(rows: usize) -> Limits {
+    let most = Limits::default();
+    Limits { starts: rows, groups: rows, bytes: rows.saturating_mul(GROUP_BYTES).min(most.bytes), rows, ..most }
+}
+
 /// Whether a query's rows are known at its end only. One that is installed shows its groups when it is stopped; `for_reader`,
 /// that is never.
 fn answers_at_end(session: &Session, for_reader: bool) -> bool {
@@ -231,7 +240,7 @@ impl Running {
         let watch = live::Watch {
             duration: reader.as_ref().and_then(|reader| reader.duration),
             stop: &|| self.stop.load(Ordering::SeqCst),
-            limits: Limits { starts: rows, groups: rows, rows, ..Limits::default() },
+            limits: limits(rows),
             measure: true,
             max_overhead: Some(self.spec.max_overhead),
             status: Some(&status),

@@ -10,7 +10,7 @@ const HOUR: u64 = 3600 * SECOND;
 /// Rows of a sequence of times.
 const ROWS: u64 = 1000;
 /// What is kept, so that it can be reached.
-const LIMITS: Limits = Limits { starts: 64, groups: 64, rows: 64, late_ns: 100_000_000 };
+const LIMITS: Limits = Limits { starts: 64, groups: 64, bytes: 1 << 20, rows: 64, late_ns: 100_000_000 };
 
 /// Times of rows, with steps.
 fn sequences() -> Vec<(&'static str, Vec<u64>)> {

@@ -126,7 +126,7 @@ fn broken(sql: &str, numbers: &mut Numbers) -> String {
 
 /// Runs a query on rows of extreme values.
 fn run(query: &Query, numbers: &mut Numbers) {
-    let limits = Limits { starts: 16, groups: 64, rows: 64, late_ns: 0 };
+    let limits = Limits { starts: 16, groups: 64, bytes: 1 << 16, rows: 64, late_ns: 0 };
     let mut executor = Executor::of_rows(query.clone(), limits);
     for _ in 0..20 {
         let value = |data_type: DataType| match (data_type, numbers.below(4)) {

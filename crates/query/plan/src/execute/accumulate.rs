@@ -3,13 +3,21 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::groups::Room;
 use super::sketch::{Distinct, Frequent};
 use crate::histogram::Histogram;
 use crate::query::{Aggregate, AggregateFunction};
 use crate::value::{DataType, Value};
 
-/// Maximum number of distinct values of one group. If there are more, the count is a lower bound.
-pub const MAX_DISTINCT: usize = 1 << 20;
+/// Bytes of a histogram's bucket, with its part of the tree.
+const BUCKET_BYTES: usize = 32;
+/// Bytes of a hash in a sketch of few values; a sketch of many takes less than that of all these.
+const HASH_BYTES: usize = 20;
+
+/// Bytes of a value in a hash table, which is between half and wholly full.
+fn entry_bytes(value: &Value) -> usize {
+    2 * (size_of::<(Value, u64)>() + 1) + value.text_bytes()
+}
 
 /// The state of an aggregate of a group.
 #[derive(Clone, Debug)]
@@ -25,11 +33,11 @@ pub enum Accumulator {
     /// Count, mean and sum of squared distances from it (Welford).
     Spread(u64, f64, f64),
     /// The values' histogram, and what is shown of it.
-    Buckets(Histogram, AggregateFunction, DataType),
+    Buckets(Box<Histogram>, AggregateFunction, DataType),
     /// The distinct values, and the aggregate over them.
     Distinct(HashSet<Value>, Box<Accumulator>),
     /// How often frequent values came, and how many of them are shown.
-    Frequent(Frequent, usize),
+    Frequent(Box<Frequent>, usize),
     /// About how many differ.
     Sketch(Box<Distinct>),
 }
@@ -109,15 +117,20 @@ impl Accumulator {
             AggregateFunction::Min => Accumulator::Best(None, Less),
             AggregateFunction::Max => Accumulator::Best(None, Greater),
             AggregateFunction::Stddev => Accumulator::Spread(0, 0.0, 0.0),
-            AggregateFunction::TopK(shown) => Accumulator::Frequent(Frequent::default(), shown),
+            AggregateFunction::TopK(shown) => Accumulator::Frequent(Box::default(), shown),
             AggregateFunction::ApproxDistinct => Accumulator::Sketch(Box::default()),
-            function => Accumulator::Buckets(Histogram::default(), function, data_type),
+            function => Accumulator::Buckets(Box::default(), function, data_type),
         };
         if aggregate.distinct { Accumulator::Distinct(HashSet::new(), Box::new(plain)) } else { plain }
     }
 
     /// Adds a value; null is ignored.
     pub fn add(&mut self, value: &Value) {
+        self.add_within(value, &mut Room::endless());
+    }
+
+    /// Adds a value, if there is room for what that takes; null is ignored.
+    pub fn add_within(&mut self, value: &Value, room: &mut Room) {
         if value.is_null() {
             return;
         }
@@ -127,7 +140,10 @@ impl Accumulator {
             Accumulator::Avg(sum, count) => *count += u64::from(sum.add_value(value)),
             Accumulator::Best(best, wanted) => {
                 if best.as_ref().is_none_or(|best| value.cmp(best) == *wanted) {
-                    *best = Some(value.clone());
+                    let more = value.text_bytes().saturating_sub(best.as_ref().map_or(0, Value::text_bytes));
+                    if more == 0 || room.take_for_value(more) {
+                        *best = Some(value.clone());
+                    }
                 }
             }
             Accumulator::Spread(count, mean, squares) => {
@@ -141,24 +157,28 @@ impl Accumulator {
             Accumulator::Buckets(histogram, ..) => {
                 // Negative values are counted with the zeros.
                 let value = value.as_integer().or_else(|| value.as_float().map(|value| value as i128));
-                histogram.add(value.map_or(0, |value| value.clamp(0, u64::MAX.into()) as u64));
+                let value = value.map_or(0, |value| value.clamp(0, u64::MAX.into()) as u64);
+                histogram.add_if(value, || room.take_for_value(BUCKET_BYTES));
             }
-            Accumulator::Frequent(frequent, _) => frequent.add(value),
-            Accumulator::Sketch(sketch) => sketch.add(value),
+            Accumulator::Frequent(frequent, _) => {
+                frequent.add_if(value, || room.take_for_value(entry_bytes(value)));
+            }
+            Accumulator::Sketch(sketch) => sketch.add_if(value, || room.take_for_value(HASH_BYTES)),
             Accumulator::Distinct(seen, inner) => {
-                if seen.len() < MAX_DISTINCT && seen.insert(value.clone()) {
-                    inner.add(value);
+                if !seen.contains(value) && room.take_for_value(entry_bytes(value)) {
+                    seen.insert(value.clone());
+                    inner.add_within(value, room);
                 }
             }
         }
     }
 
     /// Adds the kernel's part: the number of rows, and this aggregate's state.
-    pub fn add_partial(&mut self, rows: u64, state: Option<Partial>) {
+    pub fn add_partial(&mut self, rows: u64, state: Option<Partial>, room: &mut Room) {
         match (self, state) {
             (Accumulator::Count(count), _) => *count += rows,
             (Accumulator::Sum(sum), Some(Partial::Sum(own))) => sum.add(own),
-            (best @ Accumulator::Best(..), Some(Partial::Best(own))) => best.add(&own),
+            (best @ Accumulator::Best(..), Some(Partial::Best(own))) => best.add_within(&own, room),
             _ => {}
         }
     }
@@ -198,7 +218,7 @@ impl Accumulator {
                     _ => Value::Uint(value),
                 })
             }
-            Accumulator::Buckets(histogram, ..) => Value::Histogram(Arc::new(histogram.clone())),
+            Accumulator::Buckets(histogram, ..) => Value::Histogram(Arc::new(Histogram::clone(histogram))),
             Accumulator::Distinct(_, inner) => inner.value(),
             Accumulator::Frequent(frequent, shown) => frequent.value(*shown),
             Accumulator::Sketch(sketch) => Value::Uint(sketch.count()),
@@ -231,7 +251,7 @@ mod tests {
             let aggregate = Aggregate { function: AggregateFunction::Sum, of, distinct: false };
             let mut accumulator = Accumulator::new(&aggregate, &[data_type]);
             values.iter().for_each(|value| accumulator.add(value));
-            accumulator.add_partial(1, partial.map(Partial::Sum));
+            accumulator.add_partial(1, partial.map(Partial::Sum), &mut Room::endless());
             accumulator.value()
         };
         let most = Value::Uint(u64::MAX);

@@ -1,21 +1,106 @@
 //! Records and groups from the kernel, as values.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::generate::layout::{Record, Slot, SlotKind};
 use crate::split::{COMMAND_BYTES, KernelKey, Sign};
 use crate::table::{Scalar, Source, Table};
 use crate::value::{DataType, Value};
 
-/// A column's value in a record; `None` if the record is too short.
-fn slot_value(slot: &Slot, data_type: DataType, bytes: &[u8]) -> Option<Value> {
-    let at = usize::from(slot.offset);
-    let own = bytes.get(at..at + usize::from(slot.kind.bytes()))?;
-    Some(match slot.kind {
-        SlotKind::Command | SlotKind::Text | SlotKind::Short(_) => text(own),
+/// Texts that came lately: one that comes again needs no allocation.
+#[derive(Debug)]
+pub struct Texts(Vec<Option<Arc<str>>>);
+
+/// Texts that are kept; a power of two.
+const TEXTS: usize = 1 << 12;
+/// Bytes of a text that is kept at most.
+const KEPT_BYTES: usize = 64;
+
+impl Default for Texts {
+    fn default() -> Texts {
+        Texts(vec![None; TEXTS])
+    }
+}
+
+impl Texts {
+    /// Text up to the first zero.
+    fn get(&mut self, bytes: &[u8]) -> Value {
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let own = &bytes[..end];
+        if own.len() > KEPT_BYTES {
+            return text(own);
+        }
+        // Where texts have the same place, each takes it from the other: that is slower and changes no answer.
+        let hash = own.chunks(8).fold(own.len() as u64, |hash, part| {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        });
+        let kept = &mut self.0[hash as usize % TEXTS];
+        match kept {
+            // What is not UTF-8 differs from every text.
+            Some(kept) if kept.as_bytes() == own => Value::Text(Arc::clone(kept)),
+            _ => {
+                let value = text(own);
+                if let Value::Text(text) = &value {
+                    *kept = Some(Arc::clone(text));
+                }
+                value
+            }
+        }
+    }
+}
+
+/// A record of which some columns are wanted.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    tag: Option<u32>,
+    /// Bytes of all its columns.
+    least: usize,
+    wanted: Vec<(Slot, DataType)>,
+}
+
+impl Layout {
+    /// The columns of a record that are wanted, and the key of a pair.
+    pub fn new(record: &Record, table: &Table, wanted: impl Fn(usize) -> bool) -> Layout {
+        let end = |slot: &Slot| usize::from(slot.offset) + usize::from(slot.kind.bytes());
+        let typed = |slot: &Slot| (*slot, slot.column.map_or(DataType::Uint, |column| table.columns[column].data_type));
+        let own = record.slots.iter().filter(|slot| slot.column.is_none_or(&wanted));
+        let least = record.slots.iter().map(end).max().unwrap_or_default();
+        Layout { tag: record.tag, least, wanted: own.map(typed).collect() }
+    }
+
+    /// The hook that its records are of, if there are several.
+    pub fn tag(&self) -> Option<u32> {
+        self.tag
+    }
+
+    /// Copies a record's columns into a row and returns the pair's key, if it has one. `None` if the record is too short.
+    pub fn read(&self, bytes: &[u8], texts: &mut Texts, row: &mut [Value]) -> Option<Option<u64>> {
+        if bytes.len() < self.least {
+            return None;
+        }
+        let mut key = None;
+        for (slot, data_type) in &self.wanted {
+            let value = slot_value(slot, *data_type, bytes, texts);
+            match slot.column {
+                Some(column) => row[column] = value,
+                None => key = value.bits(),
+            }
+        }
+        Some(key)
+    }
+}
+
+/// A column's value in a record that is long enough.
+fn slot_value(slot: &Slot, data_type: DataType, bytes: &[u8], texts: &mut Texts) -> Value {
+    let own = &bytes[usize::from(slot.offset)..][..usize::from(slot.kind.bytes())];
+    match slot.kind {
+        SlotKind::Command | SlotKind::Text | SlotKind::Short(_) => texts.get(own),
         SlotKind::Bytes(_) => Value::text(&own.iter().map(|byte| char::from(*byte)).collect::<String>()),
         SlotKind::Number(scalar) => number(own, scalar, data_type),
-    })
+    }
 }
 
 /// Text up to the first zero.
@@ -39,18 +124,6 @@ pub fn of_bits(bits: u64, data_type: DataType) -> Value {
         DataType::Int => Value::Int(bits as i64),
         _ => Value::Uint(bits),
     }
-}
-
-/// Copies a record's columns into a row and returns the pair's key, if it has one. `None` if the record is too short.
-pub fn record(layout: &Record, table: &Table, bytes: &[u8], row: &mut [Value]) -> Option<Option<u64>> {
-    let mut key = None;
-    for slot in &layout.slots {
-        match slot.column {
-            Some(column) => row[column] = slot_value(slot, table.columns[column].data_type, bytes)?,
-            None => key = slot_value(slot, DataType::Uint, bytes)?.bits(),
-        }
-    }
-    Some(key)
 }
 
 /// Where stacks are found by their numbers.
@@ -84,10 +157,10 @@ pub enum Says {
     Stack,
 }
 
-/// Computes the columns that are not read in the kernel.
-pub fn derive(table: &Table, stacks: Option<&dyn Stacks>, row: &mut [Value]) {
-    for (at, column) in table.columns.iter().enumerate() {
-        row[at] = match column.source {
+/// Computes these columns, which are not read in the kernel.
+pub fn derive(table: &Table, columns: &[usize], stacks: Option<&dyn Stacks>, texts: &mut Texts, row: &mut [Value]) {
+    for at in columns.iter().copied() {
+        row[at] = match table.columns[at].source {
             Source::Read { .. } | Source::Given => continue,
             Source::Difference([end, start]) => match (row[end].bits(), row[start].bits()) {
                 (Some(end), Some(start)) => Value::Uint(end.wrapping_sub(start)),
@@ -95,7 +168,12 @@ pub fn derive(table: &Table, stacks: Option<&dyn Stacks>, row: &mut [Value]) {
             },
             Source::Stack(of) => stack(stacks, &row[of]),
             Source::Name(halves) => match halves.map(|half| row[half].bits()) {
-                [Some(first), Some(second)] => text(&[first.to_le_bytes(), second.to_le_bytes()].concat()),
+                [Some(first), Some(second)] => {
+                    let mut name = [0; 16];
+                    name[..8].copy_from_slice(&first.to_le_bytes());
+                    name[8..].copy_from_slice(&second.to_le_bytes());
+                    texts.get(&name)
+                }
                 _ => Value::Null,
             },
             Source::Port(of) => {
@@ -117,7 +195,10 @@ pub fn derive(table: &Table, stacks: Option<&dyn Stacks>, row: &mut [Value]) {
                 address(bits).map_or(Value::Null, |address| Value::text(&address.to_string()))
             }
             Source::SyscallName(nr) => match row[nr] {
-                Value::Int(number) => syscall(number),
+                Value::Int(number) => match crate::syscall::name(number) {
+                    Some(name) => texts.get(name.as_bytes()),
+                    None => syscall(number),
+                },
                 _ => Value::Null,
             },
         };

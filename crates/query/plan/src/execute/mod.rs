@@ -13,12 +13,14 @@ pub mod decode;
 pub mod dns;
 pub mod engine;
 pub mod flow;
+pub mod groups;
 mod join;
 mod sessions;
 pub mod sketch;
 pub mod stages;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +32,8 @@ use crate::split::State;
 use crate::table::Source;
 use crate::value::{DataType, Value};
 use accumulate::{Accumulator, Partial};
-use decode::{Says, Stacks};
+use decode::{Layout, Says, Stacks, Texts};
+use groups::{Refused, Room, Window};
 use sessions::Sessions;
 
 /// Limits on stored data.
@@ -40,6 +43,8 @@ pub struct Limits {
     pub starts: usize,
     /// Groups of all open windows.
     pub groups: usize,
+    /// Bytes of the keys and aggregates of these groups.
+    pub bytes: usize,
     /// Rows that wait to be ordered, and rows known to `DISTINCT`.
     pub rows: usize,
     /// How long a window stays open for late rows, in nanoseconds.
@@ -48,7 +53,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { starts: 1 << 18, groups: 1 << 20, rows: 1 << 20, late_ns: 100_000_000 }
+        Limits { starts: 1 << 18, groups: 1 << 20, bytes: 512 << 20, rows: 1 << 20, late_ns: 100_000_000 }
     }
 }
 
@@ -59,6 +64,9 @@ pub struct Lost {
     pub starts: u64,
     /// Rows that would have needed another group.
     pub groups: u64,
+    /// Values that an aggregate did not take, because there was no room for it to grow.
+    #[serde(default)]
+    pub values: u64,
     /// Rows that could not be stored for ordering or `DISTINCT`.
     pub rows: u64,
     /// Rows of windows that were closed.
@@ -76,9 +84,10 @@ pub struct Lost {
 impl Lost {
     /// Adds what was lost elsewhere.
     pub fn add(&mut self, other: Lost) {
-        let Lost { starts, groups, rows, late, malformed, evicted, pairs, unmatched } = other;
+        let Lost { starts, groups, values, rows, late, malformed, evicted, pairs, unmatched } = other;
         self.starts += starts;
         self.groups += groups;
+        self.values += values;
         self.rows += rows;
         self.late += late;
         self.malformed += malformed;
@@ -89,8 +98,8 @@ impl Lost {
 
     /// How much was lost, whatever the reason.
     pub fn in_all(&self) -> u64 {
-        let Lost { starts, groups, rows, late, malformed, evicted, pairs, unmatched: _ } = *self;
-        starts + groups + rows + late + malformed + evicted + pairs
+        let Lost { starts, groups, values, rows, late, malformed, evicted, pairs, unmatched: _ } = *self;
+        starts + groups + values + rows + late + malformed + evicted + pairs
     }
 }
 
@@ -103,14 +112,14 @@ pub struct Row {
     pub values: Vec<Value>,
 }
 
-/// The groups of one window, by their keys.
-type Window = HashMap<Vec<Value>, Vec<Accumulator>>;
-
 /// The user-space half of a query.
 pub struct Executor {
     query: Query,
     types: Vec<DataType>,
-    records: Vec<Record>,
+    layouts: Vec<Layout>,
+    /// Columns that are wanted and not in records, in the table's order.
+    derived: Vec<usize>,
+    texts: Texts,
     groups: Option<GroupMap>,
     /// How many rows each one stands for.
     sample: u32,
@@ -123,14 +132,21 @@ pub struct Executor {
     sessions: Sessions,
     /// Open windows, by number.
     windows: BTreeMap<u64, Window>,
-    /// Their groups.
-    open_groups: usize,
+    /// Room for more groups.
+    room: Room,
+    /// Groups that found none.
+    refused: Option<Refused>,
+    hasher: RandomState,
+    /// Keys and operands of a row, whose memory the next one uses.
+    scratch: [Vec<Value>; 2],
     /// Windows before this one are closed.
     ended: u64,
     /// The latest row's time.
     latest: u64,
     /// Rows that wait for the end, to be ordered.
     waiting: Vec<Row>,
+    /// A row's values, whose memory the next one uses.
+    row: Vec<Value>,
     seen: HashSet<Vec<Value>>,
     ready: Vec<Row>,
     /// Rows that were ready, with those that `OFFSET` leaves out.
@@ -142,14 +158,20 @@ impl Executor {
     /// The user-space half for a generated kernel half.
     pub fn new(query: Query, generated: &Generated, limits: Limits) -> Executor {
         let groups = generated.groups.clone();
-        Executor { groups, sample: generated.sample, ..Executor::replaying(query, generated.records.clone(), limits) }
+        Executor { groups, sample: generated.sample, ..Executor::replaying(query, &generated.records, limits) }
     }
 
     /// The whole query, on records of its table's smallest split.
-    pub fn replaying(query: Query, records: Vec<Record>, limits: Limits) -> Executor {
+    pub fn replaying(query: Query, records: &[Record], limits: Limits) -> Executor {
+        let needed = query.table.needed_for(query.columns());
+        let layout = |record: &Record| Layout::new(record, &query.table, |column| needed.contains(&column));
+        let is_in_records =
+            |column: &usize| matches!(query.table.columns[*column].source, Source::Read { .. } | Source::Given);
         Executor {
             types: query.table.types(),
-            records,
+            layouts: records.iter().map(layout).collect(),
+            derived: needed.iter().copied().filter(|column| !is_in_records(column)).collect(),
+            texts: Texts::default(),
             groups: None,
             sample: 1,
             query,
@@ -158,10 +180,14 @@ impl Executor {
             starts: HashMap::new(),
             sessions: Sessions::default(),
             windows: BTreeMap::new(),
-            open_groups: 0,
+            room: Room { groups: limits.groups, bytes: limits.bytes, lost_values: 0 },
+            refused: None,
+            hasher: RandomState::new(),
+            scratch: [Vec::new(), Vec::new()],
             ended: 0,
             latest: 0,
             waiting: Vec::new(),
+            row: Vec::new(),
             seen: HashSet::new(),
             ready: Vec::new(),
             shown: 0,
@@ -171,7 +197,7 @@ impl Executor {
 
     /// A query over the rows of another one.
     pub fn of_rows(query: Query, limits: Limits) -> Executor {
-        Executor::replaying(query, Vec::new(), limits)
+        Executor::replaying(query, &[], limits)
     }
 
     /// Finds stacks here.
@@ -187,7 +213,15 @@ impl Executor {
 
     /// What was lost so far.
     pub fn lost(&self) -> Lost {
-        self.lost
+        Lost { values: self.room.lost_values, ..self.lost }
+    }
+
+    /// A sentence about the groups that found no room, if there were some.
+    pub fn refused(&self) -> Option<String> {
+        let refused = self.refused.as_ref()?;
+        let name = |key: usize| self.query.outputs.iter().find(|output| output.expr == Expr::Column(key));
+        let names: Vec<_> = (0..refused.first.len()).map(|key| name(key).map(|output| output.name.as_str())).collect();
+        Some(refused.sentence(&names))
     }
 
     /// Whether no further row will be shown.
@@ -205,92 +239,95 @@ impl Executor {
     }
 
     fn add_record(&mut self, bytes: &[u8]) -> Option<()> {
-        let layout = match &self.records[..] {
+        let layout = match &self.layouts[..] {
             [only] => only,
             several => {
                 let tag = u32::from_le_bytes(*bytes.first_chunk()?);
-                several.iter().find(|layout| layout.tag == Some(tag))?
+                several.iter().find(|layout| layout.tag() == Some(tag))?
             }
         };
-        let mut row = vec![Value::Null; self.types.len()];
-        let tag = layout.tag;
-        let key = decode::record(layout, &self.query.table, bytes, &mut row)?;
-        match (tag, key) {
+        let mut row = std::mem::take(&mut self.row);
+        row.clear();
+        row.resize(self.types.len(), Value::Null);
+        match (layout.tag(), layout.read(bytes, &mut self.texts, &mut row)?) {
             (Some(0), Some(key)) => {
                 if self.starts.len() < self.limits.starts || self.starts.contains_key(&key) {
                     self.starts.insert(key, row);
                 } else {
                     self.lost.starts += 1;
                 }
+                return Some(());
             }
             (Some(_), Some(key)) => {
                 if let Some(start) = self.starts.remove(&key) {
-                    let both = |(end, start): (Value, Value)| if end.is_null() { start } else { end };
-                    self.row(row.into_iter().zip(start).map(both).collect());
+                    let from_start = row.iter_mut().zip(start).filter(|(end, _)| end.is_null());
+                    from_start.for_each(|(end, start)| *end = start);
+                    self.take_row(&mut row);
                 }
             }
-            _ => self.row(row),
+            _ => self.take_row(&mut row),
         }
+        self.row = row;
         Some(())
     }
 
     /// Takes a row of the table: all columns that are read.
     pub fn row(&mut self, mut row: Vec<Value>) {
-        decode::derive(&self.query.table, self.stacks.as_deref(), &mut row);
+        self.take_row(&mut row);
+    }
+
+    fn take_row(&mut self, row: &mut [Value]) {
+        decode::derive(&self.query.table, &self.derived, self.stacks.as_deref(), &mut self.texts, row);
         let time = self.query.table.complete().and_then(|complete| row[complete].bits()).unwrap_or_default();
         self.latest = self.latest.max(time);
-        if self.query.filter.as_ref().is_some_and(|filter| truth(&filter.evaluate(&row)) != Some(true)) {
+        if self.query.filter.as_ref().is_some_and(|filter| truth(&filter.evaluate(row)) != Some(true)) {
             return;
         }
-        if self.query.matches.iter().any(|there| truth(&there.evaluate(&row)) != Some(true)) {
+        if self.query.matches.iter().any(|there| truth(&there.evaluate(row)) != Some(true)) {
             self.lost.unmatched += 1;
             return;
         }
         match &self.query.shape {
             Shape::Rows => {
-                let values = self.query.outputs.iter().map(|output| output.expr.evaluate(&row)).collect();
+                let values = self.query.outputs.iter().map(|output| output.expr.evaluate(row)).collect();
                 self.show(Row { window: None, values });
             }
             Shape::Groups(groups) => {
-                let keys: Vec<Value> = groups.keys.iter().map(|key| key.evaluate(&row)).collect();
-                let one = Value::Bool(true);
-                let values: Vec<Value> = groups
-                    .aggregates
-                    .iter()
-                    .map(|aggregate| aggregate.of.as_ref().map_or_else(|| one.clone(), |of| of.evaluate(&row)))
-                    .collect();
-                if let Some(pause_ns) = groups.session_ns {
+                let [mut keys, mut values] = std::mem::take(&mut self.scratch);
+                keys.clear();
+                keys.extend(groups.keys.iter().map(|key| key.evaluate(row)));
+                values.clear();
+                let value = |of: &Option<Expr>| of.as_ref().map_or(Value::Bool(true), |of| of.evaluate(row));
+                values.extend(groups.aggregates.iter().map(|aggregate| value(&aggregate.of)));
+                if groups.session_ns.is_some() {
                     let waits = self.sessions.add(time, keys, values, self.limits.rows);
                     self.lost.rows += u64::from(!waits);
-                    debug_assert!(pause_ns > 0);
                     return;
                 }
                 for window in windows_of(groups.window, time) {
-                    self.in_group(window, &keys, |accumulators| {
-                        accumulators.iter_mut().zip(&values).for_each(|(own, value)| own.add(value));
+                    self.in_group(window, &keys, |accumulators, room| {
+                        accumulators.iter_mut().zip(&values).for_each(|(own, value)| own.add_within(value, room));
                     });
                 }
+                self.scratch = [keys, values];
             }
         }
     }
 
-    fn in_group(&mut self, window: u64, keys: &[Value], add: impl FnOnce(&mut [Accumulator])) {
+    fn in_group(&mut self, window: u64, keys: &[Value], add: impl FnOnce(&mut [Accumulator], &mut Room)) {
         let Shape::Groups(groups) = &self.query.shape else { return };
         if window < self.ended {
             self.lost.late += 1;
             return;
         }
+        let new = groups.aggregates.iter().map(|aggregate| Accumulator::new(aggregate, &self.types));
         let own = self.windows.entry(window).or_default();
-        if let Some(accumulators) = own.get_mut(keys) {
-            add(accumulators);
-        } else if self.open_groups < self.limits.groups {
-            self.open_groups += 1;
-            let new = |aggregate| Accumulator::new(aggregate, &self.types);
-            let mut accumulators: Vec<_> = groups.aggregates.iter().map(new).collect();
-            add(&mut accumulators);
-            own.insert(keys.to_vec(), accumulators);
-        } else {
+        if !own.with_group(&self.hasher, keys, new, &mut self.room, add) {
+            if own.is_empty() {
+                self.windows.remove(&window);
+            }
             self.lost.groups += 1;
+            Refused::note(&mut self.refused, self.hasher.hash_one(keys), keys);
         }
     }
 
@@ -366,8 +403,8 @@ impl Executor {
                 });
                 at += aggregate.states.len();
             }
-            self.in_group(window, &keys, |accumulators| {
-                accumulators.iter_mut().zip(states).for_each(|(own, state)| own.add_partial(rows, state));
+            self.in_group(window, &keys, |accumulators, room| {
+                accumulators.iter_mut().zip(states).for_each(|(own, state)| own.add_partial(rows, state, room));
             });
         }
         Some(())
@@ -392,7 +429,6 @@ impl Executor {
         let open = self.windows.split_off(&first_open);
         let over = std::mem::replace(&mut self.windows, open);
         self.ended = self.ended.max(first_open);
-        self.open_groups -= over.values().map(HashMap::len).sum::<usize>();
         over.into_iter().for_each(|(number, window)| self.end_window(number, window));
     }
 
@@ -412,7 +448,6 @@ impl Executor {
             return self.end_sessions(pause_ns, None);
         }
         let over = std::mem::take(&mut self.windows);
-        self.open_groups = 0;
         let is_empty = over.is_empty();
         over.into_iter().for_each(|(number, window)| self.end_window(number, window));
         if let Shape::Groups(groups) = &self.query.shape
@@ -423,7 +458,8 @@ impl Executor {
             // If there are no rows, there is one group.
             let new = |aggregate| Accumulator::new(aggregate, &self.types);
             let nothing = groups.aggregates.iter().map(new).collect();
-            self.end_window(0, HashMap::from([(Vec::new(), nothing)]));
+            let rows = self.rows_of(None, std::iter::once((Vec::new(), nothing)));
+            self.end_rows(rows);
         }
         let mut waiting = std::mem::take(&mut self.waiting);
         self.put_in_order(&mut waiting);
@@ -435,10 +471,10 @@ impl Executor {
         let Shape::Groups(groups) = &self.query.shape else { return };
         let new = |aggregate| Accumulator::new(aggregate, &self.types);
         let new = || groups.aggregates.iter().map(new).collect();
-        let (over, lost) = self.sessions.advance(pause_ns, sure_ns, self.limits.groups, &new);
+        let (over, lost) = self.sessions.advance(pause_ns, sure_ns, &mut self.room, &new);
         self.lost.add(lost);
         for session in over {
-            let group = HashMap::from([(session.keys, session.accumulators)]);
+            let group = std::iter::once((session.keys, session.accumulators));
             let mut rows = self.rows_of(Some([session.first_ns, session.last_ns]), group);
             self.ready.append(&mut rows);
         }
@@ -450,7 +486,13 @@ impl Executor {
             let start = number.saturating_mul(own.step_ns);
             [start, start.saturating_add(own.length_ns)]
         });
-        let mut rows = self.rows_of(bounds, window);
+        self.room.give_back(window.len(), window.bytes());
+        let rows = self.rows_of(bounds, window.into_groups(groups.keys.len()));
+        self.end_rows(rows);
+    }
+
+    /// Shows the rows of a window.
+    fn end_rows(&mut self, mut rows: Vec<Row>) {
         if self.query.distinct {
             let mut seen = HashSet::new();
             rows.retain(|row| seen.insert(row.values.clone()));
@@ -460,7 +502,11 @@ impl Executor {
     }
 
     /// The rows of groups that `HAVING` keeps.
-    fn rows_of(&self, bounds: Option<[u64; 2]>, window: Window) -> Vec<Row> {
+    fn rows_of(
+        &self,
+        bounds: Option<[u64; 2]>,
+        window: impl Iterator<Item = (Vec<Value>, Vec<Accumulator>)>,
+    ) -> Vec<Row> {
         let Shape::Groups(groups) = &self.query.shape else { return Vec::new() };
         let mut rows = Vec::new();
         for (mut row, accumulators) in window {

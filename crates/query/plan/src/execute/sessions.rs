@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Lost;
 use super::accumulate::Accumulator;
+use super::groups::{Room, bytes_of};
 use crate::value::Value;
 
 /// A session.
@@ -23,6 +24,8 @@ pub struct Session {
     pub last_ns: u64,
     /// Its aggregates.
     pub accumulators: Vec<Accumulator>,
+    /// Bytes that were taken for it.
+    pub bytes: usize,
 }
 
 /// Open sessions, and rows that wait.
@@ -55,13 +58,13 @@ impl Sessions {
         true
     }
 
-    /// Moves the clock on; to the end of all time if there is none. At most `most` sessions are open. Returns the
-    /// sessions that are over, and what was lost.
+    /// Moves the clock on; to the end of all time if there is none. Open sessions are in the room. Returns the sessions that
+    /// are over, and what was lost.
     pub fn advance(
         &mut self,
         pause_ns: u64,
         sure_ns: Option<u64>,
-        most: usize,
+        room: &mut Room,
         new: &dyn Fn() -> Vec<Accumulator>,
     ) -> (Vec<Session>, Lost) {
         let mut lost = Lost { late: std::mem::take(&mut self.late), ..Lost::default() };
@@ -70,23 +73,32 @@ impl Sessions {
         while let Some(entry) = self.waiting.first_entry().filter(|row| sure_ns.is_none() || row.key().0 < self.sure_ns)
         {
             let ((time, _), (keys, values)) = entry.remove_entry();
+            let ended = over.len();
             self.end_before(Some(time), pause_ns, &mut over);
+            over[ended..].iter().for_each(|session: &Session| room.give_back(1, session.bytes));
             if !self.open.contains_key(&keys) {
-                if self.open.len() >= most {
+                let accumulators = new();
+                // The keys are in three places.
+                let bytes = size_of::<Session>() + 3 * bytes_of(&keys, accumulators.len());
+                if !room.take_group(bytes) {
                     lost.groups += 1;
                     continue;
                 }
                 self.number += 1;
                 self.ends.insert((time.saturating_add(pause_ns), self.number), keys.clone());
-                let session = Session { keys: keys.clone(), first_ns: time, last_ns: time, accumulators: new() };
+                let session = Session { keys: keys.clone(), first_ns: time, last_ns: time, accumulators, bytes };
                 self.open.insert(keys.clone(), session);
             }
             if let Some(session) = self.open.get_mut(&keys) {
                 session.last_ns = time;
-                session.accumulators.iter_mut().zip(&values).for_each(|(own, value)| own.add(value));
+                let before = room.bytes;
+                session.accumulators.iter_mut().zip(&values).for_each(|(own, value)| own.add_within(value, room));
+                session.bytes += before - room.bytes;
             }
         }
+        let ended = over.len();
         self.end_before(sure_ns.map(|_| self.sure_ns), pause_ns, &mut over);
+        over[ended..].iter().for_each(|session| room.give_back(1, session.bytes));
         (over, lost)
     }
 
@@ -118,12 +130,12 @@ mod tests {
         for time in [100, 130, 120, 175, 111] {
             assert!(sessions.add(time, vec![Value::Uint(1)], vec![Value::Bool(true)], 10));
         }
-        let (over, _) = sessions.advance(20, Some(160), 10, &new);
+        let (over, _) = sessions.advance(20, Some(160), &mut Room::endless(), &new);
         assert_eq!(over.len(), 1);
         let first = &over[0];
         assert_eq!((first.first_ns, first.last_ns, first.accumulators[0].value()), (100, 130, Value::Uint(4)));
         assert!(sessions.add(159, Vec::new(), Vec::new(), 10), "a late row needs no room");
-        let (over, lost) = sessions.advance(20, None, 10, &new);
+        let (over, lost) = sessions.advance(20, None, &mut Room::endless(), &new);
         assert_eq!((over.len(), over[0].first_ns, lost.late), (1, 175, 1));
     }
 }

@@ -17,11 +17,13 @@ pub struct Frequent {
     counts: HashMap<Value, u64>,
     /// By how much counts may be too low.
     missed: u64,
+    /// Most values that it had.
+    most: usize,
 }
 
 impl Frequent {
-    /// Adds a value.
-    pub fn add(&mut self, value: &Value) {
+    /// Adds a value; not if it would have more values than ever before, and `may_grow` says no.
+    pub fn add_if(&mut self, value: &Value, may_grow: impl FnOnce() -> bool) {
         if let Some(count) = self.counts.get_mut(value) {
             *count += 1;
             return;
@@ -37,7 +39,10 @@ impl Frequent {
                 *count > 0
             });
         }
-        self.counts.insert(value.clone(), 1);
+        if self.counts.len() < self.most || may_grow() {
+            self.counts.insert(value.clone(), 1);
+            self.most = self.most.max(self.counts.len());
+        }
     }
 
     /// The most frequent values and their counts, the most frequent first; values that are as frequent in their order.
@@ -85,12 +90,19 @@ impl Default for Distinct {
 }
 
 impl Distinct {
-    /// Adds a value.
-    pub fn add(&mut self, value: &Value) {
-        let hash = finished(hash_of(value));
+    /// Adds a value; not if it is one of few and new, and `may_grow` says no.
+    pub fn add_if(&mut self, value: &Value, may_grow: impl FnOnce() -> bool) {
+        self.add_hash_if(finished(hash_of(value)), may_grow);
+    }
+
+    /// Adds the hash of a value, all of whose bits depend on all of the value, as [`Distinct::add_if`] does.
+    pub fn add_hash_if(&mut self, hash: u64, may_grow: impl FnOnce() -> bool) {
         match self {
             Distinct::Many(registers) => note(registers, hash),
             Distinct::Few(hashes) => {
+                if hashes.contains(&hash) || !may_grow() {
+                    return;
+                }
                 hashes.insert(hash);
                 if hashes.len() > EXACT {
                     let mut registers = Box::new([0; REGISTERS]);
@@ -175,8 +187,8 @@ mod tests {
     fn counts_are_near_whatever_their_size() {
         for count in [0u64, 1, 512, 513, 2_000, 10_000, 17_000, 200_000, 1_000_000] {
             let mut sketch = Distinct::default();
-            (0..count).for_each(|value| sketch.add(&Value::Uint(value)));
-            (0..count.min(1000)).for_each(|value| sketch.add(&Value::Uint(value)));
+            (0..count).for_each(|value| sketch.add_if(&Value::Uint(value), || true));
+            (0..count.min(1000)).for_each(|value| sketch.add_if(&Value::Uint(value), || true));
             let error = (sketch.count() as f64 - count as f64).abs();
             // Four standard errors.
             let allowed = if count > EXACT as u64 { 0.065 * count as f64 } else { 0.0 };
@@ -189,9 +201,9 @@ mod tests {
         let mut frequent = Frequent::default();
         let values = 60_000u64;
         for value in 0..values {
-            frequent.add(&Value::Uint(value));
+            frequent.add_if(&Value::Uint(value), || true);
             if value % 3 == 0 {
-                frequent.add(&Value::text("often"));
+                frequent.add_if(&Value::text("often"), || true);
             }
         }
         let most = frequent.most(1);
@@ -204,7 +216,7 @@ mod tests {
     #[test]
     fn few_values_are_counted_exactly() {
         let mut frequent = Frequent::default();
-        ["b", "a", "c", "a", "b", "a"].iter().for_each(|value| frequent.add(&Value::text(value)));
+        ["b", "a", "c", "a", "b", "a"].iter().for_each(|value| frequent.add_if(&Value::text(value), || true));
         assert_eq!(frequent.value(2), Value::text("a=3 b=2"));
         assert_eq!(Frequent::default().value(2), Value::Null);
     }

@@ -14,6 +14,7 @@
 
 mod aggregate;
 mod cast;
+mod constant;
 mod expression;
 mod frame;
 mod function;
