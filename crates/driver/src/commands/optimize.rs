@@ -285,6 +285,8 @@ fn search_options(input: &Input, options: &Options, kernel: &Option<Kernel<'_>>)
             _ => 3,
         },
         profile: options.profile.clone().unwrap_or_default(),
+        // An inlined function has no certificate, so it would be as it was before.
+        without: options.certify.then(|| "inlined-call".to_owned()).into_iter().collect(),
         ..Default::default()
     }
 }

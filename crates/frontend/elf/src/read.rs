@@ -1,7 +1,9 @@
 //! From bytes to an [`Object`].
 
 use std::collections::HashMap;
+use std::mem::Discriminant;
 
+use kiln_isa::Insn;
 use kiln_platform::section_program_type;
 use kiln_program::btf::{Btf, Kind, Linkage as BtfLinkage, TypeId};
 use kiln_program::{
@@ -273,6 +275,7 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
     let [starts, lines, core] = ext.parts().map(|(_, part)| by_section(part, &sources.ext_sections));
     let (starts, lines, core) = (in_order(starts)?, in_order(lines)?, sorted(core));
     sources.function_records = vec![None; object.functions.len()];
+    let mut relocations = HashMap::new();
     for index in 0..object.functions.len() {
         let place = sources.places[index];
         let [starts, lines, core] = [&starts, &lines, &core].map(|records| records_of(records, &place));
@@ -294,9 +297,8 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
         }
         let slots = &sources.slots[index];
         attach_lines(function, slots, lines, &mut object.lines, btf)?;
-        attach_core(function, slots, core, &mut object.core, btf)?;
+        attach_core(function, slots, core, (&mut object.core, &mut sources.core_records, &mut relocations), btf)?;
         sources.line_records.extend_from_slice(lines);
-        sources.core_records.extend_from_slice(core);
     }
     sources.ext = Some(ext);
     Ok(())
@@ -363,11 +365,16 @@ fn attach_lines(
     Ok(())
 }
 
+/// Relocations by what their records say and by what is patched: an offset and an immediate have different widths.
+type KnownRelocations = HashMap<(Discriminant<Insn>, Vec<u8>), CoreId>;
+
+/// Gives instructions their CO-RE relocations. Equal relocations of like instructions are one: the loader writes the
+/// same number into each.
 fn attach_core(
     function: &mut Function,
     slots: &[usize],
     records: &[Record],
-    core: &mut Vec<CoreRelocation>,
+    (core, models, known): (&mut Vec<CoreRelocation>, &mut Vec<Record>, &mut KnownRelocations),
     btf: &Btf,
 ) -> Result<()> {
     for record in records {
@@ -380,12 +387,16 @@ fn attach_core(
         let Some(access) = btf.string(record.word(1)) else {
             return fail("a CO-RE relocation's access string lies outside the string table");
         };
-        let id = CoreId(core.len() as u32);
-        let access = access.into_owned();
-        let [type_id, access_offset, kind] = [0, 1, 2].map(|index| record.word(index));
-        let mut relocation = CoreRelocation { type_id, access, access_offset, kind, keeps_width: false };
-        relocation.set_width(btf);
-        core.push(relocation);
+        let like = std::mem::discriminant(&function.nodes[position].insn);
+        let id = *known.entry((like, record.rest.clone())).or_insert(CoreId(core.len() as u32));
+        if id.index() == core.len() {
+            let access = access.into_owned();
+            let [type_id, access_offset, kind] = [0, 1, 2].map(|index| record.word(index));
+            let mut relocation = CoreRelocation { type_id, access, access_offset, kind, keeps_width: false };
+            relocation.set_width(btf);
+            core.push(relocation);
+            models.push(record.clone());
+        }
         if function.nodes[position].core.replace(id).is_some() {
             return fail("two CO-RE relocations patch the same instruction");
         }

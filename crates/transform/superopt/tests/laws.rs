@@ -304,3 +304,41 @@ fn lookups_for_nobody_go() {
     assert!(lookup("lru_hash", ""));
     assert!(lookup("lru_percpu_hash", ""));
 }
+
+/// Two copies of the same code with branches and a call: one stays, and the other path jumps to it.
+#[test]
+fn code_behind_branches_is_shared() {
+    let body = "r6 = r1
+         w2 = *(u32 *)(r1 + 0xc)
+         if w2 == 0x7 goto other
+         *(u32 *)(r10 - 0x4) = 0x3
+         r2 = r10
+         r2 += -0x4
+         r1 = map[counts]
+         call map_lookup_elem
+         if r0 == 0x0 goto out
+         r7 = *(u64 *)(r0 + 0x0)
+         if r7 == 0x5 goto out
+         call ktime_get_ns
+         w0 = 0x2
+         exit
+       other:
+         *(u32 *)(r10 - 0x4) = 0x1
+         r2 = r10
+         r2 += -0x4
+         r1 = map[counts]
+         call map_lookup_elem
+         if r0 == 0x0 goto out
+         r7 = *(u64 *)(r0 + 0x0)
+         if r7 == 0x5 goto out
+         call ktime_get_ns
+         w0 = 0x2
+         exit
+       out:
+         w0 = 0x1
+         exit";
+    let object = parse(&format!("; map counts array key 4 value 16 entries 4\n; program xdp\n{body}")).unwrap();
+    let rewrite = optimize(&object, &Options { search: 0, ..Options::default() }, &mut ());
+    let calls = rewrite.object.functions[0].nodes.iter().filter(|node| node.helper() == Some(1)).count();
+    assert_eq!(calls, 1, "{:?} {}", rewrite.refused, listing(&rewrite.object));
+}

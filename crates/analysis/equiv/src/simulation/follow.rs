@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use kiln_isa::Insn;
+use kiln_isa::{Insn, Reg};
 use kiln_program::Node;
 
 use crate::simulation::alike::is_same;
@@ -91,7 +91,7 @@ impl<'f> Explorer<'_, 'f> {
                 if !self.question.reached(node.id) {
                     break;
                 }
-                let is_event = is_event(&node.insn) && !self.is_left_out(node);
+                let is_event = is_event(&node.insn) && !self.is_left_out(at, node);
                 if is_event || !first && self.meeting.contains(&node.id) {
                     found.push(Way { steps, stop: at, is_event });
                     break;
@@ -121,12 +121,13 @@ impl<'f> Explorer<'_, 'f> {
         Ok(found)
     }
 
-    /// Whether the new function omits this call, which only returns a value. The path then continues with R0 to R5
-    /// unreadable, so it stops at an instruction that reads the result.
-    fn is_left_out(&self, node: &Node) -> bool {
+    /// Whether the new function omits this call, which only returns a value that is not read. If it is read, the new
+    /// function makes the call elsewhere: of two equal calls, one may be left.
+    fn is_left_out(&self, at: usize, node: &Node) -> bool {
         let gone = !self.new.cfg.position.contains_key(&node.id);
+        let is_read = self.alike.live.get(at + 1).is_some_and(|live| live.contains(Reg::R0));
         let known = self.question.facts.and_then(|facts| facts.at(node.id));
-        gone && only_answers(self.question.object, node, known)
+        gone && !is_read && only_answers(self.question.object, node, known)
     }
 
     /// Whether the conditions of a path's branches contradict each other without the solver's help.

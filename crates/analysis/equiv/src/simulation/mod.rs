@@ -27,7 +27,8 @@
 //! ([`alike`]). Code that no change follows is not followed either, once everything that is read from there on is
 //! equal.
 //!
-//! A call that only returns a value is not a cut if the new function omits it; R0 to R5 are then unreadable.
+//! A call that only returns a value is not a cut if the value is dead and the new function omits the call; R0 to R5 are
+//! then unreadable.
 //!
 //! The proof assumes the verifier's facts: those of registers at a cut, that places which no path reaches are not
 //! reached, and that stack bytes which nothing reads afterwards may differ. It also leaves termination to the verifier:

@@ -130,7 +130,10 @@ SEC("?raw_tracepoint/sched_switch") int optional(struct { struct task_struct *pr
 {
 	struct task_struct *task = ctx->prev;
 
-	return __builtin_preserve_field_info(task->parent, 2) + __builtin_preserve_field_info(task->pid, 0);
+	u32 size = __builtin_preserve_field_info(task->parent, 2), offset = __builtin_preserve_field_info(task->pid, 0);
+
+	asm volatile("" ::: "memory");
+	return size + offset + __builtin_preserve_field_info(task->pid, 0);
 }
 
 SEC("license") char license_text[] = "GPL";

@@ -1,4 +1,4 @@
-//! What only control flow gives: unreachable code, threaded and inverted branches, shared tails, block layout.
+//! What only control flow gives: unreachable code, threaded and inverted branches, shared exits, block layout.
 //!
 //! Each step belongs to one law, takes a function and returns what it changed. They feed one another (threading a jump
 //! makes a block unreachable, layout makes a jump one to the next instruction), so [`crate::pipeline`] runs them in
@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{CallTarget, Insn};
+use kiln_isa::Insn;
 use kiln_program::{ById, Cfg, Function, Ids, InsnId, Node, Object, Reference};
 use kiln_verifier::Facts;
 
@@ -161,114 +161,6 @@ pub(crate) fn same(object: &Object, one: &Node, other: &Node) -> bool {
     one.insn == other.insn && one.reference == other.reference && core(one) == core(other)
 }
 
-/// Merges equal ends of blocks that go on at the same place, the longest first: all merges of a call that leave each
-/// other's blocks alone.
-///
-/// A block's end is its last instructions, a final jump left out, and where control then goes. Replacing `n` of them
-/// by one jump saves `n - 1` slots when the block ended in an exit, `n` when it ended in a jump to the same place.
-pub fn share_tails(context: Context<'_>) -> Vec<Change> {
-    let Context { object, function, banned, most, .. } = context;
-    let cfg = Cfg::new(function);
-    share_tails_in(object, function, &cfg, (most, banned))
-}
-
-/// [`share_tails`], given the graph, how many changes there may be, and where there must be none.
-pub(super) fn share_tails_in(
-    object: &Object,
-    function: &mut Function,
-    cfg: &Cfg,
-    (most, banned): (usize, &dyn Fn(InsnId) -> bool),
-) -> Vec<Change> {
-    let tails = Tails::of(object, function, cfg);
-    let mut order: Vec<(u32, usize)> =
-        (0..tails.ends.len()).filter_map(|one| Some((tails.longest(one, &|_| true)?.saved, one))).collect();
-    order.sort_by_key(|(saved, one)| (std::cmp::Reverse(*saved), *one));
-    let (mut is_shared, mut is_replaced) = (vec![false; tails.ends.len()], vec![false; tails.ends.len()]);
-    let mut merges = Vec::new();
-    for (saved, one) in order {
-        // What would save less now may save more when the others are merged.
-        let tail = tails.longest(one, &|other| !is_replaced[other]).filter(|tail| tail.saved == saved);
-        let Some(tail) = tail.filter(|_| !is_shared[one] && merges.len() < most) else { continue };
-        let range = tails.ends[one].body.end - tail.length..tails.ends[one].full.end;
-        if banned(function.nodes[range.start].id) {
-            continue;
-        }
-        (is_replaced[one], is_shared[tail.other]) = (true, true);
-        let heir = function.nodes[tails.ends[tail.other].body.end - tail.length].id;
-        let last = function.nodes[range.end - 1].clone();
-        let insn = Insn::Jump { offset: 0, long: false };
-        merges.push((range, Node { insn, reference: Reference::Branch(heir), core: None, ..last }));
-    }
-    let change = |(range, jump): &(std::ops::Range<usize>, Node)| {
-        Change::new(function.nodes[range.clone()].to_vec(), vec![jump.clone()])
-    };
-    let changes = merges.iter().map(change).collect();
-    merges.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
-    edit::replace_all(function, merges.into_iter().map(|(range, jump)| (range, vec![jump])).collect());
-    changes
-}
-
-/// The ends of a function's blocks.
-struct Tails<'a> {
-    object: &'a Object,
-    nodes: &'a [Node],
-    ends: Vec<End>,
-    /// Ends that go on at the same place after the same last instruction: only these have anything in common.
-    alike: HashMap<(Option<InsnId>, Insn, Reference), Vec<usize>>,
-}
-
-/// An end that another block has too.
-struct Tail {
-    saved: u32,
-    length: usize,
-    /// The end of that block.
-    other: usize,
-}
-
-impl<'a> Tails<'a> {
-    fn of(object: &'a Object, function: &'a Function, cfg: &Cfg) -> Tails<'a> {
-        let nodes = &function.nodes;
-        let ends = cfg.blocks.iter().filter_map(|block| End::of(function, block.range.clone())).collect();
-        let mut tails = Tails { object, nodes, ends, alike: HashMap::new() };
-        for index in 0..tails.ends.len() {
-            if let Some(key) = tails.key(index) {
-                tails.alike.entry(key).or_default().push(index);
-            }
-        }
-        tails
-    }
-
-    /// What an end must have in common with another one; `None` if sharing it would save nothing.
-    fn key(&self, index: usize) -> Option<(Option<InsnId>, Insn, Reference)> {
-        let end = &self.ends[index];
-        let last = self.nodes[end.body.clone()].last()?;
-        if end.continues.is_none() {
-            end.saved(self.nodes, end.body.len())?;
-        }
-        Some((end.continues, last.insn, last.reference))
-    }
-
-    /// The longest end that one block has in common with another of some, if jumping there saves slots.
-    fn longest(&self, one: usize, some: &dyn Fn(usize) -> bool) -> Option<Tail> {
-        let mut best: Option<Tail> = None;
-        for other in self.alike.get(&self.key(one)?)?.iter().copied().filter(|other| *other != one && some(*other)) {
-            let length = self.common_suffix(&self.ends[one], &self.ends[other]);
-            let Some(saved) = self.ends[one].saved(self.nodes, length).filter(|_| length > 0) else { continue };
-            if best.as_ref().is_none_or(|best| saved > best.saved) {
-                best = Some(Tail { saved, length, other });
-            }
-        }
-        best
-    }
-
-    fn common_suffix(&self, one: &End, other: &End) -> usize {
-        let (left, right) = (&self.nodes[one.body.clone()], &self.nodes[other.body.clone()]);
-        // A subprogram call keeps its own place: the kernel's call sites carry state of their own.
-        let calls = |node: &Node| matches!(node.insn, Insn::Call(CallTarget::Subprogram(_)));
-        left.iter().rev().zip(right.iter().rev()).take_while(|(a, b)| same(self.object, a, b) && !calls(a)).count()
-    }
-}
-
 /// Redirects jumps to an exit that no instruction falls into to another exit.
 pub fn share_exits(function: &mut Function) -> Vec<Change> {
     let exits: Vec<usize> = (0..function.nodes.len()).filter(|at| function.nodes[*at].insn == Insn::Exit).collect();
@@ -280,40 +172,6 @@ pub fn share_exits(function: &mut Function) -> Vec<Change> {
     edit::retarget(function, &doomed.iter().map(|node| (node.id, heir)).collect());
     edit::delete(function, &doomed.iter().map(|node| node.id).collect());
     doomed.into_iter().map(|node| Change::new(vec![node], Vec::new())).collect()
-}
-
-/// The end of a block that does not fall through.
-struct End {
-    /// The block without a final jump.
-    body: std::ops::Range<usize>,
-    /// The block.
-    full: std::ops::Range<usize>,
-    /// Where control goes: a jump's target, or nowhere after an exit (the exit then belongs to the body).
-    continues: Option<InsnId>,
-}
-
-impl End {
-    fn of(function: &Function, full: std::ops::Range<usize>) -> Option<End> {
-        let last = &function.nodes[full.end - 1];
-        match last.insn {
-            Insn::Exit => Some(End { body: full.clone(), full, continues: None }),
-            Insn::Jump { .. } => Some(End { body: full.start..full.end - 1, full, continues: last.target() }),
-            // Falling through goes on at the next instruction; such a block can be the shared one, and so is
-            // described, but has no jump to spare.
-            Insn::Branch { .. } | Insn::MayGoto { .. } => None,
-            _ => {
-                let continues = function.nodes.get(full.end)?.id;
-                Some(End { body: full.clone(), full, continues: Some(continues) })
-            }
-        }
-    }
-
-    /// Slots saved by jumping to a shared tail of `length` instructions.
-    fn saved(&self, nodes: &[Node], length: usize) -> Option<u32> {
-        let nodes = &nodes[self.body.end - length..self.full.end];
-        let slots: u32 = nodes.iter().map(|node| node.insn.slots()).sum();
-        slots.checked_sub(1).filter(|saved| *saved > 0)
-    }
 }
 
 /// Moves blocks that are only jumped to behind one of those jumps, which then goes.

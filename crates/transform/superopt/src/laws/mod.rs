@@ -28,6 +28,7 @@ pub mod neutral_constants;
 pub mod null_answers;
 pub mod packet_loads;
 pub mod register_coalescing;
+pub mod shared_tails;
 pub mod sink_constants;
 pub mod skipped_operands;
 pub mod stack_stores;
@@ -181,11 +182,11 @@ pub static LAWS: &[LawRow] = &[
     },
     LawRow {
         name: "shared-tail",
-        statement: "Tail merging: two runs of equal instructions with the same successor become one run.",
+        statement: "Tail merging: of two runs of equal instructions that go on at the same places, one is kept.",
         needs_facts: false,
         steps: &[
             once(Stage::Graph, |on| control_flow::share_exits(on.function)),
-            once(Stage::Graph, control_flow::share_tails),
+            once(Stage::Graph, shared_tails::share_tails),
             repeat(Stage::Last, hoist::sink_tails),
         ],
     },

@@ -13,6 +13,7 @@ use crate::flow::demand;
 use crate::laws::context::Change;
 use crate::laws::control_flow;
 use crate::laws::register_coalescing;
+use crate::laws::shared_tails;
 
 /// Rounds of tidying at most: each makes the function smaller or ends it.
 const MAX_ROUNDS: usize = 24;
@@ -100,7 +101,7 @@ pub fn tidy(object: &Object, calls: &Calls, function: &mut Function) {
         changed |= graph.step_alone(function, control_flow::exit_early);
         changed |= graph.step_alone(function, control_flow::share_exits);
         changed |=
-            graph.step(function, |function, cfg| !control_flow::share_tails_in(object, function, cfg, ALL).is_empty());
+            graph.step(function, |function, cfg| !shared_tails::share_tails_in(object, function, cfg, ALL).is_empty());
         if !changed {
             return;
         }
