@@ -38,10 +38,10 @@ use kiln_isa::{Reg, Size};
 use kiln_platform::helper_id::{
     PROBE_READ, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, PROBE_READ_STR, PROBE_READ_USER, PROBE_READ_USER_STR,
 };
-use kiln_platform::{ArgKind, Helper, Lookup, ProgramType};
+use kiln_platform::{ArgKind, Helper, Kfunc, Lookup, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::interpret::{Environment, Fault, HelperResult, Interpreter, Trap};
-use kiln_program::{ExternId, ExternKind, FunctionId, InsnId, MapId, Node, Object};
+use kiln_program::{ExternId, ExternKind, FunctionId, InsnId, MapId, Node, Object, Reference};
 use kiln_verifier::{Facts, Value};
 
 use crate::helper::{self, How};
@@ -531,7 +531,11 @@ impl Environment for Stage<'_> {
 
     fn before(&mut self, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
         if let Some(strict) = &mut self.strict {
-            strict.before(self.view.state, self.program_type, node, depth, registers);
+            let kfunc = match node.reference {
+                Reference::Extern(id) => self.object.externs.get(id.index()).and_then(|own| Kfunc::by_name(&own.name)),
+                _ => None,
+            };
+            strict.before(self.view.state, self.program_type, (node, kfunc), depth, registers);
         }
         if !std::mem::take(&mut self.look) || self.excluded {
             return;
