@@ -144,4 +144,14 @@ fn what_kfuncs_give_has_to_be_given_back() {
     let (kind, text) = wrong(&task("")).expect("the task is held");
     assert!(kind == Wrong::Held && text.contains("bpf_task_from_pid returned is still held"), "{text}");
     assert_eq!(wrong(&task("call kfunc[bpf_task_release]\n")), None);
+    let unchecked = task("").replace("if r0 == 0 goto out", "r2 = *(u64 *)(r0 + 64)");
+    assert_eq!(wrong(&unchecked).map(|(kind, _)| kind), Some(Wrong::Null));
+}
+
+#[test]
+fn strict_runs_are_of_many_processes() {
+    let text = "; map values array key 4 value 64 entries 1\n; program kprobe name p\ncall get_current_pid_tgid\n\
+                r0 >>= 32\nif r0 > 0x400000 goto never\nr1 = map_value[values] + 0\nr1 += r0\nr0 = *(u8 *)(r1 + 0)\n\
+                r0 = 0\nexit\nnever:\nr0 = *(u8 *)(r10 - 1)\nexit";
+    assert_eq!(wrong(text).map(|(kind, _)| kind), Some(Wrong::Outside));
 }

@@ -55,6 +55,9 @@ use made_up::{MadeUp, is_kernel, mix, pointer};
 use strict::Strict;
 pub use strict::{Compared, Step, Violation, Wrong};
 
+/// `bpf_get_current_pid_tgid`, and the kernel's largest process id.
+const CURRENT_PID_TGID: u32 = 14;
+const MAX_PID: u64 = 1 << 22;
 /// Rounds of loops that `may_goto` ends.
 const MOST_ROUNDS: u32 = 64;
 
@@ -458,6 +461,11 @@ impl Environment for Stage<'_> {
         if let Some(how) = probe_of(id) {
             let result = self.probe(arguments, how)?;
             return Ok(HelperResult::Value(result));
+        }
+        if self.strict.is_some() && id == CURRENT_PID_TGID {
+            // A process with one thread. The VM itself always has the same.
+            let pid = 1 + mix(&[self.made_up.seed(), id.into()]) % MAX_PID;
+            return Ok(HelperResult::Value(pid << 32 | pid));
         }
         if self.is_own(id, arguments) {
             self.look = true;

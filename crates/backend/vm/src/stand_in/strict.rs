@@ -134,6 +134,8 @@ enum Pending {
     Direct(Reg, MapId, u64),
     /// A map itself.
     Map(Reg),
+    /// An object of the kernel's, or null.
+    Nullable(Reg),
     /// A word of a context.
     Field(Reg, FieldValue),
     /// A word of a map value or a kernel object.
@@ -310,6 +312,8 @@ impl Strict {
                 let origin = Origin { thing: Thing::Value(map), start, end: start.saturating_add(bytes), moves };
                 (reg, if bytes == 0 { Shadow::Foreign } else { Shadow::Pointer(origin) })
             }
+            Pending::Nullable(reg) if value(reg) == 0 => (reg, Shadow::Number),
+            Pending::Nullable(reg) => (reg, Shadow::Foreign),
             Pending::Map(reg) => {
                 let start = value(reg);
                 (reg, Shadow::Pointer(Origin { thing: Thing::Map, start, end: start, moves }))

@@ -1,7 +1,7 @@
 //! Calls in a strict run: what a helper reads, writes and gives back, and what it returns.
 
 use kiln_isa::{CallTarget, Reg};
-use kiln_platform::{ArgKind, ContextAccess, Helper, Kfunc, Lookup, ProgramType, ReturnKind, helper_id};
+use kiln_platform::{ArgKind, ContextAccess, Helper, Kfunc, KfuncFlag, Lookup, ProgramType, ReturnKind, helper_id};
 use kiln_program::{MapId, Node};
 
 use super::{FRAME_BYTES, Frame, Pending, Shadow, Strict, Thing, Wrong, stack};
@@ -36,6 +36,9 @@ impl Strict {
                 self.called(Shadow::Foreign);
                 if let Some(kfunc) = kfunc {
                     self.references.kfunc(kfunc, registers);
+                    if kfunc.has(KfuncFlag::RetNull) {
+                        self.frame().pending = Pending::Nullable(Reg::R0);
+                    }
                 }
             }
             CallTarget::Helper(id) => match Helper::by_id(id) {
@@ -115,7 +118,11 @@ impl Strict {
             }
         }
         if helper.id == helper_id::SPIN_LOCK && state.held.is_locked() {
-            self.wrong(node, Wrong::Held, "a lock is taken, and one is held already: the run waits for ever".to_owned());
+            self.wrong(
+                node,
+                Wrong::Held,
+                "a lock is taken, and one is held already: the run waits for ever".to_owned(),
+            );
         }
         self.references.helper(helper, prototype.returns);
         self.moves += u32::from(helper.changes_packet_data);
