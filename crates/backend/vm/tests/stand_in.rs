@@ -144,7 +144,7 @@ fn what_kfuncs_give_has_to_be_given_back() {
     let (kind, text) = wrong(&task("")).expect("the task is held");
     assert!(kind == Wrong::Held && text.contains("bpf_task_from_pid returned is still held"), "{text}");
     assert_eq!(wrong(&task("call kfunc[bpf_task_release]\n")), None);
-    let unchecked = task("").replace("if r0 == 0 goto out", "r2 = *(u64 *)(r0 + 64)");
+    let unchecked = task("call kfunc[bpf_task_release]\n").replace("if r0 == 0 goto out", "r2 = *(u64 *)(r0 + 64)");
     assert_eq!(wrong(&unchecked).map(|(kind, _)| kind), Some(Wrong::Null));
 }
 
