@@ -111,6 +111,11 @@ impl Held {
 }
 
 impl Held {
+    /// Whether the lock of a map's value is held.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock != 0
+    }
+
     /// What is held, in words; `None` if nothing is.
     pub(crate) fn words(&self) -> Option<String> {
         let rows = [

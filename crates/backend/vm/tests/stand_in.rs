@@ -3,7 +3,7 @@
 use kiln_isa::Reg;
 use kiln_program::Object;
 use kiln_verifier::{Scalar, Value};
-use kiln_vm::stand_in::{Seen, Stray, World};
+use kiln_vm::stand_in::{Seen, Stray, World, Wrong};
 use kiln_vm::{Input, Options};
 
 /// Calls what the VM lacks, and returns what it gave.
@@ -93,4 +93,65 @@ fn iterators_over_bits_see_what_is_stored() {
         run(&mut world, "p", 1).expect("a run").value
     };
     assert_eq!([count(0), count(0x8000_0000_0000_0001), count(u64::MAX)], [0, 2, 64]);
+}
+
+/// What goes wrong first in strict runs of a program.
+fn wrong(text: &str) -> Option<(Wrong, String)> {
+    let types = std::fs::read("/sys/kernel/btf/vmlinux").ok();
+    let types = types.map(|bytes| kiln_program::btf::Btf::parse(&bytes).expect("the kernel's types").into());
+    let mut world = World::new(&object(text), Options::default(), types).expect("a world");
+    let mut runs = world.strict_runs("p").expect("a program");
+    let context = [0u8; 96];
+    let violation = (0..64).find_map(|seed| runs.run_strictly(&Input::context(&context), seed, 0).violation)?;
+    Some((violation.kind, violation.text))
+}
+
+#[test]
+fn a_lock_that_is_taken_twice_is_wrong_at_once() {
+    let program = |between: &str| {
+        format!(
+            "; map values array key 4 value 16 entries 1\n; program kprobe name p\n\
+             r6 = map_value[values] + 0\nr1 = r6\ncall spin_lock\n{between}r1 = r6\ncall spin_lock\n\
+             r1 = r6\ncall spin_unlock\nr0 = 0\nexit"
+        )
+    };
+    let (kind, text) = wrong(&program("")).expect("it waits for itself");
+    assert!(kind == Wrong::Held && text.contains("waits for ever"), "{text}");
+    assert_eq!(wrong(&program("r1 = r6\ncall spin_unlock\n")), None);
+}
+
+#[test]
+fn what_kfuncs_give_has_to_be_given_back() {
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        eprintln!("skipped: this kernel has no types");
+        return;
+    }
+    let program = |end: &str| {
+        format!(
+            "; extern bpf_rcu_read_lock kfunc\n; extern bpf_rcu_read_unlock kfunc\n; program kprobe name p\n\
+             call kfunc[bpf_rcu_read_lock]\n{end}r0 = 0\nexit"
+        )
+    };
+    let (kind, text) = wrong(&program("")).expect("the section is open");
+    assert!(kind == Wrong::Held && text.contains("a section is still open"), "{text}");
+    assert_eq!(wrong(&program("call kfunc[bpf_rcu_read_unlock]\n")), None);
+    let task = |end: &str| {
+        format!(
+            "; extern bpf_task_from_pid kfunc\n; extern bpf_task_release kfunc\n; program tracing name p\n\
+             r1 = 1\ncall kfunc[bpf_task_from_pid]\nif r0 == 0 goto out\nr1 = r0\n{end}out:\nr0 = 0\nexit"
+        )
+    };
+    let (kind, text) = wrong(&task("")).expect("the task is held");
+    assert!(kind == Wrong::Held && text.contains("bpf_task_from_pid returned is still held"), "{text}");
+    assert_eq!(wrong(&task("call kfunc[bpf_task_release]\n")), None);
+    let unchecked = task("call kfunc[bpf_task_release]\n").replace("if r0 == 0 goto out", "r2 = *(u64 *)(r0 + 64)");
+    assert_eq!(wrong(&unchecked).map(|(kind, _)| kind), Some(Wrong::Null));
+}
+
+#[test]
+fn strict_runs_are_of_many_processes() {
+    let text = "; map values array key 4 value 64 entries 1\n; program kprobe name p\ncall get_current_pid_tgid\n\
+                r0 >>= 32\nif r0 > 0x400000 goto never\nr1 = map_value[values] + 0\nr1 += r0\nr0 = *(u8 *)(r1 + 0)\n\
+                r0 = 0\nexit\nnever:\nr0 = *(u8 *)(r10 - 1)\nexit";
+    assert_eq!(wrong(text).map(|(kind, _)| kind), Some(Wrong::Outside));
 }

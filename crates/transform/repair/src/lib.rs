@@ -19,6 +19,7 @@
 
 mod copies;
 mod end_value;
+mod forget;
 mod forward;
 pub mod means;
 mod moved;
@@ -164,6 +165,9 @@ impl Search<'_> {
     /// Removes one rejection; returns the changed object, and the rejection that follows if there is one.
     fn remove(&mut self, object: &Object, rejection: &Rejection) -> Result<Removed, String> {
         let mut reason = None;
+        if rejection.reason == Reason::TooComplex {
+            return self.forget(object, rejection);
+        }
         if let Some(removed) = self.make_static(object, rejection) {
             return Ok(removed);
         }
@@ -278,6 +282,63 @@ impl Search<'_> {
             }
         }
         last
+    }
+
+    /// Forgets sums of loops, as few as are needed, so that states are alike.
+    fn forget(&mut self, object: &Object, rejection: &Rejection) -> Result<Removed, String> {
+        let none = || "the program stays too complex, whatever sums its loops forget".to_owned();
+        let mut chosen = Vec::new();
+        let mut done = None;
+        for own in forget::sums(object, self.program) {
+            if !(self.go_on)() {
+                return Err("there was no time to go on".to_owned());
+            }
+            chosen.push(own);
+            match self.without_sums(object, &chosen) {
+                // Addresses cannot be divided, and some numbers are needed.
+                None => drop(chosen.pop()),
+                Some((_, _, true)) => {}
+                Some((changed, inserted, false)) => {
+                    done = Some((changed, inserted));
+                    break;
+                }
+            }
+        }
+        let mut done = done.ok_or_else(none)?;
+        let mut index = 0;
+        while index < chosen.len() && chosen.len() > 1 && (self.go_on)() {
+            let fewer: Vec<_> = chosen.iter().copied().filter(|own| *own != chosen[index]).collect();
+            match self.without_sums(object, &fewer) {
+                Some((changed, inserted, false)) => (done, chosen) = ((changed, inserted), fewer),
+                _ => index += 1,
+            }
+        }
+        let first = chosen.first().ok_or_else(none)?;
+        let mut nodes = object.function(first.function).nodes.iter();
+        let line = nodes.find(|node| node.id == first.after).and_then(|node| object.line(node)).cloned();
+        let before = nodes.next().ok_or_else(none)?.id;
+        let change = Change::without_number(first.function, before, &means::FORGET, line);
+        let (changed, inserted) = done;
+        let change = Change { register: first.register, inserted, ..change };
+        let removed = self.judged(changed, change, rejection.insn).ok_or_else(none)?;
+        match (self.prove)(&self.base, &removed.0) {
+            Ok(()) => Ok(removed),
+            Err(why) => {
+                self.unproved.get_or_insert(removed.1);
+                Err(format!("that a division by 1 changes nothing is not proved: {why}"))
+            }
+        }
+    }
+
+    /// The object with divisions, what was inserted, and whether it is too complex all the same; `None` if it is rejected
+    /// for something else.
+    fn without_sums(&self, object: &Object, chosen: &[forget::Forgotten]) -> Option<(Object, Vec<InsnId>, bool)> {
+        let (changed, inserted) = forget::apply(object, chosen)?;
+        match check(&changed, self.program, &self.options) {
+            Standing::Accepted => Some((changed, inserted, false)),
+            Standing::Rejected(next) if next.reason == Reason::TooComplex => Some((changed, inserted, true)),
+            _ => None,
+        }
     }
 
     /// Compares a pointer with the packet's end, which it was not compared with on this path.

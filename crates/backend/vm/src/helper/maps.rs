@@ -102,7 +102,8 @@ fn element(map: &Map, from: u32, cpu: u32) -> Option<(Vec<u8>, u64, u32)> {
 /// Takes the lock of a map's value, which one CPU at a time may hold.
 pub fn spin_lock(state: &mut State, [lock, ..]: [u64; 5]) -> Answer {
     let word = state.memory.shared_word(lock).ok_or_else(|| outside(lock))?;
-    if !acquire(word) {
+    // A program holds one lock. Only one that the verifier rejects takes another, and would wait for itself.
+    if state.held.lock != 0 || !acquire(word) {
         return Err(Fault::Unsupported("a lock that nobody gives back".to_owned()));
     }
     state.held.lock = lock;

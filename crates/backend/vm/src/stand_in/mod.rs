@@ -38,10 +38,10 @@ use kiln_isa::{Reg, Size};
 use kiln_platform::helper_id::{
     PROBE_READ, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, PROBE_READ_STR, PROBE_READ_USER, PROBE_READ_USER_STR,
 };
-use kiln_platform::{ArgKind, Helper, Lookup, ProgramType};
+use kiln_platform::{ArgKind, Helper, Kfunc, Lookup, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::interpret::{Environment, Fault, HelperResult, Interpreter, Trap};
-use kiln_program::{ExternId, ExternKind, FunctionId, InsnId, MapId, Node, Object};
+use kiln_program::{ExternId, ExternKind, FunctionId, InsnId, MapId, Node, Object, Reference};
 use kiln_verifier::{Facts, Value};
 
 use crate::helper::{self, How};
@@ -55,6 +55,9 @@ use made_up::{MadeUp, is_kernel, mix, pointer};
 use strict::Strict;
 pub use strict::{Compared, Step, Violation, Wrong};
 
+/// `bpf_get_current_pid_tgid`, and the kernel's largest process id.
+const CURRENT_PID_TGID: u32 = 14;
+const MAX_PID: u64 = 1 << 22;
 /// Rounds of loops that `may_goto` ends.
 const MOST_ROUNDS: u32 = 64;
 
@@ -459,6 +462,11 @@ impl Environment for Stage<'_> {
             let result = self.probe(arguments, how)?;
             return Ok(HelperResult::Value(result));
         }
+        if self.strict.is_some() && id == CURRENT_PID_TGID {
+            // A process with one thread. The VM itself always has the same.
+            let pid = 1 + mix(&[self.made_up.seed(), id.into()]) % MAX_PID;
+            return Ok(HelperResult::Value(pid << 32 | pid));
+        }
         if self.is_own(id, arguments) {
             self.look = true;
             return self.view.call_helper(id, arguments);
@@ -531,7 +539,11 @@ impl Environment for Stage<'_> {
 
     fn before(&mut self, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
         if let Some(strict) = &mut self.strict {
-            strict.before(self.view.state, self.program_type, node, depth, registers);
+            let kfunc = match node.reference {
+                Reference::Extern(id) => self.object.externs.get(id.index()).and_then(|own| Kfunc::by_name(&own.name)),
+                _ => None,
+            };
+            strict.before(self.view.state, self.program_type, (node, kfunc), depth, registers);
         }
         if !std::mem::take(&mut self.look) || self.excluded {
             return;

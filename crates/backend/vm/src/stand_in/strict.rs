@@ -14,13 +14,15 @@
 //! really wrong, and a program in which nothing is found need not be safe.
 
 mod calls;
+mod references;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use kiln_isa::{Address, AluOp, AtomicOp, Insn, Reg, Source, Width};
-use kiln_platform::{FieldValue, ProgramType};
+use kiln_platform::{FieldValue, Kfunc, ProgramType};
 use kiln_program::{InsnId, MapId, Node, Reference};
 
+use self::references::References;
 use super::made_up::is_kernel;
 use crate::state::State;
 
@@ -132,6 +134,8 @@ enum Pending {
     Direct(Reg, MapId, u64),
     /// A map itself.
     Map(Reg),
+    /// An object of the kernel's, or null.
+    Nullable(Reg),
     /// A word of a context.
     Field(Reg, FieldValue),
     /// A word of a map value or a kernel object.
@@ -153,6 +157,7 @@ pub(super) struct Strict {
     /// Stack bytes that were written.
     written: HashSet<u64>,
     released: HashSet<u64>,
+    references: References,
     moves: u32,
     /// Whether a call pushed the frame that is about to begin.
     entering: bool,
@@ -200,12 +205,12 @@ impl Strict {
         self.frames.push(Frame { registers, pending: Pending::Nothing });
     }
 
-    /// Follows an instruction that is about to run.
+    /// Follows an instruction that is about to run; `kfunc` is the one that it calls, if it is known.
     pub(super) fn before(
         &mut self,
         state: &State,
         program_type: ProgramType,
-        node: &Node,
+        (node, kfunc): (&Node, Option<&'static Kfunc>),
         depth: usize,
         registers: &[u64; Reg::COUNT],
     ) {
@@ -256,7 +261,7 @@ impl Strict {
             }
             Insn::LoadPacket { .. } => self.called(Shadow::Number),
             Insn::Branch { width, dst, src, .. } => self.compare(node.id, width, [Source::Reg(dst), src], registers),
-            Insn::Call(target) => self.call(state, program_type, node, target, registers),
+            Insn::Call(target) => self.call(state, program_type, (node, kfunc), target, registers),
             Insn::Exit => self.exit(state, node),
             Insn::Jump { .. } | Insn::JumpIndirect { .. } | Insn::MayGoto { .. } => {}
         }
@@ -292,6 +297,7 @@ impl Strict {
         let moves = self.moves;
         let pending = std::mem::replace(&mut self.frame().pending, Pending::Nothing);
         let value = |reg: Reg| registers[reg.index()];
+        self.references.returned(value(Reg::R0));
         let (reg, shadow) = match pending {
             Pending::Nothing => return,
             Pending::Object(reg, ..) if value(reg) == 0 => (reg, Shadow::Number),
@@ -306,6 +312,8 @@ impl Strict {
                 let origin = Origin { thing: Thing::Value(map), start, end: start.saturating_add(bytes), moves };
                 (reg, if bytes == 0 { Shadow::Foreign } else { Shadow::Pointer(origin) })
             }
+            Pending::Nullable(reg) if value(reg) == 0 => (reg, Shadow::Number),
+            Pending::Nullable(reg) => (reg, Shadow::Foreign),
             Pending::Map(reg) => {
                 let start = value(reg);
                 (reg, Shadow::Pointer(Origin { thing: Thing::Map, start, end: start, moves }))

@@ -130,7 +130,7 @@ fn kinds(reason: Reason) -> &'static [Wrong] {
         Reason::ReadOnlyMemory => &[ReadOnly],
         Reason::UnreleasedReference => &[Held],
         Reason::NotHeld => &[Released, Null],
-        Reason::LockDiscipline => &[Held],
+        Reason::LockDiscipline | Reason::CriticalSection => &[Held],
         Reason::InfiniteLoop => &[Endless],
         _ => &[],
     }
@@ -145,6 +145,7 @@ fn comes_later(reason: Reason) -> bool {
             | Reason::NotAPointer
             | Reason::UnreleasedReference
             | Reason::LockDiscipline
+            | Reason::CriticalSection
     )
 }
 

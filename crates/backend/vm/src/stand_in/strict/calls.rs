@@ -1,7 +1,7 @@
 //! Calls in a strict run: what a helper reads, writes and gives back, and what it returns.
 
 use kiln_isa::{CallTarget, Reg};
-use kiln_platform::{ArgKind, ContextAccess, Helper, Lookup, ProgramType, ReturnKind};
+use kiln_platform::{ArgKind, ContextAccess, Helper, Kfunc, KfuncFlag, Lookup, ProgramType, ReturnKind, helper_id};
 use kiln_program::{MapId, Node};
 
 use super::{FRAME_BYTES, Frame, Pending, Shadow, Strict, Thing, Wrong, stack};
@@ -18,7 +18,7 @@ impl Strict {
         &mut self,
         state: &State,
         program_type: ProgramType,
-        node: &Node,
+        (node, kfunc): (&Node, Option<&'static Kfunc>),
         target: CallTarget,
         registers: &[u64; Reg::COUNT],
     ) {
@@ -32,7 +32,15 @@ impl Strict {
                 self.frames.push(Frame { registers: own, pending: Pending::Nothing });
                 self.entering = true;
             }
-            CallTarget::Kfunc { .. } => self.called(Shadow::Foreign),
+            CallTarget::Kfunc { .. } => {
+                self.called(Shadow::Foreign);
+                if let Some(kfunc) = kfunc {
+                    self.references.kfunc(kfunc, registers);
+                    if kfunc.has(KfuncFlag::RetNull) {
+                        self.frame().pending = Pending::Nullable(Reg::R0);
+                    }
+                }
+            }
             CallTarget::Helper(id) => match Helper::by_id(id) {
                 Some(helper) => self.helper(state, program_type, node, helper, registers),
                 None => self.called(Shadow::Foreign),
@@ -45,7 +53,7 @@ impl Strict {
         state: &State,
         program_type: ProgramType,
         node: &Node,
-        helper: &Helper,
+        helper: &'static Helper,
         registers: &[u64; Reg::COUNT],
     ) {
         let prototype = helper.prototype_for(program_type);
@@ -80,6 +88,10 @@ impl Strict {
                     self.release(node, reg, shadow, number);
                     continue;
                 }
+                ArgKind::ReleasedBtfIdOrNull => {
+                    self.references.released(number);
+                    continue;
+                }
                 ArgKind::Anything => {
                     self.read(node, reg);
                     continue;
@@ -105,6 +117,14 @@ impl Strict {
                 }
             }
         }
+        if helper.id == helper_id::SPIN_LOCK && state.held.is_locked() {
+            self.wrong(
+                node,
+                Wrong::Held,
+                "a lock is taken, and one is held already: the run waits for ever".to_owned(),
+            );
+        }
+        self.references.helper(helper, prototype.returns);
         self.moves += u32::from(helper.changes_packet_data);
         if !helper.fastcall {
             self.frame().registers[1..6].fill(Shadow::Unset);
@@ -144,6 +164,7 @@ impl Strict {
             Shadow::Number if number == 0 => self.wrong(node, Wrong::Null, format!("{reg} is null, and is given back")),
             _ => {
                 self.released.insert(number);
+                self.references.released(number);
             }
         }
     }
@@ -157,7 +178,7 @@ impl Strict {
             if matches!(self.frame().pending, Pending::Nothing) {
                 self.set(Reg::R0, result);
             }
-        } else if let Some(text) = state.held.words() {
+        } else if let Some(text) = state.held.words().or_else(|| self.references.words()) {
             self.wrong(node, Wrong::Held, format!("the program ends, and {text}"));
         }
     }

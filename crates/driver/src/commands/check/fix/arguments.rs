@@ -16,6 +16,7 @@ pub fn wrong(case: &Case<'_>) -> Vec<Proposal> {
     found.extend(local_function(case));
     found.extend(null(case));
     found.extend(constant_text(case));
+    found.extend(other_map(case));
     found.extend(context_argument(case));
     found.extend(by_value(case));
     found.extend(copied(case));
@@ -32,7 +33,7 @@ fn at_fault(case: &Case<'_>) -> Option<(String, Vec<Range<usize>>, usize)> {
 }
 
 /// A function that the verifier looks at alone becomes static: then it is verified with the arguments of its calls.
-fn local_function(case: &Case<'_>) -> Option<Proposal> {
+pub fn local_function(case: &Case<'_>) -> Option<Proposal> {
     let source = case.source;
     let is_call = |at: usize, word: &str| source.code(at + word.len()..case.statement.end).starts_with('(');
     source.words(case.statement.clone()).filter(|(at, word)| is_call(*at, word)).find_map(|(_, name)| {
@@ -49,6 +50,32 @@ fn local_function(case: &Case<'_>) -> Option<Proposal> {
         let edits = vec![Edit { range: head.start..head.start, text: "static ".to_owned() }];
         Some(Proposal { title: format!("make `{name}` static"), edits, safe: false })
     })
+}
+
+/// A map that is not the one the call needs, such as that of a timer: the other maps of the source.
+fn other_map(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let called = source.words(case.statement.clone()).find(|(_, word)| word.starts_with("bpf_"));
+    let Some((_, arguments)) = called.and_then(|(_, name)| source.call(name, case.statement.clone())) else {
+        return Vec::new();
+    };
+    let maps: Vec<&str> = source
+        .words(0..source.text.len())
+        .filter(|(at, word)| {
+            let rest = source.code(at + word.len()..source.text.len());
+            rest.trim_start().starts_with("SEC(") && source.text[*at..].starts_with(&format!("{word} SEC(\".maps\")"))
+        })
+        .map(|(_, word)| word)
+        .collect();
+    let passed = arguments.into_iter().filter_map(|range| {
+        let name = case.text(range.clone()).strip_prefix('&')?;
+        maps.contains(&name).then_some((range, name))
+    });
+    let others = passed.flat_map(|(range, name)| {
+        let others = maps.iter().filter(move |other| **other != name);
+        others.map(move |other| case.replace(range.clone(), &format!("&{other}"), false))
+    });
+    others.collect()
 }
 
 /// An argument that is null on this path.

@@ -64,7 +64,13 @@ fn variable_of(case: &Case<'_>, field: &str) -> Option<String> {
 pub fn packet(case: &Case<'_>) -> Vec<Proposal> {
     let mut found = turned_round(case);
     let meta = case.diagnosis.message.exact().contains("(pkt_meta)");
-    let Some(end) = end(case, if meta { "data" } else { "data_end" }) else { return found };
+    let options = case.section.contains("sockopt");
+    let field = match (meta, options) {
+        (true, _) => "data",
+        (_, true) => "optval_end",
+        _ => "data_end",
+    };
+    let Some(end) = end(case, field) else { return found };
     let mut conditions = copied(case, &end);
     for Dereferenced { name, form, .. } in case.dereferenced() {
         conditions.push(match form {
@@ -79,7 +85,7 @@ pub fn packet(case: &Case<'_>) -> Vec<Proposal> {
     let bytes = case.wanted().packet_bytes;
     let start = variable_of(case, "data").or_else(|| Some(format!("(long){}->data", case.context()?)));
     // In a loop, the variable that began as the start may have moved on.
-    let moves = meta || !case.source.loops(case.at).is_empty();
+    let moves = meta || options || !case.source.loops(case.at).is_empty();
     if let (Some((Some(needed), _)), Some(start), false) = (bytes, start, moves) {
         conditions.push(format!("(void *){start} + {needed} > {end}"));
     }
@@ -89,6 +95,7 @@ pub fn packet(case: &Case<'_>) -> Vec<Proposal> {
     }
     found.extend(conditions.iter().filter_map(|condition| case.check(condition)));
     found.extend(far(case));
+    found.extend(moved(case));
     // A comparison that clang cannot leave out because of another one that says the same of a length.
     let name = case.source.fresh("end");
     let lines = format!("void *{name} = {end};\nasm volatile(\"\" : \"+r\"({name}));\n");
@@ -110,6 +117,36 @@ fn far(case: &Case<'_>) -> Option<Proposal> {
     let lines = format!("__u64 {name} = {};\nif ({name} > {MOST})\n\t{}", case.text(range.clone()), case.leave(at));
     let title = format!("add `{}`", lines.replace(['\n', '\t'], " "));
     case.lines_before(at, &lines, Edit { range, text: name }, title, true)
+}
+
+/// For a pointer that the statement reads, and that was made from another one plus a number without a bound.
+fn moved(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let Some(body) = source.function(case.at).map(|own| own.body) else { return Vec::new() };
+    let mut found = Vec::new();
+    for own in case.dereferenced() {
+        let places = source.words(body.start..case.statement.start).filter(|(_, word)| *word == own.name);
+        for (at, _) in places {
+            let Some((statement, _)) = source.statement(at).filter(|(whole, _)| whole.end <= case.statement.start)
+            else {
+                continue;
+            };
+            let code = source.code(statement.clone());
+            let plus =
+                code.rfind('+').filter(|plus| code[..*plus].contains('=') && !code[plus + 1..].contains([')', '(']));
+            let Some(plus) = plus.filter(|_| case.assigned(statement.clone()) == Some(own.name)) else { continue };
+            let range = source.trimmed(statement.start + plus + 1..statement.end - 1);
+            let text = case.text(range.clone());
+            if text.parse::<u64>().is_ok() || text.starts_with('=') {
+                continue;
+            }
+            let name = source.fresh("offset");
+            let lines = format!("__u64 {name} = {text};\nif ({name} > {MOST})\n\t{}", case.leave(at));
+            let title = format!("add `{}`", lines.replace(['\n', '\t'], " "));
+            found.extend(case.lines_before(at, &lines, Edit { range, text: name }, title, true));
+        }
+    }
+    found
 }
 
 /// For a comparison with the packet's end that is the wrong way round.
@@ -169,7 +206,7 @@ fn added(case: &Case<'_>) -> Vec<Range<usize>> {
 /// For an index that may be past the end.
 pub fn index(case: &Case<'_>) -> Vec<Proposal> {
     let source = case.source;
-    let mut found = Vec::new();
+    let mut found = written_from(case);
     for (array, range) in source.subscripts(case.statement.clone()) {
         let text = case.text(range.clone());
         if text.parse::<u64>().is_ok() {
@@ -192,6 +229,9 @@ pub fn index(case: &Case<'_>) -> Vec<Proposal> {
         let lines = format!("__u64 {name} = {text};\n");
         let edit = |text: String| Edit { range: range.clone(), text };
         found.extend(case.check_after(&format!("{name} >= {limit}"), &lines, vec![edit(name.clone())]));
+        // clang may make a test for one number of it, from which the kernel learns no bound.
+        let opaque = format!("{lines}asm volatile(\"\" : \"+r\"({name}));\n");
+        found.extend(case.check_after(&format!("{name} >= {limit}"), &opaque, vec![edit(name.clone())]));
         if is_array {
             let masked = format!("({text}) & ({limit} - 1)");
             let title = format!("mask the index: `{array}[{masked}]`, if the number of elements is a power of two");
@@ -199,6 +239,25 @@ pub fn index(case: &Case<'_>) -> Vec<Proposal> {
         }
     }
     found
+}
+
+/// For a call that is given a place in an array, `&array[index]`, and a size: the place leaves room for the size.
+fn written_from(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let mut called = source.words(case.statement.clone()).filter(|(_, word)| word.starts_with("bpf_"));
+    let Some((_, arguments)) = called.find_map(|(_, name)| source.call(name, case.statement.clone())) else {
+        return Vec::new();
+    };
+    let places = arguments.windows(2).filter(|two| case.text(two[0].clone()).starts_with('&'));
+    let one = |two: &[Range<usize>]| {
+        let (array, index) = source.subscripts(two[0].clone()).pop()?;
+        let whole = member(case, &array, index.start - 1).map_or(array.clone(), str::to_owned);
+        let whole = whole.trim_start_matches('&');
+        let [index, size] = [index, two[1].clone()].map(|range| case.text(range));
+        let limit = format!("sizeof({whole}) - {size}");
+        (!is_name(index) || index.parse::<u64>().is_err()).then(|| case.check(&format!("{index} > {limit}")))?
+    };
+    places.filter_map(one).collect()
 }
 
 /// The expression for an array that is a member of a structure of this source, such as `p->a.b`, before a bracket.
@@ -241,6 +300,28 @@ pub fn reserved(case: &Case<'_>) -> Option<Proposal> {
     let old = format!("sizeof({name})");
     let at = statement.start + case.text(statement.clone()).find(&old)?;
     Some(case.replace(at..at + old.len(), &format!("sizeof(*{name})"), false))
+}
+
+/// For a record of a size that is not constant: the constant with which the size was compared before, or the record's type.
+pub fn reserved_at_most(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let Some((_, arguments)) = source.call("bpf_ringbuf_reserve", case.statement.clone()) else { return Vec::new() };
+    let (Some(body), Some(range)) = (source.function(case.at).map(|own| own.body), arguments.get(1)) else {
+        return Vec::new();
+    };
+    let size = case.text(range.clone());
+    let mut found = Vec::new();
+    for (at, _) in source.words(body.start..case.statement.start).filter(|(_, word)| *word == size) {
+        let rest = source.code(at + size.len()..case.statement.start).trim_start();
+        let Some(limit) = rest.strip_prefix(['>', '<']).map(|rest| rest.trim_start_matches('=').trim_start()) else {
+            continue;
+        };
+        let limit: String = limit.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+        found.extend((!limit.is_empty()).then(|| case.replace(range.clone(), &limit, false)));
+    }
+    let name = case.assigned(case.statement.clone());
+    found.extend(name.map(|name| case.replace(range.clone(), &format!("sizeof(*{name})"), false)));
+    found
 }
 
 /// For a size of a helper's argument.

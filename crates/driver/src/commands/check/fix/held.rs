@@ -37,6 +37,10 @@ fn before_returns(case: &Case<'_>, from: usize, line: &str) -> Vec<Proposal> {
 /// For a reference that is still held at the end.
 pub fn release(case: &Case<'_>) -> Vec<Proposal> {
     let Some((at, statement)) = case.origin() else { return Vec::new() };
+    if let Some((_, arguments)) = case.source.call("bpf_ringbuf_reserve_dynptr", statement.clone()) {
+        let held = arguments.get(3).map(|range| case.text(range.clone())).unwrap_or_default();
+        return before_returns(case, at, &format!("bpf_ringbuf_discard_dynptr({held}, 0);"));
+    }
     let Some(helper) = case.wanted().release else { return kernel_release(case, at, statement) };
     let Some(name) = case.assigned(statement) else { return Vec::new() };
     let flags = if helper.contains("ringbuf") { ", 0" } else { "" };
@@ -51,6 +55,22 @@ fn kernel_release(case: &Case<'_>, at: usize, statement: Range<usize>) -> Vec<Pr
     else {
         return Vec::new();
     };
+    if call.starts_with("bpf_map_lookup_elem") {
+        // Only a map of sockets gives a reference.
+        let name = case.assigned(statement);
+        return name.map_or_else(Vec::new, |name| before_returns(case, at, &format!("bpf_sk_release({name});")));
+    }
+    if call.starts_with("bpf_obj_new") {
+        let Some(name) = case.assigned(statement) else { return Vec::new() };
+        let line = match call.ends_with("_impl") {
+            true => format!("bpf_obj_drop_impl({name}, 0);"),
+            false => format!("bpf_obj_drop({name});"),
+        };
+        let mut found = before_returns(case, at, &line);
+        let declared = call.ends_with("_impl").then(|| declared(case, "bpf_obj_drop_impl", "void *, void *")).flatten();
+        found.iter_mut().for_each(|own| own.edits.extend(declared.clone()));
+        return found;
+    }
     let (function, held, kind) = match call.strip_suffix("_new") {
         Some(iterator) if iterator.starts_with("bpf_iter_") => {
             let held = arguments.first().map(|range| case.text(range.clone())).unwrap_or_default();
@@ -67,12 +87,19 @@ fn kernel_release(case: &Case<'_>, at: usize, statement: Range<usize>) -> Vec<Pr
         return Vec::new();
     }
     let mut found = before_returns(case, at, &format!("{function}({held});"));
-    if !source.words(0..source.text.len()).any(|(_, word)| word == function) {
-        let declared = source.function(case.at).map(|own| own.head.start).unwrap_or_default();
-        let line = format!("extern void {function}({kind}) __ksym;\n\n");
-        found.iter_mut().for_each(|own| own.edits.push(Edit { range: declared..declared, text: line.clone() }));
-    }
+    let declared = declared(case, &function, &kind);
+    found.iter_mut().for_each(|own| own.edits.extend(declared.clone()));
     found
+}
+
+/// The declaration of a function of the kernel that returns nothing, if the source does not name it yet.
+pub fn declared(case: &Case<'_>, function: &str, parameters: &str) -> Option<Edit> {
+    let source = case.source;
+    if source.words(0..source.text.len()).any(|(_, word)| word == function) {
+        return None;
+    }
+    let at = source.function(case.at).map(|own| own.head.start).unwrap_or_default();
+    Some(Edit { range: at..at, text: format!("extern void {function}({parameters}) __ksym;\n\n") })
 }
 
 /// For a critical section that a path does not leave.

@@ -13,10 +13,12 @@
 mod arguments;
 mod checks;
 mod held;
+mod hooks;
 mod parts;
 mod propose;
 mod rewritten;
 mod rules;
+mod stores;
 mod text;
 
 use std::collections::BTreeSet;
@@ -117,7 +119,7 @@ impl Search<'_> {
         let path = std::fs::canonicalize(&self.found.path).map_err(|error| Error::file(&self.found.path, &error))?;
         let bytes = kiln_inspect::file::read(&path, MAX_SOURCE_BYTES)?;
         let Ok(original) = String::from_utf8(bytes) else { return Ok(None) };
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut done) = (BTreeSet::new(), BTreeSet::new());
         let mut steps: Vec<Tried> = Vec::new();
         while steps.len() < MAX_ROUNDS {
             let (text, current) = match steps.last() {
@@ -127,8 +129,11 @@ impl Search<'_> {
             if current.verdict.is_accepted() || !seen.insert(place(&current)) {
                 break;
             }
-            match self.step(&path, &text, &current, all, &seen) {
-                Some(next) => steps.push(next),
+            match self.step(&path, &text, &current, all, (&seen, &done)) {
+                Some(next) => {
+                    done.insert((next.title.clone(), line(&current)));
+                    steps.push(next);
+                }
                 None => break,
             }
         }
@@ -154,19 +159,23 @@ impl Search<'_> {
         }))
     }
 
-    /// Tries the proposals for a rejection: the first that is accepted, or else the first that leads on.
+    /// Tries the proposals for a rejection that were not `done` for this line already: the first that is accepted, or else the first that
+    /// leads to a place that was not `seen`.
     fn step(
         &mut self,
         path: &Path,
         text: &str,
         current: &Checked,
         all: &[Checked],
-        seen: &BTreeSet<[String; 2]>,
+        (seen, done): (&BTreeSet<[String; 2]>, &BTreeSet<(String, String)>),
     ) -> Option<Tried> {
         let source = Source::new(text.to_owned());
         let mut leads_on = None;
         let mut tried = BTreeSet::new();
-        for Proposal { title, edits, safe } in self.proposals(&source, current).into_iter().take(MAX_TRIALS) {
+        let all_proposals = self.proposals(&source, current).into_iter();
+        let here = line(current);
+        let proposals = all_proposals.filter(|own| !done.contains(&(own.title.clone(), here.clone())));
+        for Proposal { title, edits, safe } in proposals.take(MAX_TRIALS) {
             if Instant::now() >= self.end {
                 break;
             }
@@ -197,8 +206,9 @@ impl Search<'_> {
         let own =
             place.file.as_ref().and_then(|file| Path::new(file.exact()).file_name()) == self.found.path.file_name();
         let at = place.line.filter(|_| own).and_then(|line| source.offset(line, place.column.unwrap_or(1)));
-        let Some(at) = at else { return Vec::new() };
-        let statement = source.statement(at).map_or(at..at, |(own, _)| own);
+        let Some(line) = at else { return Vec::new() };
+        let at = source.in_body(line);
+        let statement = source.statement(at).filter(|_| at == line).map_or(at..at, |(own, _)| own);
         if self.functions.is_none() {
             self.functions = Some(kernel_functions());
         }
@@ -233,6 +243,7 @@ fn proposals(case: &Case<'_>) -> Vec<Proposal> {
     } else if is(Reason::PacketBounds) {
         found.extend(checks::packet(case));
     } else if is(Reason::UnboundedOffset) {
+        found.extend(checks::index(case));
         found.extend(checks::offset(case));
     } else if is(Reason::MapValueBounds) || is(Reason::StackBounds) || is(Reason::MemoryBounds) {
         found.extend(rules::widths(case));
@@ -241,6 +252,7 @@ fn proposals(case: &Case<'_>) -> Vec<Proposal> {
         found.extend(checks::index(case));
         found.extend(checks::moved_in_array(case));
     } else if is(Reason::ArgumentSize) {
+        found.extend(checks::reserved_at_most(case));
         found.extend(checks::size(case));
     } else {
         found.extend(rules::other(case));
@@ -251,11 +263,19 @@ fn proposals(case: &Case<'_>) -> Vec<Proposal> {
 /// What stays the same of a rejection while lines move: its code and its line's text.
 fn place(checked: &Checked) -> [String; 2] {
     match &checked.verdict {
-        Verdict::Rejected { code, diagnosis, .. } => {
-            let line = diagnosis.place.source.as_ref().unwrap_or(&diagnosis.place.listing);
-            [code.clone(), format!("{} {}", line.exact().trim(), diagnosis.message)]
-        }
+        Verdict::Rejected { code, diagnosis, .. } => [code.clone(), format!("{} {}", line(checked), diagnosis.message)],
         _ => Default::default(),
+    }
+}
+
+/// The text of the rejected line.
+fn line(checked: &Checked) -> String {
+    match &checked.verdict {
+        Verdict::Rejected { diagnosis, .. } => {
+            let line = diagnosis.place.source.as_ref().unwrap_or(&diagnosis.place.listing);
+            line.exact().trim().to_owned()
+        }
+        _ => String::new(),
     }
 }
 

@@ -170,6 +170,37 @@ impl<'a> Case<'a> {
     }
 }
 
+/// A read through a cast pointer: the whole, the type, and the address.
+pub type Casted<'a> = (Range<usize>, &'a str, &'a str);
+
+impl<'a> Case<'a> {
+    /// The reads of the form `*(T *)(E)` and `*(T *)E` in the statement.
+    pub fn casted(&self) -> Vec<Casted<'a>> {
+        let source = self.source;
+        let stars = self.statement.clone().filter(|at| source.code(*at..at + 1) == "*");
+        let one = |star: usize| {
+            let space = |from: usize| {
+                let code = source.code(from..self.statement.end);
+                from + (code.len() - code.trim_start().len())
+            };
+            let open = space(star + 1);
+            let is_open = |at: usize| source.code(at..at + 1) == "(";
+            if !is_open(open) || is_product(source.code(self.statement.start..star + 1)) {
+                return None;
+            }
+            let close = source.closing(open)?;
+            let kind = self.text(open + 1..close - 1).trim().strip_suffix('*')?.trim();
+            let begin = space(close);
+            let end = match is_open(begin) {
+                true => source.closing(begin)?,
+                false => source.words(begin..self.statement.end).next().filter(|(at, _)| *at == begin)?.1.len() + begin,
+            };
+            Some((star..end, kind, self.text(begin..end)))
+        };
+        stars.filter_map(one).collect()
+    }
+}
+
 /// A pointer in a statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Dereferenced<'a> {

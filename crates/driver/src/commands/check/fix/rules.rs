@@ -9,8 +9,8 @@ use kiln_verifier::Reason;
 use super::held::{self, returns};
 use super::parts::{argument, calls, include, kind_in, map_definition};
 use super::propose::{Case, Form, Proposal};
-use super::text::{Edit, is_name};
-use super::{arguments, checks, rewritten};
+use super::text::{Declaration, Edit, is_name};
+use super::{arguments, checks, hooks, rewritten, stores};
 
 /// For a pointer that a call made useless, as the story says.
 pub fn lost(case: &Case<'_>) -> Vec<Proposal> {
@@ -106,6 +106,7 @@ pub fn widths(case: &Case<'_>) -> Vec<Proposal> {
                     found.push(Proposal { title, edits, safe: false });
                 }
             }
+            found.extend(key_of_two(case, passed.unwrap_or_default(), &own, kind));
             found.push(case.replace(own.kind, &format!("{kind} "), false));
         }
     } else if let (Some(kind), true) = (kind("value"), case.source.subscripts(case.statement.clone()).is_empty()) {
@@ -114,25 +115,53 @@ pub fn widths(case: &Case<'_>) -> Vec<Proposal> {
     found
 }
 
+/// A number that is assigned later becomes a member of a key's structure. A key with the length of a prefix has all bits.
+fn key_of_two(case: &Case<'_>, name: &str, own: &Declaration, kind: &str) -> Option<Proposal> {
+    let source = case.source;
+    let structure = kind.strip_prefix("struct ")?;
+    let (at, _) = source.words(0..own.kind.start).find(|(at, word)| {
+        *word == structure && source.code(at + word.len()..own.kind.start).trim_start().starts_with('{')
+    })?;
+    let begin = at + source.code(at..own.kind.start).find('{')?;
+    let members = case.text(begin + 1..source.closing(begin)? - 1);
+    let mut names = members.split(';').filter_map(|own| own.split_whitespace().last());
+    let prefix = members.contains("prefixlen");
+    let member = names.find(|name| *name != "prefixlen")?;
+    let mut edits = vec![Edit { range: own.kind.clone(), text: format!("{kind} ") }];
+    edits.push(Edit { range: own.rest.clone(), text: " = {}".to_owned() });
+    for (at, _) in source.words(own.rest.end..case.statement.start).filter(|(_, word)| *word == name) {
+        let (statement, _) = source.statement(at)?;
+        let value = case.text(at + name.len()..statement.end).trim().strip_prefix('=')?.trim_end_matches(';').trim();
+        let bits = if prefix { format!("{name}.prefixlen = 8 * sizeof({name}.{member});\n\t") } else { String::new() };
+        edits.push(Edit { range: statement.clone(), text: format!("{bits}{name}.{member} = {value};") });
+    }
+    let title = format!("make `{name}` a `{kind}`, as the map says");
+    (edits.len() > 2).then_some(Proposal { title, edits, safe: false })
+}
+
 /// Rules with edits of their own, by their reason.
 type Propose = fn(&Case<'_>) -> Vec<Proposal>;
-const RULES: [(Reason, Propose); 18] = [
+const RULES: [(Reason, Propose); 22] = [
     (Reason::UnreleasedReference, held::release),
     (Reason::CriticalSection, held::section),
     (Reason::LockDiscipline, held::lock),
-    (Reason::PointerArithmetic, both_checked),
+    (Reason::PointerArithmetic, |case| both_checked(case).into_iter().chain(unmasked(case)).collect()),
     (Reason::ReturnValue, returned),
     (Reason::NotAPointer, |case| [checks::null_here(case), read_memory(case)].concat()),
     (Reason::ArgumentType, arguments::wrong),
     (Reason::DynptrMisuse, rewritten::dynptr),
-    (Reason::ContextAccess, |case| [context_access(case), twin(case)].concat()),
-    (Reason::HelperNotAllowed, rewritten::other_hook),
+    (Reason::ContextAccess, stores::context),
+    (Reason::StructureAccess, stores::refused),
+    (Reason::SpecialField, stores::special),
+    (Reason::CallDepth, hooks::off_the_stack),
+    (Reason::IteratorMisuse, destroyed),
+    (Reason::HelperNotAllowed, |case| [rewritten::other_hook(case), hooks::sibling(case)].concat()),
     (Reason::KernelLacks, |case| {
         let found = field_exists(case);
         if found.is_empty() { kernel_function(case) } else { found }
     }),
     (Reason::GplOnly, license),
-    (Reason::ReadOnlyMemory, not_constant),
+    (Reason::ReadOnlyMemory, |case| [not_constant(case), stores::refused(case)].concat()),
     (Reason::TooComplex, bound_loop),
     (Reason::InfiniteLoop, bound_loop),
     (Reason::UninitializedStack, initialize),
@@ -146,8 +175,23 @@ pub fn other(case: &Case<'_>) -> Vec<Proposal> {
     rule.map_or_else(Vec::new, |(_, propose)| propose(case))
 }
 
+/// For a mask of a pointer, such as one that aligns it.
+fn unmasked(case: &Case<'_>) -> Option<Proposal> {
+    let source = case.source;
+    let at = case.statement.start + source.code(case.statement.clone()).rfind("& ~")?;
+    let (begin, word) = source.words(at..case.statement.end).next()?;
+    Some(case.replace(at..begin + word.len(), "", false))
+}
+
+/// For an iterator that is destroyed a second time.
+fn destroyed(case: &Case<'_>) -> Vec<Proposal> {
+    let again = case.text(case.statement.clone()).contains("_destroy(");
+    again.then(|| case.replace(case.statement.clone(), "", false)).into_iter().collect()
+}
+
 fn returned(case: &Case<'_>) -> Vec<Proposal> {
-    let Some([lowest, highest]) = case.wanted().returned else { return Vec::new() };
+    let mut found: Vec<Proposal> = arguments::local_function(case).into_iter().collect();
+    let Some([lowest, highest]) = case.wanted().returned else { return found };
     let mut edits = Vec::new();
     for own in returns(case, 0) {
         let expression = case.source.trimmed(own.start + "return".len()..own.end - 1);
@@ -161,7 +205,7 @@ fn returned(case: &Case<'_>) -> Vec<Proposal> {
         edits.push(Edit { range: expression, text: new });
     }
     let alone = edits.iter().map(|edit| case.replace(edit.range.clone(), &edit.text, false));
-    let mut found: Vec<Proposal> = alone.collect();
+    found.extend(alone);
     let title = format!("return {lowest} to {highest} everywhere");
     found.push(Proposal { title, edits, safe: false });
     found
@@ -169,10 +213,20 @@ fn returned(case: &Case<'_>) -> Vec<Proposal> {
 
 fn read_memory(case: &Case<'_>) -> Vec<Proposal> {
     let traces = ["kprobe", "kretprobe", "uprobe", "tracepoint", "tp/", "tp_btf", "raw_t", "fentry", "fexit", "lsm"];
-    if !traces.iter().any(|kind| case.section.starts_with(kind)) {
+    let context = case.context().filter(|_| case.section.starts_with("socket"));
+    if context.is_none() && !traces.iter().any(|kind| case.section.starts_with(kind)) {
         return Vec::new();
     }
-    let reader = if case.section.contains("sys_enter") { "bpf_probe_read_user" } else { "bpf_probe_read_kernel" };
+    let user = case.section.contains("sys_enter");
+    let reader = if user { "bpf_probe_read_user" } else { "bpf_probe_read_kernel" };
+    let copied = |place: Range<usize>, kind: &str, address: &str| {
+        let name = case.source.fresh("copy");
+        let read = match context {
+            Some(context) => format!("bpf_skb_load_bytes({context}, (long){address}, &{name}, sizeof({name}))"),
+            None => format!("{reader}(&{name}, sizeof({name}), {address})"),
+        };
+        case.replace(place, &format!("({{ {kind} {name} = 0; {read}; {name}; }})"), true)
+    };
     let one = |own: &super::propose::Dereferenced<'_>| {
         let place = match own.form {
             Form::Whole => own.at.checked_sub(1)?..own.at + own.name.len(),
@@ -184,52 +238,32 @@ fn read_memory(case: &Case<'_>) -> Vec<Proposal> {
             Form::Cast(_) => return None,
         };
         let text = case.text(place.clone());
-        let name = case.source.fresh("copy");
-        let new = format!("({{ __typeof__({text}) {name} = 0; {reader}(&{name}, sizeof({name}), &{text}); {name}; }})");
-        Some(case.replace(place, &new, true))
+        Some(copied(place, &format!("__typeof__({text})"), &format!("&{text}")))
     };
-    case.dereferenced().iter().filter_map(one).collect()
-}
-
-/// Elements of the arrays in contexts that are written out: `cb` of a socket buffer has five, addresses have four.
-const CONTEXT_ELEMENTS: u32 = 5;
-
-/// For a field of the context: the length of a socket buffer that is set, and one of an array by a variable index.
-fn context_access(case: &Case<'_>) -> Vec<Proposal> {
-    let Some(context) = case.context() else { return Vec::new() };
-    let text = case.text(case.statement.clone()).trim_end_matches(';').to_owned();
-    if let Some(value) = text.strip_prefix(&format!("{context}->len")).and_then(|rest| rest.trim().strip_prefix('=')) {
-        let call = format!("bpf_skb_change_tail({context}, {}, 0);", value.trim());
-        return vec![case.replace(case.statement.clone(), &call, false)];
-    }
-    let mut found = Vec::new();
-    for (array, range) in case.source.subscripts(case.statement.clone()) {
-        let begin = case.source.code(0..range.start).rfind(&format!("{context}->{array}"));
-        let Some(whole) = begin.map(|begin| begin..range.end + 1) else { continue };
-        let index = case.text(range);
-        let name = case.source.fresh("element");
-        // The assembly keeps clang from making one load of them, at an offset that varies.
-        let element = |at: u32| {
-            let read = format!("__u32 {name} = {context}->{array}[{at}]; asm volatile(\"\" : \"+r\"({name}));");
-            format!("{index} == {at} ? ({{ {read} {name}; }}) : ")
-        };
-        let elements: String = (0..CONTEXT_ELEMENTS).map(element).collect();
-        found.push(case.replace(whole, &format!("({elements}0)"), false));
-    }
+    let chains = case.dereferenced().into_iter().filter(|_| context.is_none() && !user);
+    let mut found: Vec<Proposal> = chains.filter_map(|own| core_read(case, &own)).collect();
+    found.extend(case.dereferenced().iter().filter_map(one));
+    let casted = case.casted().into_iter();
+    found.extend(casted.map(|(place, kind, address)| copied(place, kind, &format!("({address})"))));
     found
 }
 
-/// For a field of the other family of addresses: the hook of that family.
-fn twin(case: &Case<'_>) -> Vec<Proposal> {
-    let (name, other) = match case.section.split_at_checked(case.section.len().saturating_sub(1)) {
-        Some((name, "4")) => (name, '6'),
-        Some((name, "6")) => (name, '4'),
-        _ => return Vec::new(),
-    };
-    let section = format!("\"{}\"", case.section);
-    let here = case.source.text.match_indices(&section).filter(|(at, _)| *at < case.at).last();
-    let edit = |(at, _): (usize, &str)| case.replace(at..at + section.len(), &format!("\"{name}{other}\""), false);
-    here.map(edit).into_iter().collect()
+/// A field behind two pointers or more, such as `a->b->c`, read with `BPF_CORE_READ`.
+fn core_read(case: &Case<'_>, own: &super::propose::Dereferenced<'_>) -> Option<Proposal> {
+    let source = case.source;
+    let mut end = own.at + own.name.len();
+    let mut fields = Vec::new();
+    while source.code(end..case.statement.end).starts_with("->") {
+        let (at, field) = source.words(end..case.statement.end).next()?;
+        end = at + field.len();
+        fields.push(field);
+    }
+    if fields.len() < 2 {
+        return None;
+    }
+    let mut found = case.replace(own.at..end, &format!("BPF_CORE_READ({}, {})", own.name, fields.join(", ")), true);
+    found.edits.extend(include(case, "bpf/bpf_core_read.h"));
+    Some(found)
 }
 
 /// For a condition that gives up only if two pointers are both null: clang makes one number of them.
@@ -365,6 +399,8 @@ fn map_type(case: &Case<'_>) -> Vec<Proposal> {
     let Some(helper) = called else { return Vec::new() };
     let allowed = MapType::ALL.iter().filter(|known| known.allows_helper(helper)).map(|known| known.name());
     let mut found: Vec<Proposal> = arguments::other_output(case, case.text(body.clone())).into_iter().collect();
+    found.extend(hooks::taken_from_queue(case, &body));
+    found.extend(hooks::other_helper(case, &body));
     for name in allowed.take(8) {
         let kind = calls(case, "__uint", body.clone()).into_iter().find(|(_, own)| case.text(own[0].clone()) == "type");
         let Some(range) = kind.and_then(|(_, own)| own.get(1).cloned()) else { continue };

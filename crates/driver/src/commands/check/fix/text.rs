@@ -125,6 +125,14 @@ impl Source {
         None
     }
 
+    /// The end of the body for a byte of a function's head, as macros such as `BPF_PROG` have for the whole function; any
+    /// other byte as it is.
+    pub fn in_body(&self, at: usize) -> usize {
+        let brace = self.code.iter().skip(at).position(|byte| *byte == b'{').map(|distance| at + distance);
+        let own = brace.filter(|_| self.function(at).is_none()).and_then(|brace| self.function(brace));
+        own.filter(|own| own.head.contains(&at)).map_or(at, |own| own.body.end - 1)
+    }
+
     /// The end of the statement that begins at `at`.
     fn statement_end(&self, at: usize, depth: u32) -> Option<usize> {
         let at = self.skip_space(at);

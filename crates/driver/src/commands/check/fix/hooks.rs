@@ -1,0 +1,127 @@
+//! Edits for what a hook, a map's type or the stack has no room for: another section, another helper, a map.
+
+use std::ops::Range;
+
+use kiln_platform::{Helper, MapType, SECTION_RULES, section_program_type};
+
+use super::parts::{calls, kind_in};
+use super::propose::{Case, Proposal};
+use super::text::{Edit, is_name};
+
+/// Sections, and helpers, that are tried.
+const MOST_OTHERS: usize = 3;
+
+/// The helper that is called in the statement, and its name's place.
+fn called(case: &Case<'_>) -> Option<(&'static Helper, Range<usize>)> {
+    let mut words = case.source.words(case.statement.clone());
+    words.find_map(|(at, word)| Some((Helper::by_name(word.strip_prefix("bpf_")?)?, at..at + word.len())))
+}
+
+/// The number of letters with which both names begin.
+fn shared(left: &str, right: &str) -> usize {
+    left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count()
+}
+
+/// For a helper that a hook lacks: hooks with the same context that have it, the nearest name first.
+pub fn sibling(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let section = format!("\"{}\"", case.section);
+    let here = source.text.match_indices(&section).filter(|(at, _)| *at < case.at).last();
+    let (Some((helper, _)), Some(own), Some((at, _))) = (called(case), section_program_type(case.section), here) else {
+        return Vec::new();
+    };
+    let context = own.program_type.context().struct_name;
+    let has = |program_type: kiln_platform::ProgramType| {
+        program_type != own.program_type
+            && helper.allowed_in(program_type)
+            && program_type.context().struct_name == context
+    };
+    let mut others: Vec<&str> =
+        SECTION_RULES.iter().filter(|rule| has(rule.program_type)).map(|rule| rule.name).collect();
+    others.sort_by_key(|name| std::cmp::Reverse(shared(name, case.section)));
+    let edit = |name: &&str| case.replace(at..at + section.len(), &format!("\"{name}\""), false);
+    others.iter().take(MOST_OTHERS).map(edit).collect()
+}
+
+/// The type in a map's definition.
+fn map_type(case: &Case<'_>, definition: &Range<usize>) -> Option<MapType> {
+    let found = case.source.words(definition.clone()).find_map(|(_, word)| word.strip_prefix("BPF_MAP_TYPE_"));
+    MapType::ALL.iter().copied().find(|known| found.is_some_and(|name| known.name().eq_ignore_ascii_case(name)))
+}
+
+/// For a helper that a map's type has not: one with the same arguments that it has.
+pub fn other_helper(case: &Case<'_>, definition: &Range<usize>) -> Vec<Proposal> {
+    let (Some((helper, place)), Some(kind)) = (called(case), map_type(case, definition)) else { return Vec::new() };
+    let same = |other: &&Helper| other.id != helper.id && other.prototype.args == helper.prototype.args;
+    let mut others: Vec<&Helper> = Helper::all().filter(same).filter(|other| kind.allows_helper(other)).collect();
+    others.sort_by_key(|other| std::cmp::Reverse(shared(other.name, helper.name)));
+    let edit = |other: &&Helper| case.replace(place.clone(), &format!("bpf_{}", other.name), false);
+    others.iter().take(MOST_OTHERS).map(edit).collect()
+}
+
+/// For a lookup in a queue or stack: the next item is taken out.
+pub fn taken_from_queue(case: &Case<'_>, definition: &Range<usize>) -> Option<Proposal> {
+    let kind = map_type(case, definition)?;
+    let (whole, arguments) = case.source.call("bpf_map_lookup_elem", case.statement.clone())?;
+    let has_pop = Helper::by_name("map_pop_elem").is_some_and(|helper| kind.allows_helper(helper));
+    let sized = || {
+        let size = calls(case, "__uint", definition.clone());
+        let (_, own) = size.into_iter().find(|(_, own)| case.text(own[0].clone()) == "value_size")?;
+        let size = case.text(own.get(1)?.clone()).to_owned();
+        Some(match size.strip_prefix("sizeof(").and_then(|rest| rest.strip_suffix(')')) {
+            Some(kind) => format!("{kind} NAME"),
+            None => format!("__u8 NAME[{size}]"),
+        })
+    };
+    let declared = match kind_in(case, definition.clone(), "value") {
+        Some(range) => format!("{} NAME", case.text(range)),
+        None => sized()?,
+    };
+    let name = case.source.fresh("item");
+    let line = format!("{} = {{}};", declared.replace("NAME", &name));
+    let map = case.text(arguments.first()?.clone());
+    let text = format!("(bpf_map_pop_elem({map}, &{name}) ? (void *)0 : (void *)&{name})");
+    let edit = Edit { range: whole, text };
+    let title = "take the next item with bpf_map_pop_elem: a queue has no keys".to_owned();
+    has_pop.then(|| case.lines_before(case.at, &line, edit, title, false))?
+}
+
+/// For frames that are too large together: each local array in turn becomes an element of a map for each CPU.
+pub fn off_the_stack(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let arrays = source.subscripts(0..source.text.len());
+    let mut found: Vec<Proposal> = Vec::new();
+    for (name, size) in &arrays {
+        let Some(begin) = size.start.checked_sub(name.len() + 1).filter(|_| is_name(name)) else { continue };
+        let Some(function) = source.function(begin) else { continue };
+        let Some(own) = source.declaration(name, begin).filter(|own| own.rest.start == begin + name.len()) else {
+            continue;
+        };
+        let kind = case.text(own.kind.clone()).trim();
+        let rest = source.code(own.rest.clone()).trim();
+        let cleared = rest.contains('=');
+        let plain = rest.split('=').nth(1).is_none_or(|value| matches!(value.trim(), "{}" | "{0}" | "{ 0 }" | "\"\""));
+        if !plain || kind.contains("static") {
+            continue;
+        }
+        let [scratch, zero, item] = ["scratch", "zero", "room"].map(|name| source.fresh(name));
+        let dimension = rest.split('=').next().unwrap_or_default().trim();
+        let map = format!(
+            "struct {item} {{ {kind} own{dimension}; }};\nstruct {{\n\t__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);\n\
+             \t__uint(max_entries, 1);\n\t__type(key, __u32);\n\t__type(value, struct {item});\n}} {scratch} SEC(\".maps\");\n\n"
+        );
+        let leave = case.leave(begin);
+        let lines = format!(
+            "__u32 {zero} = 0;\n\tstruct {item} *{item} = bpf_map_lookup_elem(&{scratch}, &{zero});\n\tif (!{item})\n\t\t{leave}{}",
+            if cleared { format!("\n\t__builtin_memset({item}, 0, sizeof(*{item}));") } else { String::new() }
+        );
+        let head = function.head.start;
+        let mut edits = vec![Edit { range: head..head, text: map }];
+        edits.push(Edit { range: own.kind.start..own.rest.end + 1, text: lines });
+        let uses = source.words(own.rest.end..function.body.end).filter(|(_, word)| word == name);
+        edits.extend(uses.map(|(at, word)| Edit { range: at..at + word.len(), text: format!("{item}->own") }));
+        let title = format!("move `{name}` from the stack into a map for each CPU");
+        found.push(Proposal { title, edits, safe: true });
+    }
+    found
+}

@@ -1,0 +1,13 @@
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+SEC("perf_event")
+int sample(struct bpf_perf_event_data *ctx)
+{
+	if (ctx->sample_period > 1000)
+		return 0;
+	bpf_printk("ip %lx", ctx->regs.ip);
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";

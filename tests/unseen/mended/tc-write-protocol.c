@@ -1,0 +1,16 @@
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+SEC("tc")
+int to_v6(struct __sk_buff *skb)
+{
+	if (skb->protocol != bpf_htons(ETH_P_IP))
+		return TC_ACT_OK;
+	bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0);
+	return TC_ACT_OK;
+}
+
+char _license[] SEC("license") = "GPL";

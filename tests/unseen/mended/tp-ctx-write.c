@@ -1,0 +1,14 @@
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+SEC("tp/syscalls/sys_enter_openat")
+int hide_flags(struct trace_event_raw_sys_enter *ctx)
+{
+	unsigned long flags = ctx->args[2];
+
+	flags &= ~0x40UL;
+	bpf_printk("flags %lx", flags);
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";

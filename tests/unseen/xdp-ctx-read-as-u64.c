@@ -1,0 +1,21 @@
+// Context field of wrong width.
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+struct xdp_ctx {
+	__u64 data;
+	__u64 data_end;
+};
+
+SEC("xdp")
+int drop_runts(struct xdp_ctx *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	void *data_end = (void *)(long)ctx->data_end;
+
+	if (data + 60 > data_end)
+		return XDP_DROP;
+	return XDP_PASS;
+}
+
+char _license[] SEC("license") = "GPL";

@@ -1,0 +1,15 @@
+// Context field not writable.
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_helpers.h>
+
+SEC("xdp")
+int strip_eth(struct xdp_md *ctx)
+{
+	if (ctx->data + sizeof(struct ethhdr) > ctx->data_end)
+		return XDP_PASS;
+	ctx->data += sizeof(struct ethhdr);
+	return XDP_PASS;
+}
+
+char _license[] SEC("license") = "GPL";
