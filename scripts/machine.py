@@ -89,6 +89,14 @@ class Archive:
                 run("dpkg-deb", "-x", archive, root)
                 os.remove(archive)
 
+    def unpack_all(self, root, packages):
+        """Downloads packages, each perhaps of a suite (`zlib1g/sid`), and unpacks them into one folder."""
+        os.makedirs(root, exist_ok=True)
+        run(*self.command("apt-get", "download", *packages), cwd=root, capture_output=True)
+        for archive in glob.glob(os.path.join(root, "*.deb")):
+            run("dpkg-deb", "-x", archive, root)
+            os.remove(archive)
+
 
 def ubuntu_sources(debian, release):
     """The lines of sources of a release of Ubuntu, with the keys that Debian has of it."""

@@ -67,14 +67,18 @@ const STORAGE: MapTypes =
     MapTypes::of(&[MapType::SkStorage, MapType::InodeStorage, MapType::TaskStorage, MapType::CgrpStorage]);
 const HASHES_AND_ARRAYS: MapTypes = MapTypes::of(&[
     MapType::Hash,
+    MapType::Rhash,
     MapType::PercpuHash,
     MapType::LruHash,
     MapType::LruPercpuHash,
     MapType::Array,
     MapType::PercpuArray,
 ]);
-const LOCKABLE: MapTypes = MapTypes::of(&[MapType::Hash, MapType::Array, MapType::CgroupStorage]).union(STORAGE);
+const LOCKABLE: MapTypes =
+    MapTypes::of(&[MapType::Hash, MapType::Rhash, MapType::Array, MapType::CgroupStorage]).union(STORAGE);
 const PLAIN: MapTypes = MapTypes::of(&[MapType::Hash, MapType::LruHash, MapType::Array]);
+/// Maps whose values may hold what runs a function later.
+const DEFERRING: MapTypes = PLAIN.union(MapTypes::of(&[MapType::Rhash]));
 /// Maps whose values may hold pointers to objects, and be counted.
 pub(crate) const OBJECT_KEEPERS: MapTypes = HASHES_AND_ARRAYS.union(STORAGE);
 
@@ -111,9 +115,12 @@ const ROWS: &[SpecialField] = &[
         .in_objects()
         .refused_in(LOCKLESS)
         .needs(Feature::ResilientLocks),
-    row(SpecialType::Timer, "bpf_timer", 16, 8).in_values(PLAIN).refused_in(INTERRUPTING),
-    row(SpecialType::Workqueue, "bpf_wq", 16, 8).in_values(PLAIN).refused_in(INTERRUPTING).needs(Feature::WorkQueues),
-    row(SpecialType::TaskWork, "bpf_task_work", 8, 8).in_values(PLAIN).needs(Feature::TaskWork),
+    row(SpecialType::Timer, "bpf_timer", 16, 8).in_values(DEFERRING).refused_in(INTERRUPTING),
+    row(SpecialType::Workqueue, "bpf_wq", 16, 8)
+        .in_values(DEFERRING)
+        .refused_in(INTERRUPTING)
+        .needs(Feature::WorkQueues),
+    row(SpecialType::TaskWork, "bpf_task_work", 8, 8).in_values(DEFERRING).needs(Feature::TaskWork),
     row(SpecialType::ListHead, "bpf_list_head", 16, 8)
         .in_values(PLAIN)
         .in_objects()

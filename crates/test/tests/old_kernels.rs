@@ -24,12 +24,17 @@ use serde::Deserialize;
 /// completely.
 const WRONGLY_ACCEPTED: usize = 2;
 
-/// Programs of the committed tables that only Kiln accepts, by release: what these verifiers knew of the lower half of
-/// numbers is not modelled.
-const KNOWN: [(&str, &str); 3] = [
+/// Programs of the committed tables that only Kiln accepts, by release. What these verifiers knew of the lower half of
+/// numbers and of signed ranges is not modelled, nor is it that 6.1 refuses a loop whose way back falls through.
+const KNOWN: [(&str, &str); 8] = [
     ("5.4", "verifier_and.o:known_subreg_with_unknown_reg"),
     ("5.4", "verifier_bpf_get_stack.o:stack_return_r0_within_range"),
     ("5.10", "verifier_bpf_get_stack.o:return_r0_range_is_refined"),
+    ("6.1", "verifier_bounds.o:signed_unsigned_intersection32_case1"),
+    ("6.1", "verifier_bounds.o:signed_unsigned_intersection32_case2"),
+    ("6.1", "verifier_cfg.o:conditional_loop2"),
+    ("6.1", "verifier_loops1.o:loop_start_in_the_middle"),
+    ("6.1", "verifier_loops1.o:not_an_inifinite_loop"),
 ];
 
 /// A line of `verdicts.jsonl`.
@@ -140,7 +145,7 @@ fn verdicts_of_releases_are_those_of_the_committed_tables() {
         assert_eq!(wrong, 0, "{release}: Kiln alone accepts programs");
         tables += 1;
     }
-    assert!(tables >= 8, "only {tables} tables");
+    assert!(tables >= 11, "only {tables} tables");
 }
 
 /// Returns how many programs both decide, and how many of them only Kiln accepts.

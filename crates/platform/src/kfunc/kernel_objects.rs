@@ -54,6 +54,7 @@ pub(super) const KFUNCS: &[Kfunc] = &[
     kfunc("bpf_get_file_xattr", 6, 8, LSM, &[Sleepable, TrustedArgs]),
     kfunc("bpf_set_dentry_xattr", 6, 15, LSM, &[Sleepable, TrustedArgs]),
     kfunc("bpf_remove_dentry_xattr", 6, 15, LSM, &[Sleepable, TrustedArgs]),
+    kfunc("bpf_sock_read_xattr", 7, 3, LSM, &[Rcu]),
     kfunc("bpf_cgroup_read_xattr", 6, 17, ALL, &[Rcu]),
     kfunc("bpf_lookup_user_key", 6, 1, GENERIC, &[Acquire, RetNull, Sleepable]),
     kfunc("bpf_lookup_system_key", 6, 1, GENERIC, &[Acquire, RetNull]),

@@ -191,6 +191,23 @@ features! {
     CallbacksReturn: (7, 3), "refusing tail calls and packet loads that end a callback";
     /// Global functions that may change the packet are not passed pointers into it.
     PacketsStay: (7, 3), "refusing to pass a packet pointer to a function that changes the packet";
+    /// Locks and sections without preemption or interrupts protect what RCU does; programs that sleep lose it behind the
+    /// last of them.
+    SectionsProtect: (7, 3), "ending what RCU protects with the last lock or section";
+    /// A stack trace of user space sleeps, in programs that may.
+    SleepingTraces: (7, 3), "refusing a stack trace in a section of a program that may sleep";
+    /// A 64-bit instruction computes with arena pointers on all paths or on none.
+    ArenaArithmetic: (7, 3), "refusing one instruction for arena pointers and numbers";
+    /// Tracing programs may use maps with timers.
+    TracingTimers: (7, 3), "a timer in a map of a tracing program";
+    /// The type of a global function's parameter or result says that it is an arena pointer (`__arena`).
+    ArenaTypes: (7, 3), "an arena pointer of a global function, by its type";
+    /// `bpf_kptr_xchg` may be called while a lock is held.
+    ExchangesUnderLock: (7, 3), "exchanging a kernel pointer while a lock is held";
+    /// The range of what `bpf_get_retval` returns is known.
+    KnownRetval: (7, 3), "knowing the range of bpf_get_retval";
+    /// Kprobe programs may write the registers of what they interrupt.
+    WrittenRegisters: (7, 2), "writing to the registers of a kprobe's function";
     /// Tracepoint programs that may sleep.
     SleepableTracepoints: (7, 2), "a tracepoint program that sleeps";
     /// A tree can be queried with a node of an object that the program owns.

@@ -9,7 +9,7 @@ use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Caller, Frame, Holds, Kind, Register, State};
+use crate::state::{Caller, Frame, Holds, Register, State};
 use crate::types::Types;
 
 /// A timer or the like, and the map passed with it, must be of the same map.
@@ -75,7 +75,8 @@ impl Path<'_> {
         let bottom = Frame::new(0, 0, start, Caller::Call, outer);
         let later_entries = self.state.later_entries + 1;
         // It does not continue this path, so no state kept on this path waits for it.
-        let state = State { frames: vec![bottom, frame], sleepable, later_entries, ..State::default() };
+        let mut state = State { sleepable, later_entries, ..self.first_state(bottom) };
+        state.frames.push(frame);
         self.push(state, start);
         Ok(())
     }
@@ -99,9 +100,9 @@ impl HelperEffect<'_, '_> {
         let (first, third, fourth) = (arguments[1], arguments[3], arguments[4]);
         let mut turns = u64::MAX;
         if helper.id == helper_id::LOOP {
-            if first.kind() != Kind::Scalar {
+            if first.is_pointer() {
                 // The kernel wants to make it precise, and stops: "verifier bug: backtracking misuse".
-                return reject(Reason::ArgumentType, "how often bpf_loop calls its function is a number");
+                return reject(Reason::ArgumentType, "loop takes the number of turns, r1 is a pointer");
             }
             self.path.findings.mark_precise(&first);
             turns = first.scalar.umax;

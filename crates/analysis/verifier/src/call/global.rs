@@ -47,12 +47,9 @@ impl Path<'_> {
                 Parameter::Refused(what) => return reject(Reason::ArgumentType, what.clone()),
             };
         }
-        self.state = State {
-            frames: vec![frame],
-            sleepable: self.code.program.sleepable,
-            global: Some(signature.returns_value),
-            ..State::default()
-        };
+        let first = self.first_state(frame);
+        let sleepable = first.sleepable || self.findings.noted.globals_asleep.contains(&function);
+        self.state = State { global: Some(signature.returns_value), sleepable, ..first };
         self.at = self.code.functions[function].start;
         Ok(())
     }
@@ -82,9 +79,7 @@ impl Path<'_> {
                 self.check_packet_stays(reg, callee).about(reg)?;
             }
         }
-        if !self.findings.noted.globals_called.contains(&callee) {
-            self.findings.noted.globals_called.push(callee);
-        }
+        self.note_global_call(callee);
         self.state.clobber();
         if signature.changes_packet {
             self.state.forget_packet(self.options.stale_pointer());
@@ -93,6 +88,20 @@ impl Path<'_> {
             self.state.set(Reg::R0, Register::UNKNOWN);
         }
         Ok(Next::At(self.at + 1))
+    }
+
+    /// A global function is verified by itself; newer kernels do so once more if a callback calls it that may sleep, where
+    /// the program may not.
+    fn note_global_call(&mut self, callee: usize) {
+        let asleep = self.state.sections.all_protect && !self.state.in_rcu_section() && !self.code.program.sleepable;
+        let noted = &mut self.findings.noted;
+        let again = asleep && !noted.globals_asleep.contains(&callee);
+        if again {
+            noted.globals_asleep.push(callee);
+        }
+        if again || !noted.globals_called.contains(&callee) {
+            noted.globals_called.push(callee);
+        }
     }
 
     /// A function sees packet bytes that it is passed as memory, and would not notice that they move.
@@ -190,7 +199,8 @@ impl Path<'_> {
         }
         if returns_value {
             let result = self.read(Reg::R0)?;
-            if result.kind() != Kind::Scalar {
+            let arena = result.kind() == Kind::Arena && self.options.kernel_has(Feature::ArenaTypes);
+            if result.kind() != Kind::Scalar && !arena {
                 return reject(Reason::ReturnValue, "a global function must return a number");
             }
         }

@@ -1,13 +1,14 @@
 //! Helper calls: whether the helper may be called here, and what the call does.
 
 use kiln_isa::Reg;
-use kiln_platform::{AttachType, Effect, Feature, Fills, Helper, Prototype, helper_id};
+use kiln_platform::{AttachType, Effect, Feature, Fills, Helper, ProgramType, Prototype, helper_id};
 
 use crate::call::callback::Later;
 use crate::call::checked::Check;
 use crate::call::said::{Call, HelperEffect};
 use crate::code::Code;
 use crate::code::ends::End;
+use crate::domain::Scalar;
 use crate::error::{Step, refuse, reject, unsupported};
 use crate::options::Options;
 use crate::path::{Next, Path};
@@ -28,8 +29,9 @@ impl Path<'_> {
         self.code.check_allowed(self.options, &self.types, helper)?;
         self.options.check_helper_privilege(helper)?;
         let prototype = helper.prototype_for(self.code.program_type);
-        self.code.check_licence(&self.state, helper, prototype)?;
-        if !self.state.locks.is_empty() && helper.id != helper_id::SPIN_UNLOCK {
+        self.code.check_licence(self.options, &self.state, helper, prototype)?;
+        let exchanges = helper.id == helper_id::KPTR_XCHG && self.options.kernel_has(Feature::ExchangesUnderLock);
+        if !self.state.locks.is_empty() && helper.id != helper_id::SPIN_UNLOCK && !exchanges {
             let message = format!("{} is called while a lock is held", helper.name);
             return refuse(Reason::LockDiscipline, Case::CallUnderLock, message);
         }
@@ -47,22 +49,28 @@ impl Path<'_> {
 
     /// Newer kernels hold the value that a program sets to what its hook may return.
     fn check_set_retval(&mut self, value: &Register) -> Step<()> {
-        let attach = self.code.program.attach_type;
-        if !self.options.kernel_has(Feature::CheckedSetRetval) || attach == Some(AttachType::CgroupGetsockopt) {
+        if !self.options.kernel_has(Feature::CheckedSetRetval) {
             return Ok(());
         }
-        let mut range = (-MAX_ERRNO, 0);
-        if attach == Some(AttachType::LsmCgroup)
-            && let HookReturn::Range(lowest, highest) = lsm_range(&self.types.hook(self.code)?.name)
-        {
-            range = (lowest, highest);
-        }
+        let Some((lowest, highest)) = self.retval_range()? else { return Ok(()) };
         self.findings.mark_precise(value);
-        if value.scalar.s32_min < range.0 || value.scalar.s32_max > range.1 {
-            let message = format!("set_retval takes {} to {} here, r1 may be something else", range.0, range.1);
+        if value.scalar.s32_min < lowest || value.scalar.s32_max > highest {
+            let message = format!("set_retval takes {lowest} to {highest} here, r1 may be something else");
             return reject(Reason::ReturnValue, message);
         }
         Ok(())
+    }
+
+    /// What the hook may return to user space, where it may not be anything.
+    fn retval_range(&self) -> Step<Option<(i32, i32)>> {
+        Ok(match self.code.program.attach_type {
+            Some(AttachType::CgroupGetsockopt) => None,
+            Some(AttachType::LsmCgroup) => match lsm_range(&self.types.hook(self.code)?.name) {
+                HookReturn::Range(lowest, highest) => Some((lowest, highest)),
+                _ => Some((-MAX_ERRNO, 0)),
+            },
+            _ => Some((-MAX_ERRNO, 0)),
+        })
     }
 
     fn tail_call(&mut self) -> Step<()> {
@@ -112,12 +120,7 @@ impl HelperEffect<'_, '_> {
         match helper.id {
             helper_id::TAIL_CALL => self.path.tail_call()?,
             helper_id::SPIN_LOCK => self.path.state.take_lock(self.path.code, LockKind::Spin, &before, self.path.at)?,
-            helper_id::SPIN_UNLOCK => self.path.state.give_up_lock(
-                self.path.code,
-                self.path.options.stale_pointer(),
-                LockKind::Spin,
-                &before,
-            )?,
+            helper_id::SPIN_UNLOCK => self.path.give_up_lock(LockKind::Spin, &before)?,
             helper_id::SET_RETVAL => self.path.check_set_retval(&before)?,
             helper_id::TIMER_SET_CALLBACK => self.path.run_later(call.callback, &before, Later::TIMER)?,
             helper_id::DYNPTR_FROM_MEM if before.kind() != Kind::MapValue => {
@@ -126,7 +129,15 @@ impl HelperEffect<'_, '_> {
             }
             _ => {}
         }
-        let result = self.result_of()?;
+        let mut result = self.result_of()?;
+        // Some LSM hooks return nothing, and of them nothing is known.
+        if helper.id == helper_id::GET_RETVAL
+            && self.path.code.program_type != ProgramType::Lsm
+            && self.path.options.kernel_has(Feature::KnownRetval)
+            && let Some((lowest, highest)) = self.path.retval_range()?
+        {
+            result = Register::scalar(Scalar::signed_range(lowest.into(), highest.into()));
+        }
         self.path.state.clobber();
         let writes_packet = helper.id == helper_id::DYNPTR_WRITE
             && call.dynptr.is_some_and(|dynptr| matches!(dynptr.kind, DynptrKind::Skb | DynptrKind::SkbMeta));
@@ -175,7 +186,13 @@ impl<'a> Code<'a> {
         )
     }
 
-    fn check_licence(&self, state: &State, helper: &Helper, prototype: &Prototype) -> Step<()> {
+    /// Whether a helper sleeps in programs that may, and does not in others.
+    fn sleeps_where_it_may(&self, options: &Options, helper: &Helper) -> bool {
+        matches!(helper.id, helper_id::GET_STACK | helper_id::GET_TASK_STACK)
+            && options.kernel_has(Feature::SleepingTraces)
+    }
+
+    fn check_licence(&self, options: &Options, state: &State, helper: &Helper, prototype: &Prototype) -> Step<()> {
         if prototype.gpl_only && !self.is_gpl() {
             return reject(
                 Reason::GplOnly,
@@ -185,7 +202,10 @@ impl<'a> Code<'a> {
                 ),
             );
         }
-        if prototype.might_sleep { state.check_may_sleep(helper.name) } else { Ok(()) }
+        if prototype.might_sleep || state.sleepable && self.sleeps_where_it_may(options, helper) {
+            return state.check_may_sleep(helper.name);
+        }
+        Ok(())
     }
 
     fn check_map_fits(&self, options: &Options, helper: &Helper, call: &Call) -> Step<()> {

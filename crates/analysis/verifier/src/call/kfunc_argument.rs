@@ -124,7 +124,7 @@ impl<'p> KfuncCheck<'_, 'p> {
                 let message = format!("{} takes the pointer to the object, not to a part of it", call.kfunc.name);
                 reject(Reason::ArgumentType, message)
             }
-            Argument::Refcounted => path.types.check_refcounted_argument(call, &register),
+            Argument::Refcounted => path.types.check_refcounted_argument(path.options, call, &register),
             Argument::Graph(kind) => {
                 path.types.check_graph_argument(path.code, path.options, &path.state, call, &register, *kind)
             }

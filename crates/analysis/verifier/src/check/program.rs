@@ -16,7 +16,7 @@ impl Path<'_> {
         for (at, op) in self.code.ops.iter().enumerate() {
             if let Reference::Map(map) | Reference::MapValue { map, .. } = op.node.reference {
                 self.at = at as Position;
-                self.code.check_map_allowed(map.0)?;
+                self.code.check_map_allowed(self.options, map.0)?;
                 if let Some(map) = self.code.object.maps.get(map.index()) {
                     self.options.check_definition(map)?;
                 }
@@ -64,9 +64,9 @@ impl Options {
 
 impl<'a> Code<'a> {
     /// Maps with locks and timers are not for every program type.
-    pub(crate) fn check_map_allowed(&self, map: u32) -> Step<()> {
+    pub(crate) fn check_map_allowed(&self, options: &Options, map: u32) -> Step<()> {
         let Some(record) = self.prepared.records.get(map as usize) else { return Ok(()) };
-        match record.fields.iter().find(|field| field.kind.is_refused_in(self.program_type)) {
+        match record.fields.iter().find(|field| field.kind.is_refused_in(self.program_type, options)) {
             Some(field) => refuse(
                 Reason::SpecialField,
                 Case::Field { name: field.kind.name() },

@@ -92,6 +92,8 @@ pub(crate) struct Hook {
     pub attach_type: Option<AttachType>,
     /// Whether the kernel knows all tags.
     pub all_tags: bool,
+    /// Whether a type may say that it is an arena pointer.
+    pub arena_types: bool,
 }
 
 /// What the parameter asks for. `types` is the kernel's BTF.
@@ -123,6 +125,9 @@ fn tagged_parameter(btf: &Btf, types: Option<&Btf>, id: TypeId, tags: Tags, hook
         if tags == expected { Ok(parameter) } else { Err("argument tags that do not go together".to_owned()) }
     };
     let none = Tags::default();
+    if hook.arena_types && tags == none && is_arena_pointer(btf, plain) {
+        return Ok(Parameter::Arena);
+    }
     if tags.context || is_context(btf, target, hook.program_type) {
         if tags.context {
             check_context_type(btf, target, hook)?;
@@ -151,6 +156,12 @@ fn tagged_parameter(btf: &Btf, types: Option<&Btf>, id: TypeId, tags: Tags, hook
         }
         _ => Err(format!("an argument that points to {:?}, whose size is not known", btf.name(pointee))),
     }
+}
+
+/// Whether a type is a pointer with the tag `arena`, by which compilers say what `__arena` means.
+pub(crate) fn is_arena_pointer(btf: &Btf, id: TypeId) -> bool {
+    let BtfKind::Pointer { target } = *btf.kind(id) else { return false };
+    matches!(btf.kind(target), BtfKind::TypeTag { .. }) && btf.name(target) == "arena"
 }
 
 /// The kernel's name of a structure of the program's, which may be a flavour of it (`task_struct___old`).

@@ -3,7 +3,7 @@
 use kiln_platform::{Feature, KfuncFlag, KfuncMeaning, ProgramType, helper_id};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
-use crate::code::parameter::{Hook, Parameter, parameter};
+use crate::code::parameter::{Hook, Parameter, is_arena_pointer, parameter};
 use crate::code::{Code, Op};
 use crate::options::Options;
 
@@ -27,7 +27,8 @@ pub(crate) struct Signature {
 pub(crate) fn signatures(code: &Code<'_>, btf: Option<&Btf>, options: &Options) -> Vec<Option<Signature>> {
     let program_type = code.program_type;
     let all_tags = options.profile.has(Feature::ArgumentTags);
-    let hook = Hook { program_type, attach_type: code.program.attach_type, all_tags };
+    let arena_types = options.profile.has(Feature::ArenaTypes);
+    let hook = Hook { program_type, attach_type: code.program.attach_type, all_tags, arena_types };
     let effects = effects(code, program_type);
     let signature = |(at, routine): (usize, &crate::code::Routine<'_>)| {
         let replaces = at == 0 && code.program.replaces.is_some();
@@ -48,7 +49,8 @@ fn signature(btf: &Btf, types: Option<&Btf>, function: TypeId, hook: Hook) -> Op
     let parameters = btf.parameters(prototype).iter().enumerate();
     let parameters = parameters.map(|(index, of)| parameter(btf, types, function, index, of.type_id, hook)).collect();
     let result = btf.resolve(result).unwrap_or(TypeId::VOID);
-    let returns_value = matches!(btf.kind(result), BtfKind::Int { .. } | BtfKind::Enum { .. });
+    let arena = hook.arena_types && is_arena_pointer(btf, result);
+    let returns_value = arena || matches!(btf.kind(result), BtfKind::Int { .. } | BtfKind::Enum { .. });
     let returns_nothing = matches!(btf.kind(result), BtfKind::Void);
     let nothing = Signature::default();
     Some(Signature { parameters, returns_value, returns_nothing, ..nothing })

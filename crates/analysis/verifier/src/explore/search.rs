@@ -98,7 +98,7 @@ impl<'a> Explorer<'a> {
             let instance = path.findings.liveness.root(path.code, 0);
             let mut frame = Frame::new(0, 0, 0, Caller::Call, instance);
             frame.registers[Reg::R1.index()] = Register::pointer(Holds::Context);
-            path.state = State { frames: vec![frame], sleepable: path.code.program.sleepable, ..State::default() };
+            path.state = path.first_state(frame);
         }
         path.check_addresses()?;
         path.at = path.code.functions[0].start;

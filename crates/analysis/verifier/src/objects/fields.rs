@@ -16,6 +16,8 @@ use kiln_platform::{Feature, MapType, ProgramType, SpecialField, SpecialType};
 use kiln_program::Map;
 use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, Qualifier, TypeId};
 
+use crate::options::Options;
+
 /// The most special fields of one value (kernel `BTF_FIELDS_MAX`).
 const MAX_FIELDS: usize = 11;
 /// The most levels of nested structures that are followed.
@@ -160,8 +162,9 @@ impl FieldKind {
     }
 
     /// Whether programs of this type may not use maps with it.
-    pub(crate) fn is_refused_in(self, program_type: ProgramType) -> bool {
-        self.row().is_some_and(|row| row.refused_in.contains(program_type))
+    pub(crate) fn is_refused_in(self, program_type: ProgramType, options: &Options) -> bool {
+        let timer = self.is(SpecialType::Timer) && options.kernel_has(Feature::TracingTimers);
+        !timer && self.row().is_some_and(|row| row.refused_in.contains(program_type))
     }
 }
 
@@ -479,7 +482,7 @@ impl Search<'_> {
         match found {
             None => Ok(Target::Own(id)),
             // The kernel must know how to give the object up when its map goes.
-            Some(_) if class == KptrClass::Owned && !DESTRUCTIBLE.contains(&name) => Err(Refused),
+            Some(_) if class == KptrClass::Owned && !is_destructible(kernel, name) => Err(Refused),
             Some(found) => Ok(Target::Kernel(found)),
         }
     }
@@ -498,6 +501,16 @@ impl Search<'_> {
     }
 }
 
-/// Kernel structures that maps may own, as the kernel knows how to release them.
+/// Whether the kernel knows how to release a structure of its own, so that a map may own it.
+fn is_destructible(kernel: &Btf, name: &str) -> bool {
+    let released = |by: &str| kernel.find(by, |kind| matches!(kind, BtfKind::Function { .. })).is_some();
+    let by = RELEASED_BY.iter().find(|(structure, _)| *structure == name);
+    DESTRUCTIBLE.contains(&name) || by.is_some_and(|(_, function)| released(function))
+}
+
+/// Structures that some kernels can release, and the function that does it there.
+const RELEASED_BY: [(&str, &str); 2] = [("sk_buff", "bpf_kfree_skb"), ("bpf_ksock", "bpf_ksock_release_dtor")];
+
+/// Structures that all kernels can release.
 const DESTRUCTIBLE: [&str; 6] =
     ["task_struct", "cgroup", "bpf_cpumask", "bpf_crypto_ctx", "prog_test_ref_kfunc", "prog_test_member"];

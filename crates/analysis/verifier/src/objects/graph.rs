@@ -160,9 +160,15 @@ impl Types {
     }
 
     /// An object with a reference counter.
-    pub(crate) fn check_refcounted_argument(&mut self, call: &mut KfuncCall, register: &Register) -> Step<()> {
+    pub(crate) fn check_refcounted_argument(
+        &mut self,
+        options: &Options,
+        call: &mut KfuncCall,
+        register: &Register,
+    ) -> Step<()> {
         let name = call.kfunc.name;
-        if !register.is_allocated() || register.nullable {
+        let lost = register.trust.has(Trust::UNTRUSTED);
+        if !register.is_allocated() || register.nullable || lost && options.kernel_has(Feature::SectionsProtect) {
             return reject(Reason::ArgumentType, format!("{name} takes an object of the program, owned or not"));
         }
         if register.scalar.as_constant() != Some(0) {
@@ -233,7 +239,9 @@ impl Types {
     ) -> Step<()> {
         let (wanted_type, what) = (what, what.row().name);
         let name = call.kfunc.name;
-        if matches!(call.kfunc.meaning, KfuncMeaning::AddToList | KfuncMeaning::AddToTree) {
+        let adds = matches!(call.kfunc.meaning, KfuncMeaning::AddToList | KfuncMeaning::AddToTree);
+        // A second node is one of the list's, beside which the first is put.
+        if adds && call.object.is_none() {
             if !register.is_plain_object() || register.reference == 0 {
                 return reject(
                     Reason::ArgumentType,

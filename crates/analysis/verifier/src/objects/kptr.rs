@@ -35,6 +35,9 @@ impl Path<'_> {
         let trust = match (owned && protected && self.state.in_rcu_section(), kptr.class) {
             (false, _) => Trust::UNTRUSTED,
             (true, KptrClass::Percpu) => Trust::RCU.with(Trust::PERCPU),
+            (true, _) if local && self.types.is_graph_node(index) => {
+                Trust::RCU.with(Trust::ALLOCATED).with(Trust::NOT_OWNING)
+            }
             (true, _) if local => Trust::RCU.with(Trust::ALLOCATED),
             (true, _) => Trust::RCU,
         };

@@ -60,10 +60,17 @@ impl Path<'_> {
     pub(crate) fn give_up_resilient_lock(&mut self, interrupts: bool) -> Step<()> {
         let lock = *self.state.register(Reg::R1);
         if interrupts {
-            self.state.give_up_lock(self.code, self.options.stale_pointer(), LockKind::ResilientIrq, &lock)?;
+            self.give_up_lock(LockKind::ResilientIrq, &lock)?;
             return self.restore_interrupts(Reg::R2, IrqKeeper::Lock);
         }
-        self.state.give_up_lock(self.code, self.options.stale_pointer(), LockKind::Resilient, &lock)
+        self.give_up_lock(LockKind::Resilient, &lock)
+    }
+
+    /// A lock is given up, and with it what it protected.
+    pub(crate) fn give_up_lock(&mut self, kind: LockKind, lock: &Register) -> Step<()> {
+        self.state.give_up_lock(self.code, self.options.stale_pointer(), kind, lock)?;
+        self.end_protection();
+        Ok(())
     }
 
     /// The path on which a resilient lock is not taken, with an error.
@@ -115,13 +122,7 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn give_up_lock(
-        &mut self,
-        code: &Code<'_>,
-        stale: Register,
-        kind: LockKind,
-        lock: &Register,
-    ) -> Step<()> {
+    fn give_up_lock(&mut self, code: &Code<'_>, stale: Register, kind: LockKind, lock: &Register) -> Step<()> {
         self.check_outside_of_tree(code)?;
         let given = HeldLock { kind, allocation: allocation_of(lock), id: lock.id };
         match self.locks.last() {

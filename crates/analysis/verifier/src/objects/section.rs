@@ -10,14 +10,16 @@
 //! runs in an RCU section all the time, without having said so.
 
 use kiln_isa::Reg;
-use kiln_platform::KfuncMeaning;
+use kiln_platform::{Feature, KfuncMeaning};
 
 use crate::error::{Step, reject};
 use crate::facts::Section;
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
-use crate::state::{Begun, IrqKeeper, IteratorState, ObjectKind, Protection, Slot, StackObject, State, Trust};
+use crate::state::{
+    Begun, Frame, IrqKeeper, IteratorState, ObjectKind, Protection, Sections, Slot, StackObject, State, Trust,
+};
 
 const FLAGS_BYTES: u32 = 8;
 
@@ -39,8 +41,10 @@ impl Path<'_> {
             KfuncMeaning::EndRcu => {
                 sections.rcu = false;
                 self.state.end(Section::Rcu);
-                self.state.unprotect_iterators();
-                self.state.distrust_rcu_pointers();
+                if !self.end_protection() {
+                    self.state.unprotect_iterators();
+                    self.state.distrust_rcu_pointers();
+                }
             }
             KfuncMeaning::DisablePreemption => {
                 sections.preemption_off += 1;
@@ -52,12 +56,32 @@ impl Path<'_> {
             KfuncMeaning::EnablePreemption => {
                 sections.preemption_off -= 1;
                 self.state.end(Section::Preemption);
+                self.end_protection();
             }
             KfuncMeaning::SaveInterrupts => self.save_interrupts(Reg::R1, IrqKeeper::Program)?,
             KfuncMeaning::RestoreInterrupts => self.restore_interrupts(Reg::R1, IrqKeeper::Program)?,
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// The state at the first instruction of what is verified.
+    pub(crate) fn first_state(&self, frame: Frame) -> State {
+        let all_protect = self.options.kernel_has(Feature::SectionsProtect);
+        let sections = Sections { all_protect, ..Sections::default() };
+        State { frames: vec![frame], sections, sleepable: self.code.program.sleepable, ..State::default() }
+    }
+
+    /// A lock or section ended: if it was the last one, RCU protects nothing any more. Returns whether the kernel asks so.
+    pub(crate) fn end_protection(&mut self) -> bool {
+        if !self.state.sections.all_protect {
+            return false;
+        }
+        if !self.state.in_rcu_section() {
+            self.state.unprotect_iterators();
+            self.state.distrust_rcu_pointers();
+        }
+        true
     }
 
     /// Interrupts are switched off and their flags saved in the eight bytes that a register points to.
@@ -98,6 +122,7 @@ impl Path<'_> {
         }
         self.state.sections.interrupts.pop();
         self.state.end(Section::Interrupts);
+        self.end_protection();
         self.findings.use_object(&self.state, self.at, frame, lowest, FLAGS_BYTES)?;
         *self.state.frames[frame].stack.slot_mut(index) = crate::state::Slot::INVALID;
         self.findings.liveness.write(frame, 1 << index);
@@ -124,7 +149,8 @@ impl State {
         self.for_each_where(
             |register| register.is_pointer() && register.trust.has(Trust::RCU),
             |register| {
-                register.trust = register.trust.without(Trust::RCU).with(Trust::UNTRUSTED);
+                let lost = Trust::RCU.with(Trust::NOT_OWNING);
+                register.trust = register.trust.without(lost).with(Trust::UNTRUSTED);
                 register.nullable = false;
             },
         );

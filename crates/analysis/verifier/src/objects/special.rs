@@ -65,6 +65,12 @@ impl Types {
         }
     }
 
+    /// Whether a structure of the program can be in a list or tree.
+    pub(crate) fn is_graph_node(&self, index: u32) -> bool {
+        let node = |kind: FieldKind| kind.is(SpecialType::ListNode) || kind.is(SpecialType::TreeNode);
+        self.object_record(index).is_some_and(|record| record.has(node))
+    }
+
     /// The special fields of a structure of the program.
     pub(crate) fn object_record(&self, index: u32) -> Option<Arc<Record>> {
         let pointed = self.pointed(index).filter(|pointed| !pointed.of_kernel)?;

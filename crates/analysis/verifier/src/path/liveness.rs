@@ -19,6 +19,7 @@ use std::collections::HashMap;
 
 use kiln_platform::limits::MAX_CALL_FRAMES;
 
+use crate::code::ends::End;
 use crate::code::{Code, Position};
 use crate::state::State;
 
@@ -239,8 +240,11 @@ impl Instance {
 
 /// Computes one instruction from those that follow; whether it changed.
 fn solve_one(code: &Code<'_>, start: Position, masks: &mut [Masks], index: usize) -> bool {
-    let (mut live, mut written, mut last) = (0, u64::MAX, true);
-    for next in code.successors(start + index as Position) {
+    let at = start + index as Position;
+    // Where a tail call succeeds or a packet load fails, the function ends, and nothing that follows is written.
+    let follows = if End::of(code.op(at)).is_some() { 0 } else { u64::MAX };
+    let (mut live, mut written, mut last) = (0, follows, true);
+    for next in code.successors(at) {
         let Some(next) = next.checked_sub(start).and_then(|next| masks.get(next as usize)) else { continue };
         live |= next.live_before;
         written &= next.written_from_here;

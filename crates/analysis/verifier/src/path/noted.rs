@@ -20,6 +20,8 @@ pub(crate) struct Mask {
 pub(crate) struct Noted {
     /// Global functions that were called, and are verified on their own.
     pub globals_called: Vec<usize>,
+    /// Those that were called where the program sleeps, in a program that does not by itself.
+    pub globals_asleep: Vec<usize>,
     /// Functions that some path enters.
     pub entered: Vec<bool>,
     /// Functions whose address some path takes, and where the first one does.
@@ -32,6 +34,8 @@ pub(crate) struct Noted {
     pub results: Vec<Option<(i64, i64)>>,
     /// The kind of pointer each instruction accessed memory through.
     pub accessed: Vec<Kind>,
+    /// Whether each arithmetic instruction moved an arena pointer or computed something else.
+    pub computed: Vec<Kind>,
     /// The kinds of pointers that instructions accessed memory through, each once.
     pub kinds: Vec<Kind>,
     /// Bytes from the context's start that instructions access; `None` if a call gets the context.
@@ -56,12 +60,14 @@ impl Noted {
     pub(crate) fn new(code: &Code<'_>) -> Noted {
         Noted {
             globals_called: Vec::new(),
+            globals_asleep: Vec::new(),
             entered: vec![false; code.functions.len()],
             addresses: HashMap::new(),
             callbacks: vec![false; code.functions.len()],
             later_callbacks: vec![false; code.functions.len()],
             results: vec![None; code.functions.len()],
             accessed: vec![Kind::Uninit; code.ops.len()],
+            computed: vec![Kind::Uninit; code.ops.len()],
             kinds: Vec::new(),
             context_bytes: Some(0),
             stack_bytes: vec![0; code.functions.len()],

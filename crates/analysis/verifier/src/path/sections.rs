@@ -8,7 +8,8 @@ use crate::state::State;
 impl State {
     /// Whether RCU pointers are valid here.
     pub(crate) fn in_rcu_section(&self) -> bool {
-        self.sections.rcu || !self.locks.is_empty() || !self.sleepable
+        let protects = self.sections.all_protect && self.sections.name().is_some();
+        self.sections.rcu || protects || !self.locks.is_empty() || !self.sleepable
     }
 
     /// Checks that a call which may sleep is allowed here.

@@ -17,6 +17,8 @@ pub(crate) struct Begun {
 pub(crate) struct Sections {
     /// An RCU read section that the program began.
     pub rcu: bool,
+    /// Whether sections without preemption or interrupts protect what RCU does, too.
+    pub all_protect: bool,
     /// How often preemption was switched off.
     pub preemption_off: u32,
     /// Saved interrupt flags (the ids of their slots), oldest first.

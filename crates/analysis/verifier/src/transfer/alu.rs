@@ -230,7 +230,9 @@ impl Arithmetic<'_, '_> {
             return reject(Reason::BadInstruction, "division by the constant 0");
         }
         let second_too = second.kind() == Kind::Arena && self.path.options.kernel_has(Feature::ArenaOperands);
-        if first.kind() == Kind::Arena || second_too {
+        let arena = first.kind() == Kind::Arena || second_too;
+        self.check_arena_arithmetic(arena)?;
+        if arena {
             return Ok(Register::ARENA);
         }
         self.path.options.check_leaking_arithmetic(op, width, &first, &second)?;
@@ -273,6 +275,20 @@ impl Arithmetic<'_, '_> {
             )?;
         }
         Ok(result)
+    }
+
+    /// Newer kernels make a 32-bit instruction of one that moves an arena pointer, so that it computes with no number.
+    fn check_arena_arithmetic(&mut self, arena: bool) -> Step<()> {
+        if self.width != Width::W64 || !self.path.options.kernel_has(Feature::ArenaArithmetic) {
+            return Ok(());
+        }
+        let now = if arena { Kind::Arena } else { Kind::Scalar };
+        let before = std::mem::replace(&mut self.path.findings.noted.computed[self.path.at as usize], now);
+        if before != now && before != Kind::Uninit {
+            let message = format!("r{} is an arena pointer here on one path and none on another", self.dst.number());
+            return reject(Reason::NotAPointer, message);
+        }
+        Ok(())
     }
 
     fn numbers(&mut self, first: &Register, second: &Register) -> Register {

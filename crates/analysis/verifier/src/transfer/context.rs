@@ -61,7 +61,9 @@ impl Path<'_> {
             self.options.check_feature_in_profile(Feature::ContextImmediates)?;
         }
         let layout = self.code.program_type.context();
-        match layout.access_at(self.code.program.attach_type, at, size.bytes(), true) {
+        let registers = self.code.program_type == ProgramType::Kprobe;
+        let written = !registers || !self.options.kernel_has(Feature::WrittenRegisters);
+        match layout.access_at(self.code.program.attach_type, at, size.bytes(), written) {
             Ok(access) => {
                 self.options.check_field_privilege(self.code, access.field, true)?;
                 self.options.check_field_in_profile(self.code, access.field)

@@ -43,7 +43,19 @@ impl Path<'_> {
     /// A load that acquires, from memory that atomic instructions may access.
     pub(crate) fn load_acquire(&mut self, size: Size, dst: Reg, address: Address) -> Step<()> {
         self.check_atomic_base(address.base)?;
+        self.check_cannot_fault(address.base)?;
         self.load(size, false, dst, address)
+    }
+
+    /// A plain load of a pointer that is perhaps not valid reads 0; one that acquires would stop the kernel.
+    fn check_cannot_fault(&mut self, reg: Reg) -> Step<()> {
+        let base = self.read(reg)?;
+        let plain = base.kind() == Kind::BtfId && base.trust == Trust::NONE;
+        if base.is_pointer() && (plain || base.trust.has(Trust::UNTRUSTED)) {
+            let message = format!("a load that acquires through r{}, which may not be valid", reg.number());
+            return reject(Reason::NotTrusted, message);
+        }
+        Ok(())
     }
 
     /// A store that releases, to memory that atomic instructions may access.

@@ -32,7 +32,7 @@ pub(crate) enum Argument {
     InterruptFlags,
     /// A NUL-terminated constant (`__str`).
     ConstantString,
-    /// A map (`__map`).
+    /// A map (`__map`; since 7.3 `__const_map`).
     Map,
     /// A function of the program.
     Callback,
@@ -124,7 +124,7 @@ fn memory(types: &Btf, name: &str, structure: TypeId, size: &str) -> Argument {
     if name.ends_with("__str") {
         return Argument::ConstantString;
     }
-    if name.ends_with("__map") {
+    if name.ends_with("__map") || name.ends_with("__const_map") {
         return Argument::Map;
     }
     if matches!(types.kind(structure), BtfKind::Prototype { .. }) {
@@ -182,4 +182,19 @@ fn is_plain_within(types: &Btf, id: TypeId, depth: u32, budget: &mut u32) -> boo
         };
         plain && *budget > 0
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_told_by_the_name_of_the_parameter() {
+        // A header, no records, an empty string.
+        let header = [0xeb9f, 1, 24, 0, 0, 0, 0, 0, 0, 0, 1, 0].map(u16::to_le_bytes).concat();
+        let types = Btf::parse(&[header, vec![0]].concat()).expect("BTF");
+        let asks = |name: &str| matches!(memory(&types, name, TypeId::VOID, "flags"), Argument::Map);
+        assert!(asks("p__map") && asks("p__const_map"));
+        assert!(!asks("map") && !asks("const_map"));
+    }
 }
