@@ -41,7 +41,7 @@ test-collector: target/tools/chdb/bin/python ## Test with a real OpenTelemetry C
 	@cd tests/collector && go build -o ../../target/collector .
 	@cd tests/collector/metrics && go build -o ../../../target/victoria-metrics github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
 	@KILN_COLLECTOR=$(CURDIR)/target/collector KILN_VICTORIA_METRICS=$(CURDIR)/target/victoria-metrics \
-	  KILN_CHDB_PYTHON=$(CURDIR)/target/tools/chdb/bin/python cargo test -p kiln-cli --test collector -- --ignored --nocapture
+	  KILN_CHDB_PYTHON=$(CURDIR)/target/tools/chdb/bin/python cargo test --workspace --locked --test collector -- --ignored --nocapture
 
 test-sanitized: setup corpus ## Run VM, JIT and CLI under AddressSanitizer, the interpreter under Miri (needs nightly Rust)
 	@scripts/test-sanitized
