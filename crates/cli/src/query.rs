@@ -255,7 +255,9 @@ fn replayed(session: &Session, path: &Path, arguments: &QueryArguments, mut prin
         }
     };
     let Some(exporter) = exporter else { return printer.finish(&summary, None) };
-    told_exported(&exporter.finish(&summary));
+    let exported = exporter.finish(&summary);
+    told_end(&summary);
+    told_exported(&exported);
     Ok(0)
 }
 
