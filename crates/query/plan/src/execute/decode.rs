@@ -8,20 +8,14 @@ use crate::split::{COMMAND_BYTES, KernelKey, Sign};
 use crate::table::{Scalar, Source, Table};
 use crate::value::{DataType, Value};
 
-/// Texts that came lately: one that comes again needs no allocation.
-#[derive(Debug)]
+/// Texts that came lately: one that comes again needs no allocation. Empty until the first one comes.
+#[derive(Debug, Default)]
 pub struct Texts(Vec<Option<Arc<str>>>);
 
 /// Texts that are kept; a power of two.
 const TEXTS: usize = 1 << 12;
 /// Bytes of a text that is kept at most.
 const KEPT_BYTES: usize = 64;
-
-impl Default for Texts {
-    fn default() -> Texts {
-        Texts(vec![None; TEXTS])
-    }
-}
 
 impl Texts {
     /// Text up to the first zero.
@@ -30,6 +24,9 @@ impl Texts {
         let own = &bytes[..end];
         if own.len() > KEPT_BYTES {
             return text(own);
+        }
+        if self.0.is_empty() {
+            self.0.resize(TEXTS, None);
         }
         // Where texts have the same place, each takes it from the other: that is slower and changes no answer.
         let hash = own.chunks(8).fold(own.len() as u64, |hash, part| {
