@@ -34,7 +34,7 @@ kernel: setup ## Build a Linux with native operations and test them in it (15 mi
 
 # ClickHouse's engine for Python.
 target/tools/chdb/bin/python:
-	@python3 -m venv target/tools/chdb && target/tools/chdb/bin/pip install -q chdb==4.4.0
+	@python3 -m venv target/tools/chdb && target/tools/chdb/bin/pip install -q chdb==4.4.0 || { rm -rf target/tools/chdb; exit 1; }
 
 test-collector: target/tools/chdb/bin/python ## Test with a real OpenTelemetry Collector, VictoriaMetrics and ClickHouse's engine (some minutes, once)
 	@scripts/setup --collector
