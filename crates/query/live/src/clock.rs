@@ -20,8 +20,7 @@ pub(crate) fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos() as u64
 }
 
-/// Nanoseconds from the Unix epoch to the beginning of the monotonic clock. Asked again and again, because somebody may set
-/// the time.
+/// Nanoseconds from the Unix epoch to the beginning of the monotonic clock. It changes when the time of day is set.
 pub(crate) fn boot_ns() -> u64 {
     unix_ns().saturating_sub(now_ns())
 }

@@ -34,8 +34,8 @@ struct Header {
     table: String,
     columns: Vec<String>,
     records: Vec<Record>,
-    /// Nanoseconds from the Unix epoch to the beginning of the clock of its times, in the first header. Recordings that are older
-    /// than this do not say.
+    /// Nanoseconds from the Unix epoch to the beginning of the clock of its times, in the first header; `None` in recordings of
+    /// older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     boot_ns: Option<u64>,
     /// The other tables, if there are several.

@@ -119,7 +119,7 @@ fn measure() {
     }
 }
 
-/// The second column after the keys that says how many rows a group has, of all rows.
+/// The sum of the groups' counts, which are in the column after the keys, and the number of groups. No value may be null.
 fn counted(executor: &mut Executor, keys: usize) -> (u64, usize) {
     executor.finish();
     let rows = executor.take_rows();
@@ -140,7 +140,7 @@ fn each_record_is_in_one_group() {
     }
 }
 
-/// A record that has an end for each column but the last is malformed, also where that column is not wanted.
+/// A record that was cut off anywhere is malformed.
 #[test]
 fn short_records_are_counted() {
     let query = query(&["pid"], &[]);

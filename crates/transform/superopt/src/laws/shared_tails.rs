@@ -75,9 +75,9 @@ struct Classes<'a> {
     of: Vec<Option<u32>>,
     /// How many there are.
     count: usize,
-    /// Positions whose address a branch or a jump table holds.
+    /// Instructions that a branch or a jump table names.
     targets: Ids,
-    /// Instructions that jump tables name.
+    /// Instructions that a jump table names: they stay.
     fixed: Ids,
 }
 
