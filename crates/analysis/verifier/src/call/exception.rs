@@ -79,7 +79,7 @@ impl Findings {
             return reject(Reason::Exception, format!("the exception callback {name} must return a number"));
         }
         self.noted.callbacks[callback] = true;
-        self.noted.globals_called.push(callback);
+        self.noted.globals_called.push((callback, false));
         Ok(())
     }
 

@@ -22,8 +22,9 @@ use crate::state::{Caller, Frame, Holds, Kind, Register, State, Trust};
 use crate::types::Types;
 
 impl Path<'_> {
-    /// A state at the start of a global function called with anything its signature allows.
-    pub(crate) fn enter_global(&mut self, function: usize) -> Step<()> {
+    /// Enters a global function, with anything its signature allows. `asleep`: as if called where the program may sleep,
+    /// though by itself it may not.
+    pub(crate) fn enter_global(&mut self, function: usize, asleep: bool) -> Step<()> {
         let Some(signature) = self.types.signatures[function].clone() else {
             return unsupported("a global function without BTF");
         };
@@ -48,7 +49,7 @@ impl Path<'_> {
             };
         }
         let first = self.first_state(frame);
-        let sleepable = first.sleepable || self.findings.noted.globals_asleep.contains(&function);
+        let sleepable = first.sleepable || asleep;
         self.state = State { global: Some(signature.returns_value), sleepable, ..first };
         self.at = self.code.functions[function].start;
         Ok(())
@@ -90,17 +91,13 @@ impl Path<'_> {
         Ok(Next::At(self.at + 1))
     }
 
-    /// A global function is verified by itself; newer kernels do so once more if a callback calls it that may sleep, where
-    /// the program may not.
+    /// Notes a global function, to be verified by itself. Newer kernels verify it once more if a callback that may sleep
+    /// calls it, in a program that may not.
     fn note_global_call(&mut self, callee: usize) {
         let asleep = self.state.sections.all_protect && !self.state.in_rcu_section() && !self.code.program.sleepable;
-        let noted = &mut self.findings.noted;
-        let again = asleep && !noted.globals_asleep.contains(&callee);
-        if again {
-            noted.globals_asleep.push(callee);
-        }
-        if again || !noted.globals_called.contains(&callee) {
-            noted.globals_called.push(callee);
+        let called = &mut self.findings.noted.globals_called;
+        if !called.contains(&(callee, asleep)) {
+            called.push((callee, asleep));
         }
     }
 
@@ -215,9 +212,10 @@ impl Findings {
         if !options.kernel_has(Feature::LazyGlobals) {
             let globals = (1..code.functions.len()).filter(|at| {
                 let routine = &code.functions[*at];
-                routine.global && routine.btf_id != 0 && !self.noted.globals_called.contains(at)
+                let called = self.noted.globals_called.iter().any(|(called, _)| called == at);
+                routine.global && routine.btf_id != 0 && !called
             });
-            let globals: Vec<usize> = globals.collect();
+            let globals: Vec<(usize, bool)> = globals.map(|at| (at, false)).collect();
             self.noted.globals_called.extend(globals);
         }
     }

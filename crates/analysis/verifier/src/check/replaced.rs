@@ -114,7 +114,7 @@ fn alike(own: (&Btf, TypeId), other: (&Btf, TypeId)) -> Result<(), String> {
 impl Path<'_> {
     /// The start of a program that replaces a function: it is given what that function takes.
     pub(crate) fn enter_replacement(&mut self, replaced: &Replaced) -> Step<()> {
-        self.enter_global(0)?;
+        self.enter_global(0, false)?;
         self.state.global = None;
         let Some(signature) = &self.types.signatures[0] else {
             return unsupported("a freplace program without BTF");

@@ -75,11 +75,11 @@ impl<'a> Explorer<'a> {
         self.explore(observer)?;
         self.path.findings.call_every_global(self.path.code, self.path.options);
         let mut next = 0;
-        while let Some(function) = self.path.findings.noted.globals_called.get(next).copied() {
+        while let Some((function, asleep)) = self.path.findings.noted.globals_called.get(next).copied() {
             next += 1;
             self.path.at = self.path.code.functions[function].start;
             self.kept.next_root();
-            let entered = self.path.enter_global(function);
+            let entered = self.path.enter_global(function, asleep);
             self.placed(entered)?;
             self.explore(observer)?;
         }

@@ -18,10 +18,9 @@ pub(crate) struct Mask {
 
 /// What was found out of the program, on whatever path.
 pub(crate) struct Noted {
-    /// Global functions that were called, and are verified on their own.
-    pub globals_called: Vec<usize>,
-    /// Those that were called where the program sleeps, in a program that does not by itself.
-    pub globals_asleep: Vec<usize>,
+    /// Global functions that were called, and are verified on their own. The second part is whether the call was where the
+    /// program may sleep, in a program that by itself may not.
+    pub globals_called: Vec<(usize, bool)>,
     /// Functions that some path enters.
     pub entered: Vec<bool>,
     /// Functions whose address some path takes, and where the first one does.
@@ -60,7 +59,6 @@ impl Noted {
     pub(crate) fn new(code: &Code<'_>) -> Noted {
         Noted {
             globals_called: Vec::new(),
-            globals_asleep: Vec::new(),
             entered: vec![false; code.functions.len()],
             addresses: HashMap::new(),
             callbacks: vec![false; code.functions.len()],
