@@ -186,9 +186,11 @@ impl<'a> Code<'a> {
         )
     }
 
-    /// Whether a helper sleeps in programs that may, and does not in others.
-    fn sleeps_where_it_may(&self, options: &Options, helper: &Helper) -> bool {
-        matches!(helper.id, helper_id::GET_STACK | helper_id::GET_TASK_STACK)
+    /// Whether a helper that sleeps only in programs that may sleep does so in this one. The kernel asks the program, so in
+    /// its timers' callbacks, too.
+    pub(crate) fn sleeps_where_it_may(&self, options: &Options, helper: &Helper) -> bool {
+        self.program.sleepable
+            && matches!(helper.id, helper_id::GET_STACK | helper_id::GET_TASK_STACK)
             && options.kernel_has(Feature::SleepingTraces)
     }
 
@@ -202,7 +204,7 @@ impl<'a> Code<'a> {
                 ),
             );
         }
-        if prototype.might_sleep || state.sleepable && self.sleeps_where_it_may(options, helper) {
+        if prototype.might_sleep || self.sleeps_where_it_may(options, helper) {
             return state.check_may_sleep(helper.name);
         }
         Ok(())

@@ -46,7 +46,7 @@ pub fn replacing(
     alike((types, type_of(own.object, program.entry)), (others, type_of(target.object, at)))?;
     let code = target.lay_out(host, options).map_err(|error| error.to_string())?;
     let index = code.functions.iter().position(|routine| routine.id == at).unwrap_or(0);
-    let Effects { changes_packet, may_sleep, .. } = effects(&code, program_type)[index];
+    let Effects { changes_packet, may_sleep, .. } = effects(&code, program_type, options)[index];
     let replaced = Replaced { program: host.name.clone(), function: function.to_owned(), changes_packet, may_sleep };
     Ok(Program {
         program_type: Some(program_type),

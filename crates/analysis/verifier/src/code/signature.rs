@@ -29,7 +29,7 @@ pub(crate) fn signatures(code: &Code<'_>, btf: Option<&Btf>, options: &Options) 
     let all_tags = options.profile.has(Feature::ArgumentTags);
     let arena_types = options.profile.has(Feature::ArenaTypes);
     let hook = Hook { program_type, attach_type: code.program.attach_type, all_tags, arena_types };
-    let effects = effects(code, program_type);
+    let effects = effects(code, program_type, options);
     let signature = |(at, routine): (usize, &crate::code::Routine<'_>)| {
         let replaces = at == 0 && code.program.replaces.is_some();
         if !routine.global && !replaces || routine.btf_id == 0 {
@@ -65,7 +65,8 @@ pub(crate) struct Effects {
 }
 
 /// The effects of each function, its own and those of functions it calls.
-pub(crate) fn effects(code: &Code<'_>, program_type: ProgramType) -> Vec<Effects> {
+pub(crate) fn effects(code: &Code<'_>, program_type: ProgramType, options: &Options) -> Vec<Effects> {
+    let traces = |op: &Op<'_>| op.helper.is_some_and(|helper| code.sleeps_where_it_may(options, helper));
     let mut known = vec![Effects::default(); code.functions.len()];
     let mut again = true;
     while again {
@@ -75,7 +76,7 @@ pub(crate) fn effects(code: &Code<'_>, program_type: ProgramType) -> Vec<Effects
             let before = known[op.function];
             let after = Effects {
                 changes_packet: before.changes_packet || callee.changes_packet || changes_packet(op),
-                may_sleep: before.may_sleep || callee.may_sleep || may_sleep(op, program_type),
+                may_sleep: before.may_sleep || callee.may_sleep || may_sleep(op, program_type) || traces(op),
                 may_throw: before.may_throw || callee.may_throw || op.kfunc_meaning() == Some(KfuncMeaning::Throw),
             };
             if after != before {
