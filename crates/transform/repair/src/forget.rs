@@ -13,7 +13,7 @@
 //!      if r6 != r9 goto L               if r6 != r9 goto L
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use kiln_isa::{AluOp, Insn, Reg, Source, Width};
 use kiln_program::{Function, FunctionId, InsnId, Object, Program, Reference};
@@ -55,11 +55,16 @@ pub fn sums(object: &Object, program: &Program) -> Vec<Forgotten> {
 
 /// The positions between a branch back and where it leads.
 fn in_loops(function: &Function) -> BTreeSet<usize> {
-    let back = function.nodes.iter().enumerate().filter_map(|(at, node)| {
-        let begin = function.position(node.target()?)?;
-        (begin <= at).then_some(begin..=at)
+    let positions = function.nodes.iter().enumerate().map(|(at, node)| (node.id, at));
+    let positions: HashMap<InsnId, usize> = positions.collect();
+    // The lowest position that a branch at this position, or after it, leads to.
+    let mut lowest = usize::MAX;
+    let inside = function.nodes.iter().enumerate().rev().filter_map(|(at, node)| {
+        let begin = node.target().and_then(|target| positions.get(&target));
+        lowest = lowest.min(begin.copied().unwrap_or(usize::MAX));
+        (lowest <= at).then_some(at)
     });
-    back.flatten().collect()
+    inside.collect()
 }
 
 fn compared(insn: Insn) -> Vec<usize> {

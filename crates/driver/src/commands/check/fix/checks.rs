@@ -255,7 +255,7 @@ fn written_from(case: &Case<'_>) -> Vec<Proposal> {
         let whole = whole.trim_start_matches('&');
         let [index, size] = [index, two[1].clone()].map(|range| case.text(range));
         let limit = format!("sizeof({whole}) - {size}");
-        (!is_name(index) || index.parse::<u64>().is_err()).then(|| case.check(&format!("{index} > {limit}")))?
+        index.parse::<u64>().is_err().then(|| case.check(&format!("{index} > {limit}")))?
     };
     places.filter_map(one).collect()
 }

@@ -159,8 +159,8 @@ impl Search<'_> {
         }))
     }
 
-    /// Tries the proposals for a rejection that were not `done` for this line already: the first that is accepted, or else the first that
-    /// leads to a place that was not `seen`.
+    /// Tries the proposals for a rejection, without those that were `done` for its line already. Returns the first that is
+    /// accepted, or else the first that leads to a place that was not `seen`.
     fn step(
         &mut self,
         path: &Path,
