@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 
 use kiln_isa::{Insn, Reg, RegSet};
+use kiln_platform::Feature;
 
 use super::search::Explorer;
 use crate::code::Position;
@@ -280,7 +281,8 @@ impl Explorer<'_> {
         if !unrolled
             && old.callback_depth == self.path.state.callback_depth
             && may_be_same(old, &self.path.state)
-            && kept.unread == unread_registers(&self.path.state, op.live)
+            && (self.path.options.kernel_has(Feature::UnreadForgotten)
+                || kept.unread == unread_registers(&self.path.state, op.live))
             && self.covers(kept, old, Exactness::Same)
             && !iterators_moved(old, &self.path.state)
         {

@@ -149,7 +149,7 @@ impl Otlp {
         let resource = json!({"attributes": attributes});
         let scope = json!({"name": "kiln.query", "version": env!("CARGO_PKG_VERSION")});
         if self.form.is_metrics() {
-            let metrics = metrics(&self.form, rows, boot_ns);
+            let metrics = metrics(&self.form, rows, boot_ns, self.recorded_boot_ns.is_some());
             json!({"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"scope": scope, "metrics": metrics}]}]})
         } else {
             let records: Vec<Json> = rows.iter().map(|row| record(&self.form, row, boot_ns)).collect();
@@ -211,11 +211,11 @@ fn unit(name: &str) -> &'static str {
     }
 }
 
-fn metrics(form: &Form, rows: &[Row], boot_ns: u64) -> Vec<Json> {
+fn metrics(form: &Form, rows: &[Row], boot_ns: u64, recorded: bool) -> Vec<Json> {
     let mut metrics = Vec::new();
     for (at, (name, role)) in form.columns.iter().enumerate() {
         let Some(role) = role.filter(|role| *role != Role::Label) else { continue };
-        let points: Vec<Json> = rows.iter().filter_map(|row| point(form, row, at, role, boot_ns)).collect();
+        let points: Vec<Json> = rows.iter().filter_map(|row| point(form, row, at, role, boot_ns, recorded)).collect();
         let (kind, data) = match role {
             Role::Counter => {
                 ("sum", json!({"aggregationTemporality": DELTA, "isMonotonic": true, "dataPoints": points}))
@@ -240,12 +240,13 @@ fn points_of(data: &Json) -> &[Json] {
 }
 
 /// One value of a group; `None` for null.
-fn point(form: &Form, row: &Row, at: usize, role: Role, boot_ns: u64) -> Option<Json> {
+fn point(form: &Form, row: &Row, at: usize, role: Role, boot_ns: u64, recorded: bool) -> Option<Json> {
     let labels = form.columns.iter().zip(&row.values).filter(|((_, role), _)| *role == Some(Role::Label));
     let attributes: Vec<Json> = labels.filter_map(|((name, _), value)| attribute(name, value)).collect();
     let now = unix_ns().saturating_sub(boot_ns);
-    // The last window may end before its time.
-    let window = row.window.unwrap_or([now, now]).map(|time| time.min(now));
+    // The last window may end before its time; that of a recording has ended, though its clock may be ahead.
+    let latest = if recorded { u64::MAX } else { now };
+    let window = row.window.map_or([now, now], |window| window.map(|time| time.min(latest)));
     let [start, end] = window.map(|time| boot_ns.saturating_add(time).to_string());
     let mut point = json!({"attributes": attributes, "startTimeUnixNano": start, "timeUnixNano": end});
     match (&row.values[at], role) {

@@ -185,8 +185,17 @@ fn is_jump(node: &Node) -> bool {
     matches!(node.insn, Insn::Jump { .. })
 }
 
-/// Whether an instruction is equivalent to no other one: the kernel keeps a state for each call of a function and for
-/// each `may_goto`, and an indirect jump has many targets.
+/// Whether an instruction is equivalent to no other one. The kernel keeps a state for each call of a function and for each
+/// `may_goto`. Of a call it keeps what the last path to it passed: which type `bpf_obj_new` makes, whether a pointer is one to
+/// memory of each CPU. An indirect jump has many targets.
 fn stays_in_its_place(node: &Node) -> bool {
-    matches!(node.insn, Insn::Call(CallTarget::Subprogram(_)) | Insn::MayGoto { .. } | Insn::JumpIndirect { .. })
+    match node.insn {
+        Insn::Call(CallTarget::Helper(id)) => PER_CPU.contains(&id),
+        Insn::Call(CallTarget::Subprogram(_) | CallTarget::Kfunc { .. }) => true,
+        Insn::MayGoto { .. } | Insn::JumpIndirect { .. } => true,
+        _ => false,
+    }
 }
+
+/// `bpf_per_cpu_ptr` and `bpf_this_cpu_ptr`.
+const PER_CPU: [u32; 2] = [153, 154];

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use kiln_isa::Reg;
 use kiln_platform::{Helper, Kfunc, KfuncFlag, KfuncMeaning, ReturnKind};
 
+/// Bytes of an object that a program makes, at most: a page.
+const MAX_OBJECT_BYTES: u64 = 4096;
+
 /// References and sections that a run holds.
 #[derive(Debug, Default)]
 pub(super) struct References {
@@ -28,7 +31,7 @@ impl References {
         use KfuncMeaning::{AddToList, AddToTree, BeginRcu, DisablePreemption, EnablePreemption, EndRcu};
         let adds = matches!(kfunc.meaning, AddToList | AddToTree);
         if adds || kfunc.has(KfuncFlag::Release) {
-            registers[1..6].iter().for_each(|address| self.released(*address));
+            registers[1..6].iter().for_each(|address| self.released_at(*address));
         }
         match kfunc.meaning {
             BeginRcu | DisablePreemption => self.sections += 1,
@@ -48,6 +51,15 @@ impl References {
     /// Notes that a reference was given back.
     pub(super) fn released(&mut self, address: u64) {
         self.held.remove(&address);
+    }
+
+    /// Notes that an object was given back by an address inside of it, as nodes of lists are.
+    fn released_at(&mut self, address: u64) {
+        let least = address.saturating_sub(MAX_OBJECT_BYTES - 1);
+        let nearest = self.held.range(least..=address).next_back().map(|(begin, _)| *begin);
+        if let Some(begin) = nearest {
+            self.released(begin);
+        }
     }
 
     /// What is held, in words; `None` if nothing is.

@@ -121,7 +121,8 @@ pub fn off_the_stack(case: &Case<'_>) -> Vec<Proposal> {
         let uses = source.words(own.rest.end..function.body.end).filter(|(_, word)| word == name);
         edits.extend(uses.map(|(at, word)| Edit { range: at..at + word.len(), text: format!("{item}->own") }));
         let title = format!("move `{name}` from the stack into a map for each CPU");
-        found.push(Proposal { title, edits, safe: true });
+        // A program that interrupts this one has the same element.
+        found.push(Proposal { title, edits, safe: false });
     }
     found
 }
