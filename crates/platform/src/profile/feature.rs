@@ -211,7 +211,7 @@ features! {
     /// Tracepoint programs that may sleep.
     SleepableTracepoints: (7, 2), "a tracepoint program that sleeps";
     /// Registers that nobody reads are forgotten before states are compared (Linux 7.3 is the first that was seen to do so).
-    UnreadForgotten: (6, 19), "taking a turn of a loop that changes an unread register for one that changes nothing";
+    UnreadForgotten: (6, 19), "calling a loop infinite that changes only unread registers";
     /// A tree can be queried with a node of an object that the program owns.
     OwnedNodes: (6, 16), "asking a tree about a node that is owned";
 }

@@ -160,8 +160,7 @@ impl Path<'_> {
     /// other functions.
     pub(crate) fn check_removed_callbacks(&mut self) -> Step<()> {
         let noted = &self.findings.noted;
-        let called = |function: usize| noted.globals_called.iter().any(|(called, _)| *called == function);
-        let stays = |function: usize| function == 0 || noted.entered[function] || called(function);
+        let stays = |function: usize| function == 0 || noted.entered[function] || noted.calls_global(function);
         let count = self.code.functions.len();
         if (0..count).filter(|function| stays(*function)).count() < 2 {
             return Ok(());

@@ -212,8 +212,7 @@ impl Findings {
         if !options.kernel_has(Feature::LazyGlobals) {
             let globals = (1..code.functions.len()).filter(|at| {
                 let routine = &code.functions[*at];
-                let called = self.noted.globals_called.iter().any(|(called, _)| called == at);
-                routine.global && routine.btf_id != 0 && !called
+                routine.global && routine.btf_id != 0 && !self.noted.calls_global(*at)
             });
             let globals: Vec<(usize, bool)> = globals.map(|at| (at, false)).collect();
             self.noted.globals_called.extend(globals);

@@ -111,8 +111,8 @@ pub(crate) fn register_covers(
         && ids.matches(old.reference, current.reference)
 }
 
-/// Returns a hash of the registers that are not read any more. They cover whatever they are compared with, but a turn of a
-/// loop that changes them is not one that changes nothing (kernel `states_maybe_looping`).
+/// Returns a hash of the registers that are not read any more. States that differ only in these cover each other, but a loop
+/// that changes one is not infinite yet (kernel `states_maybe_looping`).
 pub(crate) fn unread_registers(state: &State, live: RegSet) -> u64 {
     let mut hasher = DefaultHasher::new();
     for reg in Reg::all().filter(|reg| !live.contains(*reg)) {

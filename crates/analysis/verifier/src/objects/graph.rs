@@ -240,7 +240,7 @@ impl Types {
         let (wanted_type, what) = (what, what.row().name);
         let name = call.kfunc.name;
         let adds = matches!(call.kfunc.meaning, KfuncMeaning::AddToList | KfuncMeaning::AddToTree);
-        // A second node is one of the list's, beside which the first is put.
+        // A second node is in the list already; the first is put beside it.
         if adds && call.object.is_none() {
             if !register.is_plain_object() || register.reference == 0 {
                 return reject(

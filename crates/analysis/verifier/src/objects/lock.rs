@@ -69,7 +69,7 @@ impl Path<'_> {
     /// A lock is given up, and with it what it protected.
     pub(crate) fn give_up_lock(&mut self, kind: LockKind, lock: &Register) -> Step<()> {
         self.state.give_up_lock(self.code, self.options.stale_pointer(), kind, lock)?;
-        self.end_protection();
+        self.end_protection(false);
         Ok(())
     }
 

@@ -41,10 +41,7 @@ impl Path<'_> {
             KfuncMeaning::EndRcu => {
                 sections.rcu = false;
                 self.state.end(Section::Rcu);
-                if !self.end_protection() {
-                    self.state.unprotect_iterators();
-                    self.state.distrust_rcu_pointers();
-                }
+                self.end_protection(true);
             }
             KfuncMeaning::DisablePreemption => {
                 sections.preemption_off += 1;
@@ -56,7 +53,7 @@ impl Path<'_> {
             KfuncMeaning::EnablePreemption => {
                 sections.preemption_off -= 1;
                 self.state.end(Section::Preemption);
-                self.end_protection();
+                self.end_protection(false);
             }
             KfuncMeaning::SaveInterrupts => self.save_interrupts(Reg::R1, IrqKeeper::Program)?,
             KfuncMeaning::RestoreInterrupts => self.restore_interrupts(Reg::R1, IrqKeeper::Program)?,
@@ -72,16 +69,14 @@ impl Path<'_> {
         State { frames: vec![frame], sections, sleepable: self.code.program.sleepable, ..State::default() }
     }
 
-    /// A lock or section ended: if it was the last one, RCU protects nothing any more. Returns whether the kernel asks so.
-    pub(crate) fn end_protection(&mut self) -> bool {
-        if !self.state.sections.all_protect {
-            return false;
-        }
-        if !self.state.in_rcu_section() {
+    /// A lock or section ended, perhaps an RCU section, which is all that older kernels ask. Newer ones ask whether it was the
+    /// last of all: then RCU protects nothing any more.
+    pub(crate) fn end_protection(&mut self, of_rcu: bool) {
+        let ends = if self.state.sections.all_protect { !self.state.in_rcu_section() } else { of_rcu };
+        if ends {
             self.state.unprotect_iterators();
             self.state.distrust_rcu_pointers();
         }
-        true
     }
 
     /// Interrupts are switched off and their flags saved in the eight bytes that a register points to.
@@ -122,7 +117,7 @@ impl Path<'_> {
         }
         self.state.sections.interrupts.pop();
         self.state.end(Section::Interrupts);
-        self.end_protection();
+        self.end_protection(false);
         self.findings.use_object(&self.state, self.at, frame, lowest, FLAGS_BYTES)?;
         *self.state.frames[frame].stack.slot_mut(index) = crate::state::Slot::INVALID;
         self.findings.liveness.write(frame, 1 << index);

@@ -18,8 +18,8 @@ pub(crate) struct Mask {
 
 /// What was found out of the program, on whatever path.
 pub(crate) struct Noted {
-    /// Global functions that were called, and are verified on their own. The second part is whether the call was where the
-    /// program may sleep, in a program that by itself may not.
+    /// Global functions that were called; each is verified by itself. The flag says that the call is where the program may
+    /// sleep, though by itself it may not.
     pub globals_called: Vec<(usize, bool)>,
     /// Functions that some path enters.
     pub entered: Vec<bool>,
@@ -56,6 +56,11 @@ pub(crate) struct Noted {
 }
 
 impl Noted {
+    /// Whether a global function is called.
+    pub(crate) fn calls_global(&self, function: usize) -> bool {
+        self.globals_called.iter().any(|(called, _)| *called == function)
+    }
+
     pub(crate) fn new(code: &Code<'_>) -> Noted {
         Noted {
             globals_called: Vec::new(),
