@@ -36,7 +36,8 @@ use std::sync::Arc;
 
 use kiln_isa::{Reg, Size};
 use kiln_platform::helper_id::{
-    PROBE_READ, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, PROBE_READ_STR, PROBE_READ_USER, PROBE_READ_USER_STR,
+    GET_CURRENT_PID_TGID, PROBE_READ, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, PROBE_READ_STR, PROBE_READ_USER,
+    PROBE_READ_USER_STR,
 };
 use kiln_platform::{ArgKind, Helper, Kfunc, Lookup, ProgramType};
 use kiln_program::btf::Btf;
@@ -55,8 +56,7 @@ use made_up::{MadeUp, is_kernel, mix, pointer};
 use strict::Strict;
 pub use strict::{Compared, Step, Violation, Wrong};
 
-/// `bpf_get_current_pid_tgid`, and the kernel's largest process id.
-const CURRENT_PID_TGID: u32 = 14;
+/// The kernel's largest process id.
 const MAX_PID: u64 = 1 << 22;
 /// Rounds of loops that `may_goto` ends.
 const MOST_ROUNDS: u32 = 64;
@@ -462,7 +462,7 @@ impl Environment for Stage<'_> {
             let result = self.probe(arguments, how)?;
             return Ok(HelperResult::Value(result));
         }
-        if self.strict.is_some() && id == CURRENT_PID_TGID {
+        if self.strict.is_some() && id == GET_CURRENT_PID_TGID {
             // A process with one thread. The VM itself always has the same.
             let pid = 1 + mix(&[self.made_up.seed(), id.into()]) % MAX_PID;
             return Ok(HelperResult::Value(pid << 32 | pid));

@@ -1,5 +1,6 @@
 //! What ends what: the call that gives back what another call acquired, took or began.
 
+use kiln_platform::helper_id;
 use kiln_program::{Node, Object, Reference};
 
 /// A helper by its number, or a kfunc by its name.
@@ -68,9 +69,6 @@ const ITERATORS: [(&str, &str); 9] = [
     ("bpf_iter_scx_dsq_new", "bpf_iter_scx_dsq_destroy"),
 ];
 
-/// `bpf_kptr_xchg`, which takes an object out of a map value.
-const KPTR_XCHG: u32 = 194;
-
 /// What gives back an object from a map value. The helper does not say its type: the kfunc is the one of these that the
 /// program itself gives such objects back with. Where it has several, none is taken; the verifier checks the result.
 const OBJECTS: [&str; 6] = [
@@ -99,7 +97,8 @@ fn kfunc<'o>(object: &'o Object, node: &Node) -> Option<&'o str> {
 
 /// What gives back what a call acquired; `None` for what landing pads cannot give back.
 pub(super) fn of(object: &Object, acquired: &Node) -> Option<Release> {
-    if acquired.helper() == Some(KPTR_XCHG) {
+    // It takes an object out of a map value.
+    if acquired.helper() == Some(helper_id::KPTR_XCHG) {
         return of_kernel_pointer(object);
     }
     if let Some(helper) = acquired.helper() {

@@ -22,6 +22,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use kiln_isa::{CallTarget, Insn};
+use kiln_platform::helper_id;
 use kiln_program::{ById, Cfg, Function, Ids, InsnId, Node, Object, Reference};
 
 use crate::edit;
@@ -190,12 +191,9 @@ fn is_jump(node: &Node) -> bool {
 /// memory of each CPU. An indirect jump has many targets.
 fn stays_in_its_place(node: &Node) -> bool {
     match node.insn {
-        Insn::Call(CallTarget::Helper(id)) => PER_CPU.contains(&id),
+        Insn::Call(CallTarget::Helper(id)) => matches!(id, helper_id::PER_CPU_PTR | helper_id::THIS_CPU_PTR),
         Insn::Call(CallTarget::Subprogram(_) | CallTarget::Kfunc { .. }) => true,
         Insn::MayGoto { .. } | Insn::JumpIndirect { .. } => true,
         _ => false,
     }
 }
-
-/// `bpf_per_cpu_ptr` and `bpf_this_cpu_ptr`.
-const PER_CPU: [u32; 2] = [153, 154];
