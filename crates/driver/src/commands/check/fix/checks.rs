@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::parts::argument;
-use super::propose::{Case, Dereferenced, Form, Proposal};
+use super::propose::{Case, Dereferenced, Form, Proposal, opaque};
 use super::text::{Edit, is_name};
 
 /// For a pointer that may be null.
@@ -98,9 +98,9 @@ pub fn packet(case: &Case<'_>) -> Vec<Proposal> {
     found.extend(moved(case));
     // A comparison that clang cannot leave out because of another one that says the same of a length.
     let name = case.source.fresh("end");
-    let lines = format!("void *{name} = {end};\nasm volatile(\"\" : \"+r\"({name}));\n");
-    let opaque = conditions.iter().take(2).map(|condition| condition.replace(&end, &name));
-    found.extend(opaque.filter_map(|condition| case.check_after(&condition, &lines, Vec::new())));
+    let lines = format!("void *{name} = {end};\n{}\n", opaque(&name));
+    let hidden = conditions.iter().take(2).map(|condition| condition.replace(&end, &name));
+    found.extend(hidden.filter_map(|condition| case.check_after(&condition, &lines, Vec::new())));
     found
 }
 
@@ -113,6 +113,11 @@ fn far(case: &Case<'_>) -> Option<Proposal> {
     let code = case.source.code(statement.clone());
     let begin = statement.start + code.find("+=")? + 2;
     let range = case.source.trimmed(begin..statement.end - 1);
+    bounded(case, at, range)
+}
+
+/// Gives the number that moves a pointer a name and a bound, in front of its statement.
+fn bounded(case: &Case<'_>, at: usize, range: Range<usize>) -> Option<Proposal> {
     let name = case.source.fresh("offset");
     let lines = format!("__u64 {name} = {};\nif ({name} > {MOST})\n\t{}", case.text(range.clone()), case.leave(at));
     let title = format!("add `{}`", lines.replace(['\n', '\t'], " "));
@@ -140,10 +145,7 @@ fn moved(case: &Case<'_>) -> Vec<Proposal> {
             if text.parse::<u64>().is_ok() || text.starts_with('=') {
                 continue;
             }
-            let name = source.fresh("offset");
-            let lines = format!("__u64 {name} = {text};\nif ({name} > {MOST})\n\t{}", case.leave(at));
-            let title = format!("add `{}`", lines.replace(['\n', '\t'], " "));
-            found.extend(case.lines_before(at, &lines, Edit { range, text: name }, title, true));
+            found.extend(bounded(case, at, range));
         }
     }
     found
@@ -230,8 +232,8 @@ pub fn index(case: &Case<'_>) -> Vec<Proposal> {
         let edit = |text: String| Edit { range: range.clone(), text };
         found.extend(case.check_after(&format!("{name} >= {limit}"), &lines, vec![edit(name.clone())]));
         // clang may make a test for one number of it, from which the kernel learns no bound.
-        let opaque = format!("{lines}asm volatile(\"\" : \"+r\"({name}));\n");
-        found.extend(case.check_after(&format!("{name} >= {limit}"), &opaque, vec![edit(name.clone())]));
+        let hidden = format!("{lines}{}\n", opaque(&name));
+        found.extend(case.check_after(&format!("{name} >= {limit}"), &hidden, vec![edit(name.clone())]));
         if is_array {
             let masked = format!("({text}) & ({limit} - 1)");
             let title = format!("mask the index: `{array}[{masked}]`, if the number of elements is a power of two");
@@ -356,15 +358,15 @@ pub fn size(case: &Case<'_>) -> Vec<Proposal> {
         }
         // A register that clang may not copy before it tests it.
         let fresh = case.source.fresh("bounded");
-        let lines = format!("__u64 {fresh} = {text};\nasm volatile(\"\" : \"+r\"({fresh}));\n");
+        let hidden = opaque(&fresh);
+        let lines = format!("__u64 {fresh} = {text};\n{hidden}\n");
         let edit = Edit { range: range.clone(), text: fresh.clone() };
         for condition in [format!("{fresh} > {room}"), format!("{fresh} == 0 || {fresh} > {room}")] {
             found.extend(case.check_after(&condition, &lines, vec![edit.clone()]));
         }
         // Two comparisons that clang may not make one of: of that one, older kernels learn no lower bound.
-        let opaque = format!("asm volatile(\"\" : \"+r\"({fresh}));\n");
         let least = format!("if ({fresh} <= 0)\n\t{}\n", case.leave(case.at));
-        let lines = format!("__s64 {fresh} = {text};\n{opaque}{least}{opaque}");
+        let lines = format!("__s64 {fresh} = {text};\n{hidden}\n{least}{hidden}\n");
         found.extend(case.check_after(&format!("{fresh} > (__s64){room}"), &lines, vec![edit]));
     }
     found

@@ -24,10 +24,8 @@ fn shared(left: &str, right: &str) -> usize {
 
 /// For a helper that a hook lacks: hooks with the same context that have it, the nearest name first.
 pub fn sibling(case: &Case<'_>) -> Vec<Proposal> {
-    let source = case.source;
-    let section = format!("\"{}\"", case.section);
-    let here = source.text.match_indices(&section).filter(|(at, _)| *at < case.at).last();
-    let (Some((helper, _)), Some(own), Some((at, _))) = (called(case), section_program_type(case.section), here) else {
+    let place = case.section_name();
+    let (Some((helper, _)), Some(own), Some(place)) = (called(case), section_program_type(case.section), place) else {
         return Vec::new();
     };
     let context = own.program_type.context().struct_name;
@@ -39,7 +37,7 @@ pub fn sibling(case: &Case<'_>) -> Vec<Proposal> {
     let mut others: Vec<&str> =
         SECTION_RULES.iter().filter(|rule| has(rule.program_type)).map(|rule| rule.name).collect();
     others.sort_by_key(|name| std::cmp::Reverse(shared(name, case.section)));
-    let edit = |name: &&str| case.replace(at..at + section.len(), &format!("\"{name}\""), false);
+    let edit = |name: &&str| case.replace(place.clone(), &format!("\"{name}\""), false);
     others.iter().take(MOST_OTHERS).map(edit).collect()
 }
 

@@ -85,6 +85,13 @@ impl<'a> Case<'a> {
         Some(Proposal { title, edits, safe })
     }
 
+    /// The name of the program's section, with its quotes.
+    pub fn section_name(&self) -> Option<Range<usize>> {
+        let name = format!("\"{}\"", self.section);
+        let (at, _) = self.source.text.match_indices(&name).filter(|(at, _)| *at < self.at).last()?;
+        Some(at..at + name.len())
+    }
+
     /// A replacement of one range.
     pub fn replace(&self, range: Range<usize>, text: &str, safe: bool) -> Proposal {
         let title = match self.text(range.clone()).trim() {
@@ -168,6 +175,11 @@ impl<'a> Case<'a> {
         found.sort_by_key(|(distance, _)| *distance);
         found.into_iter().map(|(_, own)| own).collect()
     }
+}
+
+/// Assembly behind which clang knows nothing of a variable.
+pub fn opaque(name: &str) -> String {
+    format!("asm volatile(\"\" : \"+r\"({name}));")
 }
 
 /// A read through a cast pointer: the whole, the type, and the address.

@@ -119,10 +119,7 @@ pub fn widths(case: &Case<'_>) -> Vec<Proposal> {
 fn key_of_two(case: &Case<'_>, name: &str, own: &Declaration, kind: &str) -> Option<Proposal> {
     let source = case.source;
     let structure = kind.strip_prefix("struct ")?;
-    let (at, _) = source.words(0..own.kind.start).find(|(at, word)| {
-        *word == structure && source.code(at + word.len()..own.kind.start).trim_start().starts_with('{')
-    })?;
-    let begin = at + source.code(at..own.kind.start).find('{')?;
+    let begin = source.structure(structure, own.kind.start)?;
     let members = case.text(begin + 1..source.closing(begin)? - 1);
     let mut names = members.split(';').filter_map(|own| own.split_whitespace().last());
     let prefix = members.contains("prefixlen");

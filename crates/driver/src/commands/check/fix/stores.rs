@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::held;
-use super::propose::{Case, Proposal};
+use super::propose::{Case, Proposal, opaque};
 use super::text::Edit;
 
 /// Fields of a context that a helper changes: the field, the operator, and the call. `{c}` is the context, `{v}` the value.
@@ -102,11 +102,7 @@ fn own_structure(case: &Case<'_>) -> Option<Proposal> {
     let head = source.function(case.at)?.head;
     let mut words = source.words(head.clone()).skip_while(|(_, word)| *word != "struct");
     let (_, name) = words.nth(1)?;
-    let declared = source
-        .words(0..head.start)
-        .find(|(at, word)| *word == name && source.code(at + name.len()..head.start).trim_start().starts_with('{'));
-    let (at, _) = declared?;
-    let open = at + source.code(at..head.start).find('{')?;
+    let open = source.structure(name, head.start)?;
     let wide = ["__u64", "u64", "uint64_t", "unsigned"];
     let edits: Vec<Edit> = source
         .words(open..source.closing(open)?)
@@ -127,7 +123,7 @@ fn not_in_memory(case: &Case<'_>, context: &str) -> Option<Proposal> {
     let name = source.fresh("start");
     let places = [
         // The assembly keeps clang from taking an offset for a null pointer.
-        ("data", format!("({{ long {name} = 0; asm volatile(\"\" : \"+r\"({name})); {name}; }})")),
+        ("data", format!("({{ long {name} = 0; {} {name}; }})", opaque(&name))),
         ("data_end", format!("{context}->len")),
     ];
     let mut edits = Vec::new();
@@ -153,7 +149,7 @@ fn elements(case: &Case<'_>, context: &str) -> Vec<Proposal> {
         let name = case.source.fresh("element");
         // The assembly keeps clang from making one load of them, at an offset that varies.
         let element = |at: u32| {
-            let read = format!("__u32 {name} = {context}->{array}[{at}]; asm volatile(\"\" : \"+r\"({name}));");
+            let read = format!("__u32 {name} = {context}->{array}[{at}]; {}", opaque(&name));
             format!("{index} == {at} ? ({{ {read} {name}; }}) : ")
         };
         let elements: String = (0..CONTEXT_ELEMENTS).map(element).collect();
@@ -169,9 +165,7 @@ fn twin(case: &Case<'_>) -> Option<Proposal> {
         (name, "6") => (name, '4'),
         _ => return None,
     };
-    let section = format!("\"{}\"", case.section);
-    let (at, _) = case.source.text.match_indices(&section).filter(|(at, _)| *at < case.at).last()?;
-    Some(case.replace(at..at + section.len(), &format!("\"{name}{other}\""), false))
+    Some(case.replace(case.section_name()?, &format!("\"{name}{other}\""), false))
 }
 
 /// For a field of a map's value that only helpers may change: a pointer to an object, or a lock in a tracing program.

@@ -125,6 +125,16 @@ impl Source {
         None
     }
 
+    /// The brace with which the definition of a structure begins, if it is before a place.
+    pub fn structure(&self, name: &str, before: usize) -> Option<usize> {
+        self.words(0..before).filter(|(_, word)| *word == name).find_map(|(at, _)| {
+            let behind = at + name.len();
+            let code = self.code(behind..before);
+            let open = behind + code.len() - code.trim_start().len();
+            self.code(open..before).starts_with('{').then_some(open)
+        })
+    }
+
     /// The end of the body for a byte of a function's head, as macros such as `BPF_PROG` have for the whole function; any
     /// other byte as it is.
     pub fn in_body(&self, at: usize) -> usize {
