@@ -107,19 +107,18 @@ impl Exporter {
 
     /// Sends rows of a recording, which can wait.
     pub fn recorded(&mut self, rows: Vec<Row>) {
-        let count = rows.len() as u64;
-        match self.queue.as_ref().map(|queue| queue.send(Message::Rows(rows))) {
-            Some(Ok(())) => {}
-            _ => self.lost += count,
-        }
+        self.put(rows, |queue, rows| queue.send(rows).is_ok());
     }
 
     /// Sends rows. The kernel does not wait: what finds no room is lost.
     pub fn rows(&mut self, rows: Vec<Row>) {
+        self.put(rows, |queue, rows| queue.try_send(rows).is_ok());
+    }
+
+    fn put(&mut self, rows: Vec<Row>, sends: impl FnOnce(&SyncSender<Message>, Message) -> bool) {
         let count = rows.len() as u64;
-        match self.queue.as_ref().map(|queue| queue.try_send(Message::Rows(rows))) {
-            Some(Ok(())) => {}
-            _ => self.lost += count,
+        if !self.queue.as_ref().is_some_and(|queue| sends(queue, Message::Rows(rows))) {
+            self.lost += count;
         }
     }
 

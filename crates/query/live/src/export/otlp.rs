@@ -12,7 +12,7 @@ use kiln_plan::{Histogram, Row, Value};
 use serde_json::{Value as Json, json};
 use ureq::Agent;
 
-use crate::clock::{self, unix_ns};
+use crate::clock;
 use crate::export::Targets;
 use crate::export::form::{Form, Role, identifier, label};
 use kiln_inspect::show::shown::Shown;
@@ -43,6 +43,38 @@ pub struct Otlp {
     recorded_boot_ns: Option<u64>,
     /// Whether the last document was not taken.
     is_down: bool,
+}
+
+/// The monotonic clock by which rows have their times.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// Nanoseconds from the Unix epoch to its beginning.
+    boot_ns: u64,
+    /// Nanoseconds from the Unix epoch to now.
+    unix_ns: u64,
+    recorded: bool,
+}
+
+impl Clock {
+    /// The clock of a recording, or of this machine. Asked for each document, because somebody may set the time.
+    fn now(recorded_boot_ns: Option<u64>) -> Clock {
+        let boot_ns = recorded_boot_ns.unwrap_or_else(clock::boot_ns);
+        Clock { boot_ns, unix_ns: clock::unix_ns(), recorded: recorded_boot_ns.is_some() }
+    }
+
+    /// A time of it, since the Unix epoch.
+    fn since_epoch(self, time_ns: u64) -> u64 {
+        self.boot_ns.saturating_add(time_ns)
+    }
+
+    /// The ends of a row's window. The last one may end before its time; that of a recording has ended, though its clock may be
+    /// ahead.
+    fn window(self, row: &Row) -> [u64; 2] {
+        let now = self.unix_ns.saturating_sub(self.boot_ns);
+        let latest = if self.recorded { u64::MAX } else { now };
+        let window = row.window.map_or([now; 2], |window| window.map(|time| time.min(latest)));
+        window.map(|time| self.since_epoch(time))
+    }
 }
 
 /// Rows that were not taken.
@@ -88,7 +120,7 @@ impl Otlp {
             recorded_boot_ns: targets.recorded_boot_ns,
             is_down: false,
         };
-        match otlp.post(&otlp.document(&[], 0)) {
+        match otlp.post(&otlp.document(&[])) {
             Ok(()) | Err(Failure::Partial(..)) => Ok(otlp),
             Err(Failure::Transient(why) | Failure::Permanent(why)) => {
                 Err(invalid(&format!("no OTLP receiver answers there: {why}")))
@@ -104,7 +136,7 @@ impl Otlp {
         if self.is_down && is_over.load(Ordering::SeqCst) {
             return refused(all, format!("{} has not answered", self.url));
         }
-        let document = self.document(rows, self.recorded_boot_ns.unwrap_or_else(clock::boot_ns));
+        let document = self.document(rows);
         let mut waits = RETRIES.iter().filter(|_| !self.is_down);
         let failure = loop {
             match (self.post(&document), waits.next()) {
@@ -135,8 +167,8 @@ impl Otlp {
         }
     }
 
-    /// Rows as a document of the protocol; `boot_ns` is when the monotonic clock began.
-    fn document(&self, rows: &[Row], boot_ns: u64) -> Json {
+    /// Rows as a document of the protocol.
+    fn document(&self, rows: &[Row]) -> Json {
         let attributes = [
             ("service.name", Some("kiln")),
             ("host.name", self.host.as_deref()),
@@ -148,11 +180,12 @@ impl Otlp {
             .collect();
         let resource = json!({"attributes": attributes});
         let scope = json!({"name": "kiln.query", "version": env!("CARGO_PKG_VERSION")});
+        let clock = Clock::now(self.recorded_boot_ns);
         if self.form.is_metrics() {
-            let metrics = metrics(&self.form, rows, boot_ns, self.recorded_boot_ns.is_some());
+            let metrics = metrics(&self.form, rows, clock);
             json!({"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"scope": scope, "metrics": metrics}]}]})
         } else {
-            let records: Vec<Json> = rows.iter().map(|row| record(&self.form, row, boot_ns)).collect();
+            let records: Vec<Json> = rows.iter().map(|row| record(&self.form, row, clock)).collect();
             json!({"resourceLogs": [{"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": records}]}]})
         }
     }
@@ -182,17 +215,15 @@ fn attribute(name: &str, value: &Value) -> Option<Json> {
 }
 
 /// A row as a log record.
-fn record(form: &Form, row: &Row, boot_ns: u64) -> Json {
+fn record(form: &Form, row: &Row, clock: Clock) -> Json {
     let named = form.columns.iter().zip(&row.values);
     let attributes: Vec<Json> = named.filter_map(|((name, _), value)| attribute(name, value)).collect();
     let own = form.time.and_then(|at| row.values[at].bits()).or(row.window.map(|window| window[1]));
-    let now = unix_ns();
-    let time = own.map_or(now, |own| boot_ns.saturating_add(own));
     let body: Vec<String> =
         form.columns.iter().zip(&row.values).map(|((name, _), value)| format!("{name}={}", label(value))).collect();
     json!({
-        "timeUnixNano": time.to_string(),
-        "observedTimeUnixNano": now.to_string(),
+        "timeUnixNano": own.map_or(clock.unix_ns, |own| clock.since_epoch(own)).to_string(),
+        "observedTimeUnixNano": clock.unix_ns.to_string(),
         "severityNumber": SEVERITY_INFO,
         "eventName": format!("kiln.{}", form.table),
         "body": {"stringValue": body.join(" ")},
@@ -211,11 +242,11 @@ fn unit(name: &str) -> &'static str {
     }
 }
 
-fn metrics(form: &Form, rows: &[Row], boot_ns: u64, recorded: bool) -> Vec<Json> {
+fn metrics(form: &Form, rows: &[Row], clock: Clock) -> Vec<Json> {
     let mut metrics = Vec::new();
     for (at, (name, role)) in form.columns.iter().enumerate() {
         let Some(role) = role.filter(|role| *role != Role::Label) else { continue };
-        let points: Vec<Json> = rows.iter().filter_map(|row| point(form, row, at, role, boot_ns, recorded)).collect();
+        let points: Vec<Json> = rows.iter().filter_map(|row| point(form, row, at, role, clock)).collect();
         let (kind, data) = match role {
             Role::Counter => {
                 ("sum", json!({"aggregationTemporality": DELTA, "isMonotonic": true, "dataPoints": points}))
@@ -240,14 +271,10 @@ fn points_of(data: &Json) -> &[Json] {
 }
 
 /// One value of a group; `None` for null.
-fn point(form: &Form, row: &Row, at: usize, role: Role, boot_ns: u64, recorded: bool) -> Option<Json> {
+fn point(form: &Form, row: &Row, at: usize, role: Role, clock: Clock) -> Option<Json> {
     let labels = form.columns.iter().zip(&row.values).filter(|((_, role), _)| *role == Some(Role::Label));
     let attributes: Vec<Json> = labels.filter_map(|((name, _), value)| attribute(name, value)).collect();
-    let now = unix_ns().saturating_sub(boot_ns);
-    // The last window may end before its time; that of a recording has ended, though its clock may be ahead.
-    let latest = if recorded { u64::MAX } else { now };
-    let window = row.window.map_or([now, now], |window| window.map(|time| time.min(latest)));
-    let [start, end] = window.map(|time| boot_ns.saturating_add(time).to_string());
+    let [start, end] = clock.window(row).map(|time| time.to_string());
     let mut point = json!({"attributes": attributes, "startTimeUnixNano": start, "timeUnixNano": end});
     match (&row.values[at], role) {
         (Value::Histogram(histogram), _) => {
