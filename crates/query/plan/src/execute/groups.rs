@@ -53,7 +53,7 @@ impl Room {
         fits
     }
 
-    /// Takes back what a part of these groups had.
+    /// Takes back the room of groups that ended.
     pub fn give_back(&mut self, groups: usize, bytes: usize) {
         self.groups = self.groups.saturating_add(groups);
         self.bytes = self.bytes.saturating_add(bytes);

@@ -73,9 +73,7 @@ impl Sessions {
         while let Some(entry) = self.waiting.first_entry().filter(|row| sure_ns.is_none() || row.key().0 < self.sure_ns)
         {
             let ((time, _), (keys, values)) = entry.remove_entry();
-            let ended = over.len();
-            self.end_before(Some(time), pause_ns, &mut over);
-            over[ended..].iter().for_each(|session: &Session| room.give_back(1, session.bytes));
+            self.end_before(Some(time), pause_ns, &mut over, room);
             if !self.open.contains_key(&keys) {
                 let accumulators = new();
                 // The keys are in three places.
@@ -96,19 +94,18 @@ impl Sessions {
                 session.bytes += before - room.bytes;
             }
         }
-        let ended = over.len();
-        self.end_before(sure_ns.map(|_| self.sure_ns), pause_ns, &mut over);
-        over[ended..].iter().for_each(|session| room.give_back(1, session.bytes));
+        self.end_before(sure_ns.map(|_| self.sure_ns), pause_ns, &mut over, room);
         (over, lost)
     }
 
     /// Closes the sessions whose pause is over before a time, in the order of their ends; all if there is no time.
-    fn end_before(&mut self, time: Option<u64>, pause_ns: u64, over: &mut Vec<Session>) {
+    fn end_before(&mut self, time: Option<u64>, pause_ns: u64, over: &mut Vec<Session>, room: &mut Room) {
         while let Some(entry) = self.ends.first_entry().filter(|end| time.is_none_or(|time| end.key().0 < time)) {
             let ((expected, number), keys) = entry.remove_entry();
             let Some(session) = self.open.get(&keys) else { continue };
             let end = session.last_ns.saturating_add(pause_ns);
             if end == expected {
+                room.give_back(1, session.bytes);
                 over.extend(self.open.remove(&keys));
             } else {
                 self.ends.insert((end, number), keys);
