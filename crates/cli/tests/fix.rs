@@ -42,12 +42,10 @@ fn a_mistake_is_mended_by_its_own_fix() {
         paths.extend(sources(&tests().join(name)));
         assert!(paths.len() - before >= 60, "{name}");
     }
-    paths.sort();
-    let stride = if std::env::var_os("KILN_ALL_FIXES").is_some() { 1 } else { STRIDE };
-    for path in paths.iter().step_by(stride) {
+    for path in chosen(paths) {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         let copy = copies.path().join(path.file_name().expect("a name"));
-        let original = std::fs::read_to_string(path).expect("a text");
+        let original = std::fs::read_to_string(&path).expect("a text");
         if original.contains(TYPES) && !has_types {
             continue;
         }
@@ -79,6 +77,13 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     all.filter(|path| path.extension().is_some_and(|ending| ending == "c")).collect()
 }
 
+/// Those that a run takes.
+fn chosen(mut paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
+    paths.sort();
+    let stride = if std::env::var_os("KILN_ALL_FIXES").is_some() { 1 } else { STRIDE };
+    paths.into_iter().step_by(stride)
+}
+
 /// Puts the header with the kernel's types and the flags into a folder; `false` where no bpftool makes that header.
 fn with_types(folder: &Path) -> bool {
     std::fs::write(folder.join("kiln.toml"), FLAGS).expect("the flags");
@@ -87,7 +92,7 @@ fn with_types(folder: &Path) -> bool {
     made.is_some_and(|made| std::fs::write(folder.join(TYPES), made.stdout).is_ok())
 }
 
-/// What the author of a mistake wrote instead of it.
+/// What the author of a mistake wrote instead of it is a diff beside it.
 #[test]
 fn what_a_mistake_was_mended_to_is_accepted() {
     if Command::new("clang-19").arg("--version").output().is_err() {
@@ -96,17 +101,21 @@ fn what_a_mistake_was_mended_to_is_accepted() {
     }
     let copies = tempfile::tempdir().expect("a folder");
     let has_types = with_types(copies.path());
-    let mut paths = sources(&tests().join("unseen/mended"));
-    paths.sort();
-    assert_eq!(paths.len(), sources(&tests().join("unseen")).len());
-    let stride = if std::env::var_os("KILN_ALL_FIXES").is_some() { 1 } else { STRIDE };
-    for path in paths.iter().step_by(stride) {
-        let text = std::fs::read_to_string(path).expect("a text");
+    let unseen = tests().join("unseen");
+    let paths = sources(&unseen);
+    assert_eq!(paths.len(), std::fs::read_dir(unseen.join("mended")).expect("the diffs").count());
+    for path in chosen(paths) {
+        let name = path.file_name().expect("a name");
+        let text = std::fs::read_to_string(&path).expect("a text");
         if text.contains(TYPES) && !has_types {
             continue;
         }
-        let copy = copies.path().join(path.file_name().expect("a name"));
+        let copy = copies.path().join(name);
         std::fs::write(&copy, &text).expect("a copy");
+        let diff = unseen.join("mended").join(name).with_extension("diff").canonicalize().expect("a diff");
+        let applied = Command::new("git").arg("apply").arg(&diff).current_dir(copies.path()).status();
+        let mended = std::fs::read_to_string(&copy).expect("a text");
+        assert!(applied.expect("git is there").success() && mended != text, "{}", diff.display());
         let (said, accepted) = kiln(&["check", copy.to_str().expect("a path"), "--kernel", "6.18"]);
         assert!(accepted, "{}: {said}", path.display());
     }

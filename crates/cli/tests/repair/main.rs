@@ -1,0 +1,339 @@
+//! `kiln repair` on C that clang 19 turns into what the verifier rejects: what is proved loads in the running kernel, and
+//! what is not proved stays as it was. [`texts`] has programs that are written as text.
+
+mod texts;
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/repair");
+
+fn kiln() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_kiln"))
+}
+
+/// Mistakes of `tests/mistakes` about what a program accesses, holds or ends: an input shows each going wrong.
+const SHOWN: [&str; 25] = [
+    "arithmetic-on-map",
+    "field-as-key",
+    "index-bound-lost",
+    "index-off-by-one",
+    "kernel-pointer-read",
+    "key-too-small",
+    "leaked-reference",
+    "local-too-small",
+    "lock-not-released",
+    "map-value-too-small",
+    "missing-null-check",
+    "null-check-on-one-path",
+    "packet-after-adjust-head",
+    "packet-end-off-by-one",
+    "register-across-call",
+    "released-twice",
+    "signed-index",
+    "size-may-be-zero",
+    "size-unbounded",
+    "size-without-bounds",
+    "spilled-bytes",
+    "stack-out-of-bounds",
+    "unbounded-loop",
+    "use-after-release",
+    "user-pointer-read",
+];
+/// Such mistakes without an input, and why.
+const NOT_SHOWN: [(&str, &str); 5] = [
+    ("packet-never-checked", "a frame always has the one byte that is read: no input goes wrong"),
+    ("packet-offset-unbounded", "an address of 64 bits plus a number of 32 does not overflow: no input goes wrong"),
+    ("packet-walk", "each byte is compared with the end, and packets have one: no input goes wrong"),
+    ("pointer-masked", "the value is aligned already, so the mask changes nothing: no input goes wrong"),
+    ("record-size-varies", "a rule of the kernel's, not an access"),
+];
+/// A mistake that is harmless: the byte that is read is there when the start of the packet is before its end.
+const HARMLESS: &str = "packet-start-compared";
+/// Mistakes of `tests/fresh` about what a program accesses, holds or ends, without an input, and why.
+const FRESH_NOT_SHOWN: [(&str, &str); 9] = [
+    ("callback-context-overrun", "what a callback is given is not followed"),
+    ("callback-index-unchecked", "the loop has as many turns as the table has elements: no input goes wrong"),
+    ("histogram-slot", "no input is large enough"),
+    ("iterator-not-destroyed", "an iterator over numbers holds nothing"),
+    ("length-compared", "the length that is compared is right: no input goes wrong"),
+    ("null-discarded", "the ring buffer is never full"),
+    ("offset-too-wide", "an address of 64 bits plus a number of 32 does not overflow: no input goes wrong"),
+    ("path-joined", "names in kernel memory are never that long"),
+    ("wrong-branch-read", "a frame always has the six bytes that are read: no input goes wrong"),
+];
+/// Mistakes of `tests/fresh` about rules of the kernel's, which no run breaks.
+const FRESH_RULES: [&str; 14] = [
+    "compared-with-map-text",
+    "context-and-map-swapped",
+    "entry-returns-one",
+    "event-partly-set",
+    "field-of-other-family",
+    "filter-writes-packet",
+    "format-on-stack",
+    "global-parser",
+    "key-in-packet",
+    "license-forgotten",
+    "socket-filter-reads-directly",
+    "sockets-helper-in-xdp",
+    "update-under-lock",
+    "wrong-map-for-output",
+];
+/// Of so many mistakes, a run of the tests takes one.
+const STRIDE: usize = 4;
+/// Mistakes that each run takes: a call that is given a context, a number of a map's entry, and the harmless one.
+const ALWAYS: [&str; 3] = ["field-as-key", "index-bound-lost", HARMLESS];
+
+/// Compiles a source as its second line says; returns the decision expected. `None` without clang 19.
+fn compile(source: &Path, object: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(source).expect("a source");
+    let directive = text.lines().find_map(|line| line.strip_prefix("// repair: ")).expect("a directive");
+    let (version, expected) = directive.split_once(' ').expect("a version and a decision");
+    compile_for(source, object, version).then(|| expected.to_owned())
+}
+
+/// Compiles a source for a version of the instruction set; returns whether there is clang 19.
+fn compile_for(source: &Path, object: &Path, version: &str) -> bool {
+    let ran = std::process::Command::new("clang-19")
+        .args(["-target", "bpf", "-g", "-O2", &format!("-mcpu={version}"), "-c"])
+        .args(["-idirafter", &format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH)])
+        .arg(source)
+        .arg("-o")
+        .arg(object)
+        .status();
+    assert!(ran.as_ref().is_ok_and(std::process::ExitStatus::success) || ran.is_err(), "{}", source.display());
+    ran.is_ok()
+}
+
+fn repaired(object: &Path, output: &Path, arguments: &[&str]) -> Value {
+    let mut command = kiln();
+    command.arg("repair").arg(object).arg("-o").arg(output).args(["--format", "json"]).args(arguments);
+    let ran = command.output().expect("kiln runs");
+    let document: Value = serde_json::from_slice(&ran.stdout).expect("a document");
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/schema/repair.json");
+    let schema = serde_json::from_str(&std::fs::read_to_string(schema).expect("the schema")).expect("JSON");
+    let schema = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> = schema.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}: {document}");
+    let decision = document["programs"][0]["decision"].as_str().expect("a decision");
+    let left = matches!(decision, "not-decided" | "really-unsafe");
+    assert_eq!(ran.status.code(), Some(i32::from(left)), "{document}");
+    document
+}
+
+#[test]
+fn what_is_proved_loads_and_what_is_not_stays() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut sources: Vec<_> =
+        std::fs::read_dir(SOURCES).expect("sources").map(|entry| entry.expect("an entry").path()).collect();
+    sources.sort();
+    let mut proved = 0;
+    for source in sources.iter().filter(|path| path.extension().is_some_and(|ending| ending == "c")) {
+        let (object, output) = (folder.path().join("a.o"), folder.path().join("b.o"));
+        let Some(expected) = compile(source, &object) else {
+            eprintln!("skipped: no clang-19");
+            return;
+        };
+        let name = source.file_name().expect("a name").to_string_lossy().into_owned();
+        let proofs = folder.path().join(&name);
+        let document = repaired(&object, &output, &["--evidence", &proofs.display().to_string()]);
+        let program = &document["programs"][0];
+        assert_eq!(program["decision"], expected.as_str(), "{name}: {document}");
+        if expected != "repaired-proved" {
+            assert!(program["reason"].is_string() && program["changes"] == Value::Array(Vec::new()), "{name}");
+            continue;
+        }
+        proved += 1;
+        let said = "makes ".to_owned() + name.trim_end_matches(".c") + " load, proved";
+        let checked = kiln().arg("check").arg(&object).assert().code(1);
+        // The hint has 0.3 seconds, which only this repair never needs.
+        if name == "global.c" {
+            checked.stdout(predicates::str::contains(said));
+        }
+        kiln().arg("check").arg(&output).assert().code(0);
+        // A kernel that is not asked says nothing; one that is asked loads it.
+        assert!(program["kernel"].is_null() || program["kernel"]["verdict"] == "accepted", "{name}: {document}");
+        let mut replayed = kiln();
+        replayed.arg("verify-evidence").arg(&proofs).arg("--original").arg(&object).arg("--object").arg(&output);
+        let replayed = replayed.output().expect("kiln runs");
+        // 3: there is no solver besides Kiln's own.
+        assert!(matches!(replayed.status.code(), Some(0 | 3)), "{name}: {replayed:?}");
+        let said = String::from_utf8_lossy(&replayed.stdout);
+        let is_static = program["changes"][0]["means"] == "static function" && replayed.status.success();
+        assert_eq!(said.contains("it became static"), is_static, "{name}: {said}");
+    }
+    assert!(proved >= 4, "{proved}");
+}
+
+/// The guide's listings are what `kiln repair` prints; `...` stands for the rest of a line.
+#[test]
+fn the_examples_of_the_guide_are_what_is_printed() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/repair.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (object, output) = (folder.path().join("a.o"), folder.path().join("b.o"));
+    let mut played = 0;
+    for listing in guide.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+        let Some((name, _)) = listing.split_once(": ").filter(|(_, what)| what.starts_with(['r'])) else { continue };
+        let source = Path::new(SOURCES).join(format!("{name}.c"));
+        if compile(&source, &object).is_none() {
+            eprintln!("skipped: no clang-19");
+            return;
+        }
+        let ran =
+            kiln().arg("repair").arg(&object).arg("-o").arg(&output).arg("--offline").output().expect("kiln runs");
+        let printed = String::from_utf8_lossy(&ran.stdout).replace(&format!("{SOURCES}/"), "");
+        let mut lines = printed.lines();
+        for line in listing.lines() {
+            let begin = line.strip_suffix("...");
+            let is_it = |own: &str| begin.map_or(own == line, |begin| own.starts_with(begin));
+            assert!(lines.any(is_it), "`{line}` of the guide is not in its place in:\n{printed}");
+        }
+        played += 1;
+    }
+    assert_eq!(played, 9);
+}
+
+/// What the VM returns for a packet, in decimal digits.
+fn returned(object: &Path, words: [u64; 2]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let output =
+        kiln().arg("run").arg(object).args(["--packet", &digits, "--format", "json"]).output().expect("kiln runs");
+    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    document["value"].to_string()
+}
+
+#[test]
+fn a_guard_ends_the_run_where_the_original_would_be_unsafe_and_nowhere_else() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (object, output) = (folder.path().join("a.o"), folder.path().join("b.o"));
+    let Some(_) = compile(&Path::new(SOURCES).join("beyond.c"), &object) else {
+        eprintln!("skipped: no clang-19");
+        return;
+    };
+    let document = repaired(&object, &output, &["--guards"]);
+    let program = &document["programs"][0];
+    assert_eq!(
+        (&program["decision"], &program["guard"]["value"]),
+        (&"repaired-guarded".into(), &0.into()),
+        "{document}"
+    );
+    assert!(program["kernel"].is_null() || program["kernel"]["verdict"] == "accepted", "{document}");
+    // The index, and the bound that it is compared with: 257 is one too many, and 258 is refused by the program.
+    let cases = [([0, 1], "2"), ([255, 257], "2"), ([256, 257], "0"), ([255, 258], "1"), ([257, 257], "1")];
+    for (words, value) in cases {
+        assert_eq!(returned(&output, words), value, "{words:?}");
+    }
+    let document = repaired(&object, &output, &["--guards=2", "--offline"]);
+    assert_eq!(document["programs"][0]["changes"][1]["by_hand"], "if (n > 255) return 2;", "{document}");
+    assert_eq!(returned(&output, [256, 257]), "2");
+}
+
+/// A check for three bytes, and a load of four. Only runs with exactly three bytes go wrong, and no check of a number in
+/// front of the load tells them from the others.
+#[test]
+fn no_guard_is_about_the_length_of_a_packet() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [source, object, output] = ["short.c", "a.o", "b.o"].map(|name| folder.path().join(name));
+    let text = "
+        #include <linux/bpf.h>
+        #include <bpf/bpf_helpers.h>
+        SEC(\"xdp\") int prog(struct xdp_md *context) {
+            __u8 *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+            if (data + 14 > end) return 1;
+            __u8 *at = data + data[0];
+            if (at + 3 > end) return 3;
+            return *(__u32 *)at ? 2 : 4;
+        }
+    ";
+    std::fs::write(&source, text).expect("a source");
+    if !compile_for(&source, &object, "v2") {
+        eprintln!("skipped: no clang-19");
+        return;
+    }
+    let document = repaired(&object, &output, &["--guards", "--offline"]);
+    let decision = &document["programs"][0]["decision"];
+    assert!(decision == "not-decided" || decision == "really-unsafe", "{document}");
+}
+
+#[test]
+fn a_mistake_about_an_access_has_an_input_and_only_a_harmless_one_is_proved() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (object, output) = (folder.path().join("a.o"), folder.path().join("b.o"));
+    let sources = Path::new(SOURCES).with_file_name("mistakes");
+    let mut names: Vec<String> = std::fs::read_dir(&sources)
+        .expect("tests/mistakes")
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".c")?.to_owned()))
+        .collect();
+    names.sort();
+    for name in SHOWN.iter().chain(NOT_SHOWN.iter().map(|(name, _)| name)).chain([&HARMLESS]) {
+        assert!(names.iter().any(|own| own == name), "{name}");
+    }
+    let rejected = |name: &str| {
+        let text = std::fs::read_to_string(sources.join(format!("{name}.c"))).expect("a source");
+        text.contains("// check: reject")
+    };
+    let others = names.iter().filter(|name| rejected(name) && !ALWAYS.contains(&name.as_str())).step_by(STRIDE);
+    for name in others.map(String::as_str).chain(ALWAYS) {
+        if !compile_for(&sources.join(format!("{name}.c")), &object, "v3") {
+            eprintln!("skipped: no clang-19");
+            return;
+        }
+        let document = repaired(&object, &output, &["--offline", "--budget", "30"]);
+        let decision = &document["programs"][0]["decision"];
+        let expected = match name {
+            HARMLESS => "repaired-proved",
+            _ if SHOWN.contains(&name) => "really-unsafe",
+            _ => "not-decided",
+        };
+        assert_eq!(decision, expected, "{name}: {document}");
+    }
+}
+
+#[test]
+fn a_fresh_mistake_about_an_access_has_an_input() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (object, output) = (folder.path().join("a.o"), folder.path().join("b.o"));
+    let sources = Path::new(SOURCES).with_file_name("fresh");
+    let mut names: Vec<String> = std::fs::read_dir(&sources)
+        .expect("tests/fresh")
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".c")?.to_owned()))
+        .collect();
+    names.sort();
+    let known = FRESH_NOT_SHOWN.iter().map(|(name, _)| *name).chain(FRESH_RULES);
+    let without: Vec<&str> = known.filter(|name| names.iter().any(|own| own == name)).collect();
+    assert_eq!(without.len(), FRESH_NOT_SHOWN.len() + FRESH_RULES.len());
+    // Those that held the search up, or that only a stand-in shows, each time.
+    let always = ["locked-twice", "task-not-checked", "array-by-pid"];
+    for name in names.iter().map(String::as_str).step_by(STRIDE).chain(always) {
+        if !compile_for(&sources.join(format!("{name}.c")), &object, "v3") {
+            eprintln!("skipped: no clang-19");
+            return;
+        }
+        let document = repaired(&object, &output, &["--offline", "--budget", "30"]);
+        let is_shown = document["programs"][0]["decision"] == "really-unsafe";
+        assert_eq!(is_shown, !without.contains(&name), "{name}: {document}");
+    }
+}
+
+#[test]
+fn a_repair_is_the_same_each_time_and_no_budget_keeps_the_object() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (object, output) = (folder.path().join("a.o"), folder.path().join("b.o"));
+    let Some(_) = compile(&Path::new(SOURCES).join("multiple.c"), &object) else {
+        eprintln!("skipped: no clang-19");
+        return;
+    };
+    let once = repaired(&object, &output, &["--offline"]);
+    let bytes = std::fs::read(&output).expect("an object");
+    let again = repaired(&object, &output, &["--offline"]);
+    assert_eq!(once["programs"], again["programs"]);
+    assert_eq!(bytes, std::fs::read(&output).expect("an object"));
+    let cut = repaired(&object, &output, &["--offline", "--budget", "0"]);
+    assert_eq!((&cut["cut_short"], &cut["programs"][0]["decision"]), (&Value::Bool(true), &"not-decided".into()));
+    std::fs::write(&object, b"\x7fELF and nothing else").expect("a file");
+    kiln().arg("repair").arg(&object).arg("-o").arg(&output).assert().code(2);
+}
