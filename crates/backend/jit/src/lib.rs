@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aarch64;
+mod address;
 mod blind;
 mod immediate;
 pub mod llvm;
@@ -50,6 +51,7 @@ mod operation;
 mod plan;
 mod shared;
 mod targets;
+mod walk;
 pub mod x86_64;
 
 use std::ops::Range;

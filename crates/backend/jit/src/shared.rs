@@ -19,6 +19,10 @@ pub(crate) trait Assembly {
     fn align(&mut self, alignment: usize);
     /// Puts a label here.
     fn bind(&mut self, label: Self::Label);
+    /// Jumps to a label.
+    fn jump(&mut self, label: Self::Label);
+    /// Calls what begins at a label.
+    fn call(&mut self, label: Self::Label);
 }
 
 /// What the code of all functions shares: the assembler, labels, and the entry for callbacks.
@@ -71,6 +75,10 @@ impl<'a, A: Assembly> Shared<'a, A> {
 
     pub fn function_label(&self, id: FunctionId) -> Result<A::Label, Error> {
         self.functions.get(&id).copied().ok_or(Error::Malformed("a call of a function that does not exist"))
+    }
+
+    pub fn callback_label(&self, id: FunctionId) -> Result<A::Label, Error> {
+        self.callbacks.get(&id).copied().ok_or(Error::Malformed("a callback that does not exist"))
     }
 
     /// The routine that asks for more budget.

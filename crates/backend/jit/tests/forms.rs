@@ -108,7 +108,7 @@ fn what_the_runtime_lacks_is_named() {
     for (insn, says) in [
         (Insn::Call(CallTarget::Helper(7)), "helper 7"),
         (Insn::Call(CallTarget::Helper(12)), "helper 12"),
-        (Insn::Call(CallTarget::Kfunc { id: 0, fd_index: 0 }), "kfunc kernel_function"),
+        (Insn::Call(CallTarget::Kfunc { id: 0, fd_index: 0 }), "symbol kernel_function"),
         (packet, "packet loads"),
     ] {
         match compile(&object_of(insn), FunctionId(0), &Nothing, &Options::default()) {

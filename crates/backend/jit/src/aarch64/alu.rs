@@ -6,12 +6,22 @@ use super::assembler::{Gpr, Op};
 use super::function::FunctionCompiler;
 use super::registers::{SCRATCH, gpr};
 use crate::immediate::extended;
+use crate::walk::LowerArithmetic;
 
 /// Immediates of additions and comparisons are below this.
 const IMM_LIMIT: i64 = 4096;
 
-impl FunctionCompiler<'_, '_> {
-    pub(super) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
+impl LowerArithmetic for FunctionCompiler<'_, '_> {
+    fn negate(&mut self, width: Width, dst: Reg) {
+        let dst = gpr(dst);
+        self.code().op(Op::Sub, width, dst, Gpr::ZERO, dst);
+    }
+
+    fn move_sign_extend(&mut self, width: Width, from: Size, dst: Reg, src: Reg) {
+        self.code().sign_extend(from, width, gpr(dst), gpr(src));
+    }
+
+    fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
         let to = gpr(dst);
         match (op, src) {
             (AluOp::Mov, Source::Imm(imm)) => self.code().constant(to, extended(width, imm)),
@@ -41,6 +51,17 @@ impl FunctionCompiler<'_, '_> {
         }
     }
 
+    fn endian(&mut self, order: ByteOrder, size: Size, dst: Reg) {
+        let to = gpr(dst);
+        match (order, size) {
+            (ByteOrder::Little, Size::B8) => {}
+            (ByteOrder::Little, size) => self.code().zero_extend(size, to, to),
+            (_, size) => self.code().swap_bytes(size, to, to),
+        }
+    }
+}
+
+impl FunctionCompiler<'_, '_> {
     fn operate(&mut self, op: AluOp, width: Width, dst: Gpr, src: Gpr) {
         match op {
             AluOp::Mul => self.code().multiply(width, dst, dst, src),
@@ -63,15 +84,6 @@ impl FunctionCompiler<'_, '_> {
                 self.code().constant(SCRATCH[0], value);
                 self.code().op(Op::Add, width, dst, dst, SCRATCH[0]);
             }
-        }
-    }
-
-    pub(super) fn endian(&mut self, order: ByteOrder, size: Size, dst: Reg) {
-        let to = gpr(dst);
-        match (order, size) {
-            (ByteOrder::Little, Size::B8) => {}
-            (ByteOrder::Little, size) => self.code().zero_extend(size, to, to),
-            (_, size) => self.code().swap_bytes(size, to, to),
         }
     }
 }

@@ -2,19 +2,18 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{Reg, Size, Width};
+use kiln_isa::{JumpOp, Reg, Size, Width};
 use kiln_program::operation::Region;
-use kiln_program::{FunctionId, Node};
+use kiln_program::{FunctionId, Node, Object};
 
 use super::assembler::{Assembler, Condition, Gpr, Label, Op};
+use super::control::condition;
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, gpr};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::targets::{Targets, jump_targets};
-use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime};
-
-/// Where loops begin.
-const LOOP_ALIGNMENT: usize = 16;
+use crate::walk::{Compile, Frame};
+use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime, Symbols};
 
 /// Compiles one function.
 pub(super) struct FunctionCompiler<'s, 'a> {
@@ -56,30 +55,6 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         self.shared.plan.budget
     }
 
-    pub fn unsupported<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
-        Err(Error::Unsupported { insn: self.nodes[at].id, what: what.into() })
-    }
-
-    pub fn unresolved<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
-        Err(Error::Unresolved { insn: self.nodes[at].id, what: what.into() })
-    }
-
-    /// Aligns innermost loops.
-    pub fn loop_header(&mut self, at: usize) {
-        if self.targets.aligned_loop(at) {
-            self.shared.align(LOOP_ALIGNMENT);
-        }
-    }
-
-    /// Subtracts a loop's length from the budget, at its header.
-    pub fn loop_cost(&mut self, at: usize) {
-        if let Some(length) = self.targets.loop_length(at)
-            && self.shared.options.metered
-        {
-            self.spend(length as u64);
-        }
-    }
-
     /// Subtracts from the budget, and leaves the function if none is left.
     pub fn spend(&mut self, cost: u64) {
         let cost = cost.min(i32::MAX as u64);
@@ -108,11 +83,6 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         Ok(self.labels[self.targets.target(at)?])
     }
 
-    /// Whether a branch's target is the next instruction anyway.
-    pub fn falls_through(&self, at: usize) -> bool {
-        self.targets.leads_to(at, at + 1)
-    }
-
     /// The registers that the function must restore, in pairs.
     fn saved(&self) -> Vec<(Gpr, Gpr)> {
         let mut all: Vec<Gpr> = self.plan.saved.iter().map(gpr).collect();
@@ -130,7 +100,56 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         (self.plan.stack_bytes as u32).next_multiple_of(16)
     }
 
-    pub fn prologue(&mut self) {
+    /// Undoes the prologue; keeps x0, x1, x7 and the scratch registers but the first.
+    pub fn tear_down(&mut self) {
+        if self.budget() && (self.is_entry || self.plan.may_tail_call) {
+            self.code().store(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
+        }
+        if self.plan.frame {
+            self.code().add_imm(Width::W64, Gpr::SP, gpr(Reg::R10), 0);
+        }
+        for (first, second) in self.saved().into_iter().rev() {
+            self.code().pop_pair(first, second);
+        }
+    }
+}
+
+impl Frame for FunctionCompiler<'_, '_> {
+    fn nodes(&self) -> &[Node] {
+        self.nodes
+    }
+
+    fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    fn object(&self) -> &Object {
+        self.shared.object
+    }
+
+    fn symbols(&self) -> &dyn Symbols {
+        self.shared.symbols
+    }
+}
+
+impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
+    type Assembly = Assembler;
+
+    const LOOP_ALIGNMENT: usize = 16;
+
+    fn shared(&mut self) -> &mut Shared<'a> {
+        self.shared
+    }
+
+    fn function(&self) -> (FunctionId, &'a [Node]) {
+        (self.id, self.nodes)
+    }
+
+    fn label(&self, at: usize) -> Label {
+        self.labels[at]
+    }
+
+    fn prologue(&mut self) {
         for (first, second) in self.saved() {
             self.code().push_pair(first, second);
         }
@@ -155,24 +174,56 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    /// Undoes the prologue; keeps x0, x1, x7 and the scratch registers but the first.
-    pub fn tear_down(&mut self) {
-        if self.budget() && (self.is_entry || self.plan.may_tail_call) {
-            self.code().store(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
-        }
-        if self.plan.frame {
-            self.code().add_imm(Width::W64, Gpr::SP, gpr(Reg::R10), 0);
-        }
-        for (first, second) in self.saved().into_iter().rev() {
-            self.code().pop_pair(first, second);
-        }
-    }
-
-    /// The epilogue, after the last instruction.
-    pub fn finish(&mut self) {
+    fn finish(&mut self) {
         self.shared.begin_at(Part::Epilogue(self.id), self.leave);
         self.tear_down();
         self.code().mov(Width::W64, RESULT, gpr(Reg::R0));
         self.code().ret();
+    }
+
+    fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
+        if let Some(length) = self.targets.loop_length(at)
+            && self.shared.options.metered
+        {
+            self.spend(length as u64);
+        }
+        Ok(())
+    }
+
+    /// A region, or a lookup.
+    fn together(&mut self, at: usize) -> Result<usize, Error> {
+        let regions = self.regions;
+        if let Some(region) = regions.get(&at)
+            && self.native(at, region)
+        {
+            return Ok(region.length);
+        }
+        Ok(if self.array_look_up(at) { 2 } else { 0 })
+    }
+
+    fn jump_if_number(&mut self, op: JumpOp, dst: Reg, number: u32, to: Label) {
+        self.code().constant(SCRATCH[0], number.into());
+        self.code().op(Op::Subs, Width::W32, Gpr::ZERO, gpr(dst), SCRATCH[0]);
+        self.code().jump_if(condition(op), to);
+    }
+
+    fn end_with_zero(&mut self, from: Label) {
+        let leave = self.leave();
+        self.code().bind(from);
+        self.code().constant(gpr(Reg::R0), 0);
+        self.code().jump(leave);
+    }
+
+    fn reload_budget(&mut self) {
+        self.code().load(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
+    }
+
+    fn spend_after_call(&mut self, cost: i32) {
+        self.spend(cost as u64);
+    }
+
+    fn leave_if_spent(&mut self) {
+        self.code().subs_imm(Width::W64, Gpr::ZERO, BUDGET, 0);
+        self.leave_if(Condition::MINUS);
     }
 }

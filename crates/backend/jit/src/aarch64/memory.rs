@@ -1,15 +1,57 @@
 //! Loads, stores, atomics, 64-bit immediates.
 
-use kiln_isa::{Address, AtomicOp, Imm64, Reg, Size, Source, Width};
-use kiln_program::Reference;
+use kiln_isa::{Address as Operand, AtomicOp, Insn, Reg, Size, Source, Width};
+use kiln_program::FunctionId;
 
 use super::assembler::{Condition, Gpr, Op};
 use super::function::FunctionCompiler;
 use super::registers::{SCRATCH, gpr};
 use crate::Error;
+use crate::address::Address;
+use crate::walk::{Frame, LowerMemory};
+
+impl LowerMemory for FunctionCompiler<'_, '_> {
+    fn load_number(&mut self, dst: Reg, value: u64) {
+        self.code().constant(gpr(dst), value);
+    }
+
+    fn load_address(&mut self, at: usize, dst: Reg, address: Address) -> Result<(), Error> {
+        let value = self.resolved(at, address)?;
+        self.code().constant(gpr(dst), value);
+        Ok(())
+    }
+
+    fn load_callback(&mut self, dst: Reg, callback: FunctionId) -> Result<(), Error> {
+        let label = self.shared.callback_label(callback)?;
+        self.code().load_address(gpr(dst), label);
+        Ok(())
+    }
+
+    fn access(&mut self, at: usize, insn: Insn) -> Result<(), Error> {
+        match insn {
+            Insn::Load { size, signed, dst, address } => self.load(size, signed, dst, address),
+            Insn::Store { size, address, src } => self.store(size, address, src),
+            Insn::Atomic { op, fetch, size, address, src } => self.atomic(at, op, fetch, size, address, src)?,
+            Insn::LoadAcquire { size, dst, address } => {
+                let place = self.address(address);
+                self.code().load_acquire(size, gpr(dst), place);
+            }
+            Insn::StoreRelease { size, address, src } => {
+                let place = self.address(address);
+                self.code().store_release(size, gpr(src), place);
+            }
+            _ => return self.unsupported(at, "this access"),
+        }
+        Ok(())
+    }
+
+    fn cast_address(&mut self, at: usize, _: Reg, _: Reg, _: u16) -> Result<(), Error> {
+        self.unsupported(at, "addr_space_cast")
+    }
+}
 
 impl FunctionCompiler<'_, '_> {
-    pub(super) fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Address) {
+    fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Operand) {
         let (to, base, offset) = (gpr(dst), gpr(address.base), address.offset.into());
         if signed {
             self.code().load_signed(size, to, base, offset, SCRATCH[0]);
@@ -18,7 +60,7 @@ impl FunctionCompiler<'_, '_> {
         }
     }
 
-    pub(super) fn store(&mut self, size: Size, address: Address, src: Source) {
+    fn store(&mut self, size: Size, address: Operand, src: Source) {
         let value = match src {
             Source::Reg(src) => gpr(src),
             Source::Imm(0) => Gpr::ZERO,
@@ -30,33 +72,8 @@ impl FunctionCompiler<'_, '_> {
         self.code().store(size, value, gpr(address.base), address.offset.into(), SCRATCH[0]);
     }
 
-    pub(super) fn load_imm64(&mut self, at: usize, dst: Reg, imm: Imm64) -> Result<(), Error> {
-        let symbols = self.shared.symbols;
-        let to = gpr(dst);
-        let value = match self.nodes[at].reference {
-            Reference::Map(map) => symbols.map_address(map),
-            Reference::MapValue { map, offset } => symbols.map_value_address(map, offset),
-            Reference::Extern(symbol) => symbols.extern_address(symbol),
-            Reference::Function(callback) => {
-                let label = self.shared.callbacks.get(&callback).copied();
-                let label = label.ok_or(Error::Malformed("a callback that does not exist"))?;
-                self.code().load_address(to, label);
-                return Ok(());
-            }
-            Reference::None | Reference::Branch(_) => match imm {
-                Imm64::Value(value) => Some(value),
-                other => return self.unsupported(at, format!("the unresolved address {other}")),
-            },
-        };
-        match value {
-            Some(value) => self.code().constant(to, value),
-            None => return self.unresolved(at, format!("an address for {:?}", self.nodes[at].reference)),
-        }
-        Ok(())
-    }
-
     /// An address in one register.
-    pub(super) fn address(&mut self, address: Address) -> Gpr {
+    fn address(&mut self, address: Operand) -> Gpr {
         let base = gpr(address.base);
         match i64::from(address.offset) {
             0 => return base,
@@ -75,13 +92,13 @@ impl FunctionCompiler<'_, '_> {
     /// ```text
     ///   again: ldaxr old, [m] ; op new, old, src ; stlxr status, new, [m] ; cbnz status, again ; dmb ish
     /// ```
-    pub(super) fn atomic(
+    fn atomic(
         &mut self,
         at: usize,
         op: AtomicOp,
         fetch: bool,
         size: Size,
-        address: Address,
+        address: Operand,
         src: Reg,
     ) -> Result<(), Error> {
         let width = match size {

@@ -16,8 +16,7 @@
 //!
 //! - `assembler`: words and labels; `registers`: the assignment of machine registers;
 //! - `shared`: what the functions of a program share; `function`: one of them, its frame and its labels;
-//! - `alu`, `memory`, `control`: the code of instructions; `native`: marked regions;
-//! - `walk`: the walk over a function's instructions.
+//! - `alu`, `memory`, `control`: the code of instructions; `native`: marked regions.
 
 mod alu;
 mod assembler;
@@ -27,7 +26,6 @@ mod memory;
 pub(crate) mod native;
 mod registers;
 mod shared;
-mod walk;
 
 use std::collections::HashMap;
 
@@ -37,6 +35,7 @@ use kiln_program::{FunctionId, Object};
 
 use crate::plan::Plan;
 use crate::shared::{schedules, spans};
+use crate::walk::Compile as _;
 use crate::{Code, Error, Options, Symbols};
 use assembler::Assembler;
 use function::FunctionCompiler;

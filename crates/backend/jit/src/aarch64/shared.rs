@@ -25,6 +25,14 @@ impl Assembly for Assembler {
     fn bind(&mut self, label: Label) {
         Assembler::bind(self, label);
     }
+
+    fn jump(&mut self, label: Label) {
+        Assembler::jump(self, label);
+    }
+
+    fn call(&mut self, label: Label) {
+        Assembler::call(self, label);
+    }
 }
 
 impl Shared<'_> {

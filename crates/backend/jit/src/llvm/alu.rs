@@ -5,6 +5,64 @@ use kiln_isa::{AluOp, ByteOrder, Reg, Size, Source, Width};
 use super::builder::Value;
 use super::function::FunctionWriter;
 use crate::immediate::extended;
+use crate::walk::LowerArithmetic;
+
+impl LowerArithmetic for FunctionWriter<'_, '_> {
+    fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
+        let bits = width.bits();
+        let second = self.operand(width, src);
+        if op == AluOp::Mov {
+            return self.set_narrow(width, dst, second);
+        }
+        let first = self.operand(width, Source::Reg(dst));
+        let name = match op {
+            AluOp::Add => "add",
+            AluOp::Sub => "sub",
+            AluOp::Mul => "mul",
+            AluOp::Or => "or",
+            AluOp::And => "and",
+            AluOp::Xor => "xor",
+            AluOp::Lsh => "shl",
+            AluOp::Rsh => "lshr",
+            AluOp::Arsh => "ashr",
+            AluOp::Mov => unreachable!("returned above"),
+            AluOp::Div | AluOp::Mod | AluOp::Sdiv | AluOp::Smod => return self.divide(op, width, dst, first, second),
+        };
+        let second = match op {
+            AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => match src {
+                Source::Imm(imm) => Value::from(u64::from(imm as u32 & (bits - 1))),
+                Source::Reg(_) => self.out.value(format_args!("and i{bits} {second}, {}", bits - 1)),
+            },
+            _ => second,
+        };
+        let result = self.out.value(format_args!("{name} i{bits} {first}, {second}"));
+        self.set_narrow(width, dst, result);
+    }
+
+    fn negate(&mut self, width: Width, dst: Reg) {
+        let value = self.operand(width, Source::Reg(dst));
+        let value = self.out.value(format_args!("sub i{} 0, {value}", width.bits()));
+        self.set_narrow(width, dst, value);
+    }
+
+    fn move_sign_extend(&mut self, width: Width, from: Size, dst: Reg, src: Reg) {
+        let value = self.register(src);
+        let value = self.narrow(from.bits(), value);
+        let value = self.out.value(format_args!("sext i{} {value} to i{}", from.bits(), width.bits()));
+        self.set_narrow(width, dst, value);
+    }
+
+    fn endian(&mut self, order: ByteOrder, size: Size, dst: Reg) {
+        let bits = size.bits();
+        let value = self.register(dst);
+        let mut value = self.narrow(bits, value);
+        if order != ByteOrder::Little {
+            value = self.out.value(format_args!("call i{bits} @llvm.bswap.i{bits}(i{bits} {value})"));
+        }
+        let value = self.widen(bits, value);
+        self.set_register(dst, &value);
+    }
+}
 
 impl FunctionWriter<'_, '_> {
     /// The lower bits of a value.
@@ -42,37 +100,6 @@ impl FunctionWriter<'_, '_> {
         self.set_register(dst, &value);
     }
 
-    pub(super) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
-        let bits = width.bits();
-        let second = self.operand(width, src);
-        if op == AluOp::Mov {
-            return self.set_narrow(width, dst, second);
-        }
-        let first = self.operand(width, Source::Reg(dst));
-        let name = match op {
-            AluOp::Add => "add",
-            AluOp::Sub => "sub",
-            AluOp::Mul => "mul",
-            AluOp::Or => "or",
-            AluOp::And => "and",
-            AluOp::Xor => "xor",
-            AluOp::Lsh => "shl",
-            AluOp::Rsh => "lshr",
-            AluOp::Arsh => "ashr",
-            AluOp::Mov => unreachable!("returned above"),
-            AluOp::Div | AluOp::Mod | AluOp::Sdiv | AluOp::Smod => return self.divide(op, width, dst, first, second),
-        };
-        let second = match op {
-            AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => match src {
-                Source::Imm(imm) => Value::from(u64::from(imm as u32 & (bits - 1))),
-                Source::Reg(_) => self.out.value(format_args!("and i{bits} {second}, {}", bits - 1)),
-            },
-            _ => second,
-        };
-        let result = self.out.value(format_args!("{name} i{bits} {first}, {second}"));
-        self.set_narrow(width, dst, result);
-    }
-
     /// Division and remainder: by zero they give zero and the dividend, the minimum by -1 gives itself and zero. Both are
     /// branches: divisors are seldom either.
     fn divide(&mut self, op: AluOp, width: Width, dst: Reg, first: Value, second: Value) {
@@ -106,29 +133,5 @@ impl FunctionWriter<'_, '_> {
         self.set_narrow(width, dst, result);
         self.out.jump(done);
         self.out.begin(&other);
-    }
-
-    pub(super) fn negate(&mut self, width: Width, dst: Reg) {
-        let value = self.operand(width, Source::Reg(dst));
-        let value = self.out.value(format_args!("sub i{} 0, {value}", width.bits()));
-        self.set_narrow(width, dst, value);
-    }
-
-    pub(super) fn move_sign_extend(&mut self, width: Width, from: Size, dst: Reg, src: Reg) {
-        let value = self.register(src);
-        let value = self.narrow(from.bits(), value);
-        let value = self.out.value(format_args!("sext i{} {value} to i{}", from.bits(), width.bits()));
-        self.set_narrow(width, dst, value);
-    }
-
-    pub(super) fn endian(&mut self, order: ByteOrder, size: Size, dst: Reg) {
-        let bits = size.bits();
-        let value = self.register(dst);
-        let mut value = self.narrow(bits, value);
-        if order != ByteOrder::Little {
-            value = self.out.value(format_args!("call i{bits} @llvm.bswap.i{bits}(i{bits} {value})"));
-        }
-        let value = self.widen(bits, value);
-        self.set_register(dst, &value);
     }
 }

@@ -1,16 +1,40 @@
 //! Branches, calls, classic packet loads.
 
-use kiln_isa::{Address as Operand, CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
+use kiln_isa::{Address as Operand, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::Reference;
 
 use super::builder::Value;
 use super::function::{FunctionWriter, block};
-use super::shared::Address;
 use crate::Error;
+use crate::address::Address;
+use crate::walk::{Frame, LowerControl};
 
-impl FunctionWriter<'_, '_> {
-    pub(super) fn branch(&mut self, at: usize, op: JumpOp, width: Width, dst: Reg, src: Source) -> Result<(), Error> {
+impl LowerControl for FunctionWriter<'_, '_> {
+    fn jump(&mut self, at: usize) -> Result<(), Error> {
+        let target = self.target(at)?;
+        self.out.jump(&target);
+        Ok(())
+    }
+
+    fn exit(&mut self, _: usize) {
+        let value = self.register(Reg::R0);
+        self.leave_with(&value);
+    }
+
+    fn call_native(&mut self, at: usize, address: Address, may_stop: bool) -> Result<(), Error> {
+        if address == Address::Helper(MAP_LOOKUP_ELEM) && self.array_look_up(at)? {
+            return Ok(());
+        }
+        let value = self.call_helper(at, address)?;
+        if may_stop {
+            self.leave_if_stopped();
+        }
+        self.set_register(Reg::R0, &value);
+        Ok(())
+    }
+
+    fn branch(&mut self, at: usize, op: JumpOp, width: Width, dst: Reg, src: Source) -> Result<(), Error> {
         let (target, next) = (self.target(at)?, self.next(at));
         let bits = width.bits();
         let mut first = self.operand(width, Source::Reg(dst));
@@ -36,9 +60,7 @@ impl FunctionWriter<'_, '_> {
         Ok(())
     }
 
-    /// Jumps to the target whose address the register holds. A number that is none of them, which no program that was
-    /// verified has, ends the function with 0.
-    pub(super) fn jump_indirect(&mut self, dst: Reg) {
+    fn jump_indirect(&mut self, dst: Reg) {
         let value = self.register(dst);
         let cases: String = self
             .targets
@@ -49,7 +71,7 @@ impl FunctionWriter<'_, '_> {
         self.out.line(format_args!("switch i64 {value}, label %leave [{cases} ]"));
     }
 
-    pub(super) fn may_goto(&mut self, at: usize) -> Result<(), Error> {
+    fn may_goto(&mut self, at: usize) -> Result<(), Error> {
         // `loop_cost` has asked.
         if self.shared.plan.refills {
             let next = self.next(at);
@@ -67,38 +89,65 @@ impl FunctionWriter<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn call(&mut self, at: usize, target: CallTarget) -> Result<(), Error> {
-        match target {
-            CallTarget::Subprogram(_) => self.call_subprogram(at),
-            CallTarget::Helper(TAIL_CALL) => self.tail_call(at),
-            CallTarget::Helper(MAP_LOOKUP_ELEM) if self.array_look_up(at)? => Ok(()),
-            CallTarget::Helper(helper) => {
-                let value = self.call_helper(at, Address::Helper(helper))?;
-                if self.shared.symbols.helper_may_stop(helper) {
-                    self.leave_if_stopped();
-                }
-                self.set_register(Reg::R0, &value);
-                Ok(())
-            }
-            CallTarget::Kfunc { .. } => {
-                let Reference::Extern(symbol) = self.nodes[at].reference else {
-                    return self.unsupported(at, "kfuncs by number");
-                };
-                let value = self.call_helper(at, Address::Extern(symbol))?;
-                self.leave_if_stopped();
-                self.set_register(Reg::R0, &value);
-                Ok(())
-            }
+    fn call_subprogram(&mut self, at: usize) -> Result<(), Error> {
+        let callee = self.callee(at)?;
+        if !self.shared.plan.order.contains(&callee) {
+            return Err(Error::Malformed("a call of a function that does not exist"));
         }
+        let arguments = self.arguments();
+        let value = self.call_function(callee, &arguments);
+        if self.counts() {
+            let cost = self.shared.plan.function(callee).cost;
+            self.spend(at, cost as u64, None)?;
+        } else {
+            self.leave_if_stopped();
+        }
+        self.set_register(Reg::R0, &value);
+        Ok(())
     }
 
-    fn arguments(&mut self) -> String {
-        let registers = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5].map(|register| self.register(register));
-        let arguments: Vec<String> = registers.iter().map(|value| format!("i64 {value}")).collect();
-        format!("{}, ptr %runtime", arguments.join(", "))
+    fn tail_call(&mut self, at: usize) -> Result<(), Error> {
+        let (found, failed) = (self.out.fresh(), self.out.fresh());
+        let context = self.register(Reg::R1);
+        let entry = self.call_helper(at, Address::Helper(TAIL_CALL))?;
+        self.leave_if_stopped();
+        let exists = self.out.value(format_args!("icmp ne i64 {entry}, 0"));
+        self.out.choose(&exists, &found, &failed);
+        self.out.begin(&found);
+        self.write_back_budget();
+        let entry = self.out.value(format_args!("inttoptr i64 {entry} to ptr"));
+        let value = self.out.value(format_args!("call i64 {entry}(i64 {context}, ptr %runtime) #0"));
+        self.reload_budget();
+        self.leave_with(&value);
+        self.out.begin(&failed);
+        self.set_register(Reg::R0, &Value::from(0));
+        Ok(())
     }
 
-    /// Calls a [`crate::HelperEntry`]. The budget travels in memory.
+    fn load_packet(&mut self, at: usize, mode: PacketMode, size: Size, offset: i32) -> Result<(), Error> {
+        let index = match mode {
+            PacketMode::Absolute => Value::from(i64::from(offset) as u64),
+            PacketMode::Indirect(register) => {
+                let index = self.register(register);
+                let index = self.narrow(32, index);
+                let index = self.out.value(format_args!("add i32 {index}, {offset}"));
+                self.out.value(format_args!("sext i32 {index} to i64"))
+            }
+        };
+        let context = self.register(Reg::R6);
+        let bytes = size.bytes();
+        let arguments = format!("i64 {context}, i64 {index}, i64 {bytes}, i64 0, i64 0, ptr %runtime");
+        let value = self.call_address(at, Address::PacketLoad, &arguments)?;
+        let next = self.out.fresh();
+        let outside = self.out.value(format_args!("icmp slt i64 {value}, 0"));
+        self.out.line(format_args!("br i1 {outside}, label %leave, label %{next}"));
+        self.out.begin(&next);
+        self.set_register(Reg::R0, &value);
+        Ok(())
+    }
+}
+
+impl FunctionWriter<'_, '_> {
     fn call_helper(&mut self, at: usize, helper: Address) -> Result<Value, Error> {
         let arguments = self.arguments();
         self.call_address(at, helper, &arguments)
@@ -113,21 +162,10 @@ impl FunctionWriter<'_, '_> {
         Ok(value)
     }
 
-    fn call_subprogram(&mut self, at: usize) -> Result<(), Error> {
-        let callee = self.nodes[at].callee().ok_or(Error::Malformed("a call without a callee"))?;
-        if !self.shared.plan.order.contains(&callee) {
-            return Err(Error::Malformed("a call of a function that does not exist"));
-        }
-        let arguments = self.arguments();
-        let value = self.call_function(callee, &arguments);
-        if self.counts() {
-            let cost = self.shared.plan.function(callee).cost;
-            self.spend(at, cost as u64, None)?;
-        } else {
-            self.leave_if_stopped();
-        }
-        self.set_register(Reg::R0, &value);
-        Ok(())
+    fn arguments(&mut self) -> String {
+        let registers = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5].map(|register| self.register(register));
+        let arguments: Vec<String> = registers.iter().map(|value| format!("i64 {value}")).collect();
+        format!("{}, ptr %runtime", arguments.join(", "))
     }
 
     /// A lookup in a plain array: the address of the value is computed in place. False where this is not one.
@@ -157,47 +195,5 @@ impl FunctionWriter<'_, '_> {
         self.out.jump(&done);
         self.out.begin(&done);
         Ok(true)
-    }
-
-    /// The helper returns the target's entry, or 0 on failure.
-    fn tail_call(&mut self, at: usize) -> Result<(), Error> {
-        let (found, failed) = (self.out.fresh(), self.out.fresh());
-        let context = self.register(Reg::R1);
-        let entry = self.call_helper(at, Address::Helper(TAIL_CALL))?;
-        self.leave_if_stopped();
-        let exists = self.out.value(format_args!("icmp ne i64 {entry}, 0"));
-        self.out.choose(&exists, &found, &failed);
-        self.out.begin(&found);
-        self.write_back_budget();
-        let entry = self.out.value(format_args!("inttoptr i64 {entry} to ptr"));
-        let value = self.out.value(format_args!("call i64 {entry}(i64 {context}, ptr %runtime) #0"));
-        self.reload_budget();
-        self.leave_with(&value);
-        self.out.begin(&failed);
-        self.set_register(Reg::R0, &Value::from(0));
-        Ok(())
-    }
-
-    /// Calls the packet load routine; if it is out of bounds, the function exits with R0 = 0.
-    pub(super) fn load_packet(&mut self, at: usize, mode: PacketMode, size: Size, offset: i32) -> Result<(), Error> {
-        let index = match mode {
-            PacketMode::Absolute => Value::from(i64::from(offset) as u64),
-            PacketMode::Indirect(register) => {
-                let index = self.register(register);
-                let index = self.narrow(32, index);
-                let index = self.out.value(format_args!("add i32 {index}, {offset}"));
-                self.out.value(format_args!("sext i32 {index} to i64"))
-            }
-        };
-        let context = self.register(Reg::R6);
-        let bytes = size.bytes();
-        let arguments = format!("i64 {context}, i64 {index}, i64 {bytes}, i64 0, i64 0, ptr %runtime");
-        let value = self.call_address(at, Address::PacketLoad, &arguments)?;
-        let next = self.out.fresh();
-        let outside = self.out.value(format_args!("icmp slt i64 {value}, 0"));
-        self.out.line(format_args!("br i1 {outside}, label %leave, label %{next}"));
-        self.out.begin(&next);
-        self.set_register(Reg::R0, &value);
-        Ok(())
     }
 }

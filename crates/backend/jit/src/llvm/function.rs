@@ -1,13 +1,15 @@
 //! One function: its variables, blocks, budget and exits.
 
 use kiln_isa::{Insn, Reg};
-use kiln_program::{FunctionId, Node};
+use kiln_program::{FunctionId, Node, Object};
 
 use super::builder::{Builder, Value};
-use super::shared::{Address, Place, Shared, table_symbol};
+use super::shared::{Place, Shared, table_symbol};
+use crate::address::Address;
 use crate::plan::{FunctionPlan, MAX_STACK_BYTES};
 use crate::targets::{Targets, jump_targets};
-use crate::{Error, MAY_GOTO_LIMIT};
+use crate::walk::{Frame, Lower};
+use crate::{Error, MAY_GOTO_LIMIT, Symbols};
 
 /// A function that is being translated.
 pub(super) struct FunctionWriter<'s, 'a> {
@@ -31,8 +33,36 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
         Ok(FunctionWriter { shared, out: Builder::default(), nodes, plan, id, targets, charges })
     }
 
+    /// Translates the function.
+    ///
+    /// # Errors
+    /// Returns an error if an instruction has no translation, or if the runtime lacks an address that it names.
+    pub fn write(mut self) -> Result<String, Error> {
+        self.begin();
+        let mut open = true;
+        for (at, node) in self.nodes.iter().enumerate() {
+            // A block begins where control comes from elsewhere, and after one that has ended.
+            if !self.follows_directly(at) || !open || at == 0 {
+                if open {
+                    self.out.jump(&block(at));
+                }
+                self.out.begin(&block(at));
+            }
+            self.loop_cost(at)?;
+            self.instruction(at)?;
+            open = goes_on(&node.insn);
+        }
+        if open {
+            self.out.jump("leave");
+        }
+        self.out.begin("leave");
+        self.leave_with(&Value::from(0));
+        self.out.top("}\n");
+        Ok(self.out.finish())
+    }
+
     /// Declares the function and its variables.
-    pub fn begin(&mut self) {
+    fn begin(&mut self) {
         let id = self.id.0;
         self.out.top(format_args!(
             "define internal {{ i64, i64 }} @f{id}(i64 %a1, i64 %a2, i64 %a3, i64 %a4, i64 %a5, ptr %runtime, i64 %left) #0 {{"
@@ -107,7 +137,7 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
     }
 
     /// Subtracts a loop's length from the budget, at its header. A `may_goto` there branches if the budget is spent.
-    pub fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
+    fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
         let point = match self.nodes[at].insn {
             Insn::MayGoto { .. } if self.shared.plan.refills => Some(self.target(at)?),
             _ => None,
@@ -181,7 +211,7 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
     /// An address of the process.
     pub fn address(&mut self, at: usize, address: Address) -> Result<Value, Error> {
         let Some(place) = self.shared.place(address) else {
-            return self.unresolved(at, format!("{address:?}"));
+            return self.unresolved(at, address);
         };
         let table = table_symbol(self.shared.settings.name);
         // LLVM must not know where the table is: of a switch over addresses it would make a table of pointers into this
@@ -210,14 +240,32 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
     pub fn known_place(&self, at: usize) -> Option<Place> {
         self.shared.settings.places.get(&self.nodes[at].id).copied()
     }
+}
 
-    pub fn unsupported<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
-        Err(Error::Unsupported { insn: self.nodes[at].id, what: what.into() })
+impl Frame for FunctionWriter<'_, '_> {
+    fn nodes(&self) -> &[Node] {
+        self.nodes
     }
 
-    pub fn unresolved<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
-        Err(Error::Unresolved { insn: self.nodes[at].id, what: what.into() })
+    fn targets(&self) -> &Targets {
+        &self.targets
     }
+
+    fn object(&self) -> &Object {
+        self.shared.object
+    }
+
+    fn symbols(&self) -> &dyn Symbols {
+        self.shared.symbols
+    }
+}
+
+/// Whether the text of an instruction leaves its block open.
+fn goes_on(insn: &Insn) -> bool {
+    !matches!(
+        insn,
+        Insn::Jump { .. } | Insn::JumpIndirect { .. } | Insn::Branch { .. } | Insn::MayGoto { .. } | Insn::Exit
+    )
 }
 
 /// The block that begins at an instruction.

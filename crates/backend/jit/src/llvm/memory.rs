@@ -1,29 +1,61 @@
 //! Loads, stores, atomics, 64-bit immediates.
 
-use kiln_isa::{Address as Operand, AtomicOp, Imm64, Insn, Reg, Size, Source};
-use kiln_program::Reference;
+use kiln_isa::{Address as Operand, AtomicOp, Insn, Reg, Size, Source};
+use kiln_program::FunctionId;
 
 use super::builder::Value;
 use super::function::FunctionWriter;
-use super::shared::{Address, Place};
+use super::shared::Place;
 use crate::Error;
+use crate::address::Address;
+use crate::walk::{Frame, LowerMemory};
 
-impl FunctionWriter<'_, '_> {
-    pub(super) fn load_imm64(&mut self, at: usize, dst: Reg, imm: Imm64) -> Result<(), Error> {
-        let value = match self.nodes[at].reference {
-            Reference::Map(map) => self.address(at, Address::Map(map))?,
-            Reference::MapValue { map, offset } => self.address(at, Address::MapValue { map, offset })?,
-            Reference::Extern(symbol) => self.address(at, Address::Extern(symbol))?,
-            Reference::Function(callback) => self.out.value(format_args!("ptrtoint ptr @c{} to i64", callback.0)),
-            Reference::None | Reference::Branch(_) => match imm {
-                Imm64::Value(value) => Value::from(value),
-                other => return self.unsupported(at, format!("the unresolved address {other}")),
-            },
-        };
+impl LowerMemory for FunctionWriter<'_, '_> {
+    fn load_number(&mut self, dst: Reg, value: u64) {
+        self.set_register(dst, &Value::from(value));
+    }
+
+    fn load_address(&mut self, at: usize, dst: Reg, address: Address) -> Result<(), Error> {
+        let value = self.address(at, address)?;
         self.set_register(dst, &value);
         Ok(())
     }
 
+    fn load_callback(&mut self, dst: Reg, callback: FunctionId) -> Result<(), Error> {
+        let value = self.out.value(format_args!("ptrtoint ptr @c{} to i64", callback.0));
+        self.set_register(dst, &value);
+        Ok(())
+    }
+
+    fn access(&mut self, at: usize, insn: Insn) -> Result<(), Error> {
+        let operand = insn.address().ok_or(Error::Malformed("an access without address"))?;
+        if self.in_arena(at) {
+            return self.arena_access(at, &insn, operand);
+        }
+        let place = self.pointer(at, operand);
+        let volatile = operand.base != Reg::R10 && self.known_place(at).is_none();
+        self.access_at(at, &insn, &place, volatile)
+    }
+
+    /// The lower bits; for user space with the arena's base, and null stays null.
+    fn cast_address(&mut self, at: usize, dst: Reg, src: Reg, to: u16) -> Result<(), Error> {
+        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, Address::Arena) };
+        let value = self.register(src);
+        let low = self.out.value(format_args!("and i64 {value}, {}", arena.mask()));
+        if to == 0 {
+            self.set_register(dst, &low);
+            return Ok(());
+        }
+        let base = self.address(at, Address::Arena)?;
+        let with_base = self.out.value(format_args!("or i64 {low}, {base}"));
+        let is_null = self.out.value(format_args!("icmp eq i64 {low}, 0"));
+        let address = self.out.value(format_args!("select i1 {is_null}, i64 0, i64 {with_base}"));
+        self.set_register(dst, &address);
+        Ok(())
+    }
+}
+
+impl FunctionWriter<'_, '_> {
     /// Where an instruction accesses memory, as a pointer. A pointer into the function's own frame is made from the frame
     /// and a distance: so LLVM knows what it can change, and keeps such a variable in a register where it may.
     pub(super) fn pointer(&mut self, at: usize, operand: Operand) -> Value {
@@ -39,17 +71,6 @@ impl FunctionWriter<'_, '_> {
             return self.out.value(format_args!("getelementptr i8, ptr %r10, i64 {distance}"));
         }
         self.out.value(format_args!("inttoptr i64 {address} to ptr"))
-    }
-
-    /// A load, store or atomic operation.
-    pub(super) fn access(&mut self, at: usize, insn: &Insn) -> Result<(), Error> {
-        let operand = insn.address().ok_or(Error::Malformed("an access without address"))?;
-        if self.shared.symbols.in_arena(self.nodes[at].id) {
-            return self.arena_access(at, insn, operand);
-        }
-        let place = self.pointer(at, operand);
-        let volatile = operand.base != Reg::R10 && self.known_place(at).is_none();
-        self.access_at(at, insn, &place, volatile)
     }
 
     fn access_at(&mut self, at: usize, insn: &Insn, place: &Value, volatile: bool) -> Result<(), Error> {
@@ -141,7 +162,7 @@ impl FunctionWriter<'_, '_> {
     /// An access to the arena: the base and the lower bits of the register. Outside the heap a load finds zeros, a store
     /// is dropped, and an atomic operation does not change its registers.
     fn arena_access(&mut self, at: usize, insn: &Insn, operand: Operand) -> Result<(), Error> {
-        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
+        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, Address::Arena) };
         let size = accessed(insn);
         let last = arena.bytes.checked_sub(size.bytes().into()).ok_or(Error::Malformed("an arena of a few bytes"))?;
         let register = self.register(operand.base);
@@ -184,23 +205,6 @@ impl FunctionWriter<'_, '_> {
         let base = self.address(at, Address::Arena)?;
         let address = self.out.value(format_args!("add i64 {base}, {offset}"));
         Ok(self.out.value(format_args!("inttoptr i64 {address} to ptr")))
-    }
-
-    /// The lower bits; for user space with the arena's base, and null stays null.
-    pub(super) fn cast_address(&mut self, at: usize, dst: Reg, src: Reg, to: u16) -> Result<(), Error> {
-        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
-        let value = self.register(src);
-        let low = self.out.value(format_args!("and i64 {value}, {}", arena.mask()));
-        if to == 0 {
-            self.set_register(dst, &low);
-            return Ok(());
-        }
-        let base = self.address(at, Address::Arena)?;
-        let with_base = self.out.value(format_args!("or i64 {low}, {base}"));
-        let is_null = self.out.value(format_args!("icmp eq i64 {low}, 0"));
-        let address = self.out.value(format_args!("select i1 {is_null}, i64 0, i64 {with_base}"));
-        self.set_register(dst, &address);
-        Ok(())
     }
 }
 

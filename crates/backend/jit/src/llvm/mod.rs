@@ -21,8 +21,7 @@
 //! the verifier assumed when it checked a loaded value once and believed it later.
 //!
 //! - `builder`: lines and names; `shared`: what functions share; `function`: one of them, its variables, its budget;
-//! - `alu`, `memory`, `control`: the text of instructions;
-//! - `walk`: the walk over a function's instructions.
+//! - `alu`, `memory`, `control`: the text of instructions.
 
 mod alu;
 mod builder;
@@ -30,17 +29,17 @@ mod control;
 mod function;
 mod memory;
 mod shared;
-mod walk;
 
 use std::fmt::Write as _;
 
 use kiln_program::{FunctionId, Object};
 
+pub use crate::address::Address;
 use crate::plan::Plan;
 use crate::{Error, Symbols};
 use function::FunctionWriter;
 use shared::Shared;
-pub use shared::{Address, Aim, Place, Settings, entry_symbol, table_symbol};
+pub use shared::{Aim, Place, Settings, entry_symbol, table_symbol};
 
 /// A program as LLVM's text.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,9 +1,10 @@
-//! What the functions of a program share: settings, and the addresses of the process that code needs.
+//! What the functions of a program share: settings, and a table of addresses.
 
 use std::collections::HashMap;
 
-use kiln_program::{ExternId, InsnId, MapId, Object};
+use kiln_program::{InsnId, Object};
 
+use crate::address::Address;
 use crate::plan::Plan;
 use crate::{Options, Symbols};
 
@@ -15,47 +16,6 @@ pub fn entry_symbol(name: &str) -> String {
 /// The symbol of the table of addresses: as many 64-bit words as [`super::Module::addresses`] has elements, at least one.
 pub fn table_symbol(name: &str) -> String {
     format!("{name}_addresses")
-}
-
-/// An address of the process that code needs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Address {
-    /// What the map helpers accept as a map.
-    Map(MapId),
-    /// A byte of a map's first value.
-    MapValue {
-        /// The map.
-        map: MapId,
-        /// Bytes into the value.
-        offset: u32,
-    },
-    /// The first value of a map with adjacent values, for lookups without a call.
-    Array(MapId),
-    /// A helper, as a [`crate::HelperEntry`].
-    Helper(u32),
-    /// A kernel symbol, or a kfunc as a [`crate::HelperEntry`].
-    Extern(ExternId),
-    /// The routine behind classic packet loads.
-    PacketLoad,
-    /// The arena's base.
-    Arena,
-    /// The routine to ask when the budget is spent.
-    Refill,
-}
-
-impl Address {
-    pub(super) fn resolve(self, symbols: &dyn Symbols) -> Option<u64> {
-        match self {
-            Address::Map(map) => symbols.map_address(map),
-            Address::MapValue { map, offset } => symbols.map_value_address(map, offset),
-            Address::Array(map) => symbols.array(map).map(|array| array.first),
-            Address::Helper(helper) => symbols.helper_address(helper),
-            Address::Extern(symbol) => symbols.extern_address(symbol),
-            Address::PacketLoad => symbols.packet_load_address(),
-            Address::Arena => symbols.arena().map(|arena| arena.base),
-            Address::Refill => symbols.refill_address(),
-        }
-    }
 }
 
 /// What an address points to.

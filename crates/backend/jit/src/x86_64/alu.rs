@@ -6,9 +6,14 @@ use super::function::FunctionCompiler;
 use super::operand::{Arithmetic, Gpr, Memory, Shift, Unary};
 use super::registers::{SCRATCH2, gpr};
 use crate::immediate::extended;
+use crate::walk::LowerArithmetic;
 
-impl FunctionCompiler<'_, '_> {
-    pub(super) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
+impl LowerArithmetic for FunctionCompiler<'_, '_> {
+    fn move_sign_extend(&mut self, width: Width, from: Size, dst: Reg, src: Reg) {
+        self.code().sign_extend(from, width, gpr(dst), gpr(src));
+    }
+
+    fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
         let to = gpr(dst);
         match (op, src) {
             (op, Source::Imm(imm)) if self.hides(imm) && self.hidden_alu(op, width, to, imm) => {}
@@ -32,6 +37,26 @@ impl FunctionCompiler<'_, '_> {
         }
     }
 
+    fn negate(&mut self, width: Width, dst: Reg) {
+        self.code().unary(Unary::Neg, width, gpr(dst));
+    }
+
+    fn endian(&mut self, order: ByteOrder, size: Size, dst: Reg) {
+        let to = gpr(dst);
+        match (order, size) {
+            (ByteOrder::Little, Size::B8) => {}
+            (ByteOrder::Little, size) => self.code().zero_extend(size, to, to),
+            (_, Size::B8) => self.code().swap_bytes(Width::W64, to),
+            (_, Size::B4) => self.code().swap_bytes(Width::W32, to),
+            (_, _) => {
+                self.code().swap_bytes(Width::W32, to);
+                self.code().shift_imm(Shift::RightLogical, Width::W32, to, 16);
+            }
+        }
+    }
+}
+
+impl FunctionCompiler<'_, '_> {
     fn arithmetic(&mut self, op: Arithmetic, width: Width, dst: Gpr, src: Source) {
         match src {
             Source::Reg(src) => self.code().arithmetic(op, width, dst, gpr(src)),
@@ -110,24 +135,6 @@ impl FunctionCompiler<'_, '_> {
             self.code().mov(Width::W32, Gpr::RCX, amount);
             self.code().shift_cl(shift, width, dst);
             self.code().mov(Width::W64, Gpr::RCX, SCRATCH2);
-        }
-    }
-
-    pub(super) fn negate(&mut self, width: Width, dst: Reg) {
-        self.code().unary(Unary::Neg, width, gpr(dst));
-    }
-
-    pub(super) fn endian(&mut self, order: ByteOrder, size: Size, dst: Reg) {
-        let to = gpr(dst);
-        match (order, size) {
-            (ByteOrder::Little, Size::B8) => {}
-            (ByteOrder::Little, size) => self.code().zero_extend(size, to, to),
-            (_, Size::B8) => self.code().swap_bytes(Width::W64, to),
-            (_, Size::B4) => self.code().swap_bytes(Width::W32, to),
-            (_, _) => {
-                self.code().swap_bytes(Width::W32, to);
-                self.code().shift_imm(Shift::RightLogical, Width::W32, to, 16);
-            }
         }
     }
 }

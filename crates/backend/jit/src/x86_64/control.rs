@@ -1,13 +1,15 @@
 //! Branches, calls, tail calls, classic packet loads.
 
-use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
+use kiln_isa::{Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::{Node, Reference};
 
-use super::assembler::{Assembler, Label};
+use super::assembler::Assembler;
 use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
+use crate::address::Address;
+use crate::walk::{Compile as _, Frame, LowerControl, call_function, dispatch};
 use crate::{Error, Runtime};
 
 /// The condition under which a compared pair branches.
@@ -34,13 +36,8 @@ pub(super) fn compare_imm(code: &mut Assembler, width: Width, dst: Gpr, imm: i32
     }
 }
 
-impl FunctionCompiler<'_, '_> {
-    /// Whether a branch's target is the next instruction anyway.
-    pub(super) fn falls_through(&self, at: usize) -> bool {
-        self.targets.leads_to(at, at + 1)
-    }
-
-    pub(super) fn jump(&mut self, at: usize) -> Result<(), Error> {
+impl LowerControl for FunctionCompiler<'_, '_> {
+    fn jump(&mut self, at: usize) -> Result<(), Error> {
         let target = self.target(at)?;
         if !self.falls_through(at) {
             self.code().jump(target);
@@ -48,7 +45,19 @@ impl FunctionCompiler<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn branch(&mut self, at: usize, op: JumpOp, width: Width, dst: Reg, src: Source) -> Result<(), Error> {
+    fn jump_indirect(&mut self, dst: Reg) {
+        dispatch(self, dst);
+    }
+
+    fn exit(&mut self, at: usize) {
+        self.leave_function(at);
+    }
+
+    fn call_subprogram(&mut self, at: usize) -> Result<(), Error> {
+        call_function(self, at)
+    }
+
+    fn branch(&mut self, at: usize, op: JumpOp, width: Width, dst: Reg, src: Source) -> Result<(), Error> {
         let target = self.target(at)?;
         if self.falls_through(at) {
             return Ok(());
@@ -58,36 +67,78 @@ impl FunctionCompiler<'_, '_> {
         Ok(())
     }
 
-    /// Jumps to the target whose address the register holds: found among those of the function by halving them. A number that
-    /// is none of them, which no program that was verified has, ends the function with 0.
-    pub(super) fn jump_indirect(&mut self, dst: Reg) {
-        let targets: Vec<(u32, Label)> =
-            self.targets.indirect.iter().map(|(address, at)| (*address, self.labels[*at])).collect();
-        let outside = self.code().label();
-        self.dispatch(dst, &targets, outside);
-        self.rare(outside, None, ColdKind::Zero(Gpr::RAX));
+    fn may_goto(&mut self, at: usize) -> Result<(), Error> {
+        // `loop_cost` has asked.
+        if self.shared.plan.refills {
+            return Ok(());
+        }
+        let target = self.target(at)?;
+        let displacement = self.plan.may_goto_slot.ok_or(Error::Malformed("no counter for may_goto"))?;
+        let slot = Memory::at(Gpr::RBP, displacement);
+        self.code().arithmetic_imm(Arithmetic::Cmp, Width::W32, slot, 0);
+        self.code().jump_if(Condition::EQUAL, target);
+        self.code().arithmetic_imm(Arithmetic::Sub, Width::W32, slot, 1);
+        Ok(())
     }
 
-    fn dispatch(&mut self, dst: Reg, targets: &[(u32, Label)], outside: Label) {
-        match targets {
-            [] => self.code().jump(outside),
-            [(address, target)] => {
-                self.compare(JumpOp::Eq, Width::W32, gpr(dst), Source::Imm(*address as i32));
-                self.code().jump_if(Condition::EQUAL, *target);
-                self.code().jump(outside);
-            }
-            _ => {
-                let (lower, upper) = targets.split_at(targets.len() / 2);
-                let above = self.code().label();
-                self.compare(JumpOp::Ge, Width::W32, gpr(dst), Source::Imm(upper[0].0 as i32));
-                self.code().jump_if(Condition::ABOVE_EQUAL, above);
-                self.dispatch(dst, lower, outside);
-                self.code().bind(above);
-                self.dispatch(dst, upper, outside);
+    fn call_native(&mut self, at: usize, address: Address, may_stop: bool) -> Result<(), Error> {
+        let address = self.resolved(at, address)?;
+        let budget = self.budget();
+        let code = self.code();
+        if budget {
+            code.store(Size::B8, runtime_field(Runtime::BUDGET), BUDGET);
+        }
+        code.mov(Width::W64, Gpr::R9, RUNTIME);
+        code.constant(Gpr::RAX, address);
+        code.call_register(Gpr::RAX);
+        if budget {
+            code.load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
+            if may_stop {
+                self.leave_if_spent();
             }
         }
+        Ok(())
     }
 
+    fn tail_call(&mut self, at: usize) -> Result<(), Error> {
+        let failed = self.code().label();
+        self.code().store(Size::B8, runtime_field(Runtime::TAIL_CONTEXT), gpr(Reg::R1));
+        self.call_native(at, Address::Helper(TAIL_CALL), true)?;
+        self.code().test(Width::W64, Gpr::RAX, Gpr::RAX);
+        self.code().jump_if(Condition::EQUAL, failed);
+        self.code().load(Size::B8, gpr(Reg::R1), runtime_field(Runtime::TAIL_CONTEXT));
+        self.code().mov(Width::W64, Gpr::RSI, RUNTIME);
+        self.tear_down();
+        self.code().jump_register(Gpr::RAX);
+        self.code().bind(failed);
+        Ok(())
+    }
+
+    fn load_packet(&mut self, at: usize, mode: PacketMode, size: Size, offset: i32) -> Result<(), Error> {
+        let index = gpr(Reg::R2);
+        match mode {
+            PacketMode::Absolute => self.code().constant(index, i64::from(offset) as u64),
+            PacketMode::Indirect(reg) => {
+                let place = match self.hides(offset) {
+                    true => Memory { index: Some((self.hide(Width::W32, offset), 1)), ..Memory::at(gpr(reg), 0) },
+                    false => Memory::at(gpr(reg), offset),
+                };
+                self.code().lea(Width::W32, index, place);
+                self.code().sign_extend(Size::B4, Width::W64, index, index);
+            }
+        }
+        self.code().mov(Width::W64, gpr(Reg::R1), gpr(Reg::R6));
+        self.code().constant(gpr(Reg::R3), size.bytes().into());
+        self.call_native(at, Address::PacketLoad, false)?;
+        let outside = self.code().label();
+        self.code().test(Width::W64, Gpr::RAX, Gpr::RAX);
+        self.code().jump_if(Condition::SIGN, outside);
+        self.rare(outside, None, ColdKind::Zero(Gpr::RAX));
+        Ok(())
+    }
+}
+
+impl FunctionCompiler<'_, '_> {
     /// A branch over a jump: the opposite branch to where the jump goes. `at` is the branch.
     pub(super) fn inverted_branch(&mut self, at: usize) -> Result<bool, Error> {
         let Insn::Branch { op, width, dst, src, .. } = self.nodes[at].insn else { return Ok(false) };
@@ -102,7 +153,7 @@ impl FunctionCompiler<'_, '_> {
         Ok(true)
     }
 
-    fn compare(&mut self, op: JumpOp, width: Width, dst: Gpr, src: Source) {
+    pub(super) fn compare(&mut self, op: JumpOp, width: Width, dst: Gpr, src: Source) {
         match (op, src) {
             (op, Source::Imm(imm)) if self.hides(imm) => {
                 let hidden = self.hide(width, imm);
@@ -116,51 +167,6 @@ impl FunctionCompiler<'_, '_> {
             (_, Source::Reg(src)) => self.code().arithmetic(Arithmetic::Cmp, width, dst, gpr(src)),
             (_, Source::Imm(imm)) => compare_imm(self.code(), width, dst, imm),
         }
-    }
-
-    pub(super) fn may_goto(&mut self, at: usize) -> Result<(), Error> {
-        // `loop_cost` has asked.
-        if self.shared.plan.refills {
-            return Ok(());
-        }
-        let target = self.target(at)?;
-        let displacement = self.plan.may_goto_slot.ok_or(Error::Malformed("no counter for may_goto"))?;
-        let slot = Memory::at(Gpr::RBP, displacement);
-        self.code().arithmetic_imm(Arithmetic::Cmp, Width::W32, slot, 0);
-        self.code().jump_if(Condition::EQUAL, target);
-        self.code().arithmetic_imm(Arithmetic::Sub, Width::W32, slot, 1);
-        Ok(())
-    }
-
-    pub(super) fn call(&mut self, at: usize, target: CallTarget) -> Result<(), Error> {
-        match target {
-            CallTarget::Subprogram(_) => self.call_subprogram(at),
-            CallTarget::Helper(TAIL_CALL) => self.tail_call(at),
-            CallTarget::Helper(helper) => match self.shared.symbols.helper_address(helper) {
-                Some(address) => {
-                    let may_stop = self.shared.symbols.helper_may_stop(helper);
-                    self.call_native(address, may_stop);
-                    Ok(())
-                }
-                None => self.unresolved(at, format!("helper {helper}")),
-            },
-            CallTarget::Kfunc { .. } => {
-                let Reference::Extern(symbol) = self.nodes[at].reference else {
-                    return self.unsupported(at, "kfuncs by number");
-                };
-                match self.shared.symbols.extern_address(symbol) {
-                    Some(address) => {
-                        self.call_native(address, true);
-                        Ok(())
-                    }
-                    None => self.unresolved(at, format!("kfunc {}", self.extern_name(symbol))),
-                }
-            }
-        }
-    }
-
-    fn extern_name(&self, symbol: kiln_program::ExternId) -> String {
-        self.shared.object.externs.get(symbol.index()).map_or_else(String::new, |symbol| symbol.name.clone())
     }
 
     /// `r1 = map ll ; call bpf_map_lookup_elem` of a plain array: an index check and an addition.
@@ -192,93 +198,5 @@ impl FunctionCompiler<'_, '_> {
         self.code().bind(done);
         self.rare(absent, Some(done), ColdKind::Zero(index));
         Some(2)
-    }
-
-    fn call_subprogram(&mut self, at: usize) -> Result<(), Error> {
-        let callee = self.nodes[at].callee().ok_or(Error::Malformed("a call without a callee"))?;
-        let label = self.shared.function_label(callee)?;
-        self.code().call(label);
-        if !self.budget() {
-            return Ok(());
-        }
-        let (cost, reload) = {
-            let plan = self.shared.plan.function(callee);
-            (plan.cost, plan.may_tail_call)
-        };
-        if reload {
-            self.code().load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
-        }
-        if self.shared.options.metered {
-            self.spend(cost, Condition::SIGN, None);
-        } else {
-            self.code().test(Width::W64, BUDGET, BUDGET);
-            self.leave_if(Condition::SIGN);
-        }
-        Ok(())
-    }
-
-    /// Calls a [`crate::HelperEntry`]: arguments are in place, the budget travels in memory.
-    fn call_native(&mut self, address: u64, may_stop: bool) {
-        let budget = self.budget();
-        let code = self.code();
-        if budget {
-            code.store(Size::B8, runtime_field(Runtime::BUDGET), BUDGET);
-        }
-        code.mov(Width::W64, Gpr::R9, RUNTIME);
-        code.constant(Gpr::RAX, address);
-        code.call_register(Gpr::RAX);
-        if budget {
-            code.load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
-            if may_stop {
-                code.test(Width::W64, BUDGET, BUDGET);
-                self.leave_if(Condition::SIGN);
-            }
-        }
-    }
-
-    /// The helper returns the target's entry, or 0 on failure. On success this frame is removed, and the target runs in
-    /// its place.
-    fn tail_call(&mut self, at: usize) -> Result<(), Error> {
-        let Some(address) = self.shared.symbols.helper_address(TAIL_CALL) else {
-            return self.unresolved(at, format!("helper {TAIL_CALL}"));
-        };
-        let failed = self.code().label();
-        self.code().store(Size::B8, runtime_field(Runtime::TAIL_CONTEXT), gpr(Reg::R1));
-        self.call_native(address, true);
-        self.code().test(Width::W64, Gpr::RAX, Gpr::RAX);
-        self.code().jump_if(Condition::EQUAL, failed);
-        self.code().load(Size::B8, gpr(Reg::R1), runtime_field(Runtime::TAIL_CONTEXT));
-        self.code().mov(Width::W64, Gpr::RSI, RUNTIME);
-        self.tear_down();
-        self.code().jump_register(Gpr::RAX);
-        self.code().bind(failed);
-        Ok(())
-    }
-
-    /// Calls the packet load routine; if it is out of bounds, the function exits with R0 = 0.
-    pub(super) fn load_packet(&mut self, at: usize, mode: PacketMode, size: Size, offset: i32) -> Result<(), Error> {
-        let Some(address) = self.shared.symbols.packet_load_address() else {
-            return self.unresolved(at, "packet loads");
-        };
-        let index = gpr(Reg::R2);
-        match mode {
-            PacketMode::Absolute => self.code().constant(index, i64::from(offset) as u64),
-            PacketMode::Indirect(reg) => {
-                let place = match self.hides(offset) {
-                    true => Memory { index: Some((self.hide(Width::W32, offset), 1)), ..Memory::at(gpr(reg), 0) },
-                    false => Memory::at(gpr(reg), offset),
-                };
-                self.code().lea(Width::W32, index, place);
-                self.code().sign_extend(Size::B4, Width::W64, index, index);
-            }
-        }
-        self.code().mov(Width::W64, gpr(Reg::R1), gpr(Reg::R6));
-        self.code().constant(gpr(Reg::R3), size.bytes().into());
-        self.call_native(address, false);
-        let outside = self.code().label();
-        self.code().test(Width::W64, Gpr::RAX, Gpr::RAX);
-        self.code().jump_if(Condition::SIGN, outside);
-        self.rare(outside, None, ColdKind::Zero(Gpr::RAX));
-        Ok(())
     }
 }

@@ -2,25 +2,25 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{Insn, Reg, RegSet, Size, Width};
+use kiln_isa::{Insn, JumpOp, Reg, RegSet, Size, Source, Width};
 use kiln_program::liveness::live_after;
 use kiln_program::operation::{Region, Schedule};
-use kiln_program::{FunctionId, InsnId, Node};
+use kiln_program::{FunctionId, InsnId, Node, Object};
 
 use super::assembler::{Assembler, Label};
+use super::control::condition;
 use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
 use super::registers::{BASE, BUDGET, RUNTIME, SCRATCH2, gpr, runtime_field};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::targets::{Targets, jump_targets};
-use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime};
+use crate::walk::{Compile, Frame};
+use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime, Symbols};
 
 /// Bytes below rsp that a leaf may use without asking (System V ABI, "red zone").
 const RED_ZONE_BYTES: i32 = 128;
 /// Functions with at most this many exits have an epilogue at each.
 const INLINE_EXITS: usize = 4;
-/// Where loops begin.
-const LOOP_ALIGNMENT: usize = 64;
 
 /// Code that rarely runs, placed after the function.
 pub(super) struct Cold {
@@ -114,43 +114,6 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         self.shared.plan.budget
     }
 
-    pub fn unsupported<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
-        Err(Error::Unsupported { insn: self.nodes[at].id, what: what.into() })
-    }
-
-    pub fn unresolved<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
-        Err(Error::Unresolved { insn: self.nodes[at].id, what: what.into() })
-    }
-
-    /// Whether the instruction accesses the arena.
-    pub fn in_arena(&self, at: usize) -> bool {
-        self.shared.symbols.in_arena(self.nodes[at].id)
-    }
-
-    /// Aligns innermost loops.
-    pub fn loop_header(&mut self, at: usize) {
-        if self.targets.aligned_loop(at) {
-            self.shared.align(LOOP_ALIGNMENT);
-        }
-    }
-
-    /// Subtracts a loop's length from the budget, at its header. A `may_goto` there branches if the budget is spent.
-    pub fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
-        let point = match self.nodes[at].insn {
-            Insn::MayGoto { .. } if self.shared.plan.refills => Some(self.target(at)?),
-            _ => None,
-        };
-        if self.shared.options.metered
-            && self.budget()
-            && let Some(length) = self.charges[at]
-        {
-            let cost = i32::try_from(length).unwrap_or(i32::MAX);
-            // The budget is not negative here. The processor fuses a subtraction with a branch on its carry only.
-            self.spend(cost, Condition::BELOW, point);
-        }
-        Ok(())
-    }
-
     /// Subtracts from the budget. If it is spent, asks for more, or leaves the function.
     pub fn spend(&mut self, cost: i32, spent: Condition, point: Option<Label>) {
         self.code().arithmetic_imm(Arithmetic::Sub, Width::W64, BUDGET, cost);
@@ -201,7 +164,113 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    pub fn prologue(&mut self) {
+    /// Undoes the prologue; keeps rax, rdi and rsi.
+    pub fn tear_down(&mut self) {
+        let lowered = self.lowered();
+        if self.budget() && (self.is_entry || self.plan.may_tail_call) {
+            self.code().store(Size::B8, runtime_field(Runtime::BUDGET), BUDGET);
+        }
+        if self.has_frame_pointer() {
+            if lowered > 0 {
+                self.code().leave();
+            } else {
+                self.code().pop(Gpr::RBP);
+            }
+        } else if lowered == 8 {
+            self.code().pop(Gpr::RCX);
+        } else if lowered > 0 {
+            self.code().arithmetic_imm(Arithmetic::Add, Width::W64, Gpr::RSP, lowered);
+        }
+        for saved in self.saved().rev() {
+            self.code().pop(saved);
+        }
+    }
+
+    /// Ends the function, by an epilogue of its own if it has few.
+    pub fn leave_function(&mut self, at: usize) {
+        if self.plan.exits <= INLINE_EXITS {
+            self.tear_down();
+            self.code().ret();
+        } else {
+            self.leave_used = true;
+            // The shared epilogue follows the last instruction.
+            if at + 1 < self.nodes.len() {
+                let leave = self.leave;
+                self.code().jump(leave);
+            }
+        }
+    }
+
+    /// Leaves the rare case of the current instruction for the end of the function.
+    pub fn rare(&mut self, from: Label, back: Option<Label>, kind: ColdKind) {
+        let insn = self.nodes[self.current].id;
+        self.cold.push(Cold { insn, from, back, kind });
+    }
+
+    /// Asks for more budget.
+    fn refill(&mut self, point: Option<Label>) {
+        let (routine, leave) = (self.shared.refill_label(), self.leave);
+        let code = self.code();
+        // The call must not overwrite the red zone.
+        code.lea(Width::W64, Gpr::RSP, Memory::at(Gpr::RSP, -RED_ZONE_BYTES));
+        code.constant(SCRATCH2, point.is_some().into());
+        code.call(routine);
+        code.lea(Width::W64, Gpr::RSP, Memory::at(Gpr::RSP, RED_ZONE_BYTES));
+        code.test(Width::W64, BUDGET, BUDGET);
+        code.jump_if(Condition::SIGN, leave);
+        if let Some(point) = point {
+            code.test(Width::W64, SCRATCH2, SCRATCH2);
+            code.jump_if(Condition::NOT_EQUAL, point);
+        }
+    }
+
+    /// Whether the value that a register holds after the instruction at `at` may be read.
+    pub fn lives_after(&self, at: usize, reg: Reg) -> bool {
+        self.live_after.get(at).is_none_or(|live| live.contains(reg))
+    }
+
+    /// Whether the value of a machine register is needed after the current instruction.
+    pub fn needed(&self, reg: Reg) -> bool {
+        self.lives_after(self.current, reg)
+    }
+}
+
+impl Frame for FunctionCompiler<'_, '_> {
+    fn nodes(&self) -> &[Node] {
+        self.nodes
+    }
+
+    fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    fn object(&self) -> &Object {
+        self.shared.object
+    }
+
+    fn symbols(&self) -> &dyn Symbols {
+        self.shared.symbols
+    }
+}
+
+impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
+    type Assembly = Assembler;
+
+    const LOOP_ALIGNMENT: usize = 64;
+
+    fn shared(&mut self) -> &mut Shared<'a> {
+        self.shared
+    }
+
+    fn function(&self) -> (FunctionId, &'a [Node]) {
+        (self.id, self.nodes)
+    }
+
+    fn label(&self, at: usize) -> Label {
+        self.labels[at]
+    }
+
+    fn prologue(&mut self) {
         let lowered = self.lowered();
         for saved in self.saved() {
             self.code().push(saved);
@@ -235,49 +304,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    /// Undoes the prologue; keeps rax, rdi and rsi.
-    pub fn tear_down(&mut self) {
-        let lowered = self.lowered();
-        if self.budget() && (self.is_entry || self.plan.may_tail_call) {
-            self.code().store(Size::B8, runtime_field(Runtime::BUDGET), BUDGET);
-        }
-        if self.has_frame_pointer() {
-            if lowered > 0 {
-                self.code().leave();
-            } else {
-                self.code().pop(Gpr::RBP);
-            }
-        } else if lowered == 8 {
-            self.code().pop(Gpr::RCX);
-        } else if lowered > 0 {
-            self.code().arithmetic_imm(Arithmetic::Add, Width::W64, Gpr::RSP, lowered);
-        }
-        for saved in self.saved().rev() {
-            self.code().pop(saved);
-        }
-    }
-
-    pub fn exit(&mut self, at: usize) {
-        if self.plan.exits <= INLINE_EXITS {
-            self.tear_down();
-            self.code().ret();
-        } else {
-            self.leave_used = true;
-            // The shared epilogue follows the last instruction.
-            if at + 1 < self.nodes.len() {
-                let leave = self.leave;
-                self.code().jump(leave);
-            }
-        }
-    }
-
-    /// Leaves the rare case of the current instruction for the end of the function.
-    pub fn rare(&mut self, from: Label, back: Option<Label>, kind: ColdKind) {
-        let insn = self.nodes[self.current].id;
-        self.cold.push(Cold { insn, from, back, kind });
-    }
-
-    pub fn finish(&mut self) {
+    fn finish(&mut self) {
         if self.leave_used || self.cold.iter().any(|cold| cold.back.is_none()) {
             self.shared.begin_at(Part::Epilogue(self.id), self.leave);
             self.tear_down();
@@ -298,31 +325,58 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         self.code().frame = None;
     }
 
-    /// Asks for more budget.
-    fn refill(&mut self, point: Option<Label>) {
-        let (routine, leave) = (self.shared.refill_label(), self.leave);
-        let code = self.code();
-        // The call must not overwrite the red zone.
-        code.lea(Width::W64, Gpr::RSP, Memory::at(Gpr::RSP, -RED_ZONE_BYTES));
-        code.constant(SCRATCH2, point.is_some().into());
-        code.call(routine);
-        code.lea(Width::W64, Gpr::RSP, Memory::at(Gpr::RSP, RED_ZONE_BYTES));
-        code.test(Width::W64, BUDGET, BUDGET);
-        code.jump_if(Condition::SIGN, leave);
-        if let Some(point) = point {
-            code.test(Width::W64, SCRATCH2, SCRATCH2);
-            code.jump_if(Condition::NOT_EQUAL, point);
+    fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
+        self.current = at;
+        // A `may_goto` there branches if the budget is spent.
+        let point = match self.nodes[at].insn {
+            Insn::MayGoto { .. } if self.shared.plan.refills => Some(self.target(at)?),
+            _ => None,
+        };
+        if self.shared.options.metered
+            && self.budget()
+            && let Some(length) = self.charges[at]
+        {
+            let cost = i32::try_from(length).unwrap_or(i32::MAX);
+            // The budget is not negative here. The processor fuses a subtraction with a branch on its carry only.
+            self.spend(cost, Condition::BELOW, point);
         }
+        Ok(())
     }
 
-    /// Whether the value that a register holds after the instruction at `at` may be read.
-    pub fn lives_after(&self, at: usize, reg: Reg) -> bool {
-        self.live_after.get(at).is_none_or(|live| live.contains(reg))
+    /// A region, or a run.
+    fn together(&mut self, at: usize) -> Result<usize, Error> {
+        let regions = self.regions;
+        if let Some(region) = regions.get(&at)
+            && !(at..at + region.length).any(|at| self.in_arena(at))
+        {
+            let covered = self.addressed(at, region).or_else(|| self.native(at, region, None).then_some(region.length));
+            if let Some(covered) = covered {
+                return Ok(covered);
+            }
+        }
+        self.fused(at)
     }
 
-    /// Whether the value of a machine register is needed after the current instruction.
-    pub fn needed(&self, reg: Reg) -> bool {
-        self.lives_after(self.current, reg)
+    fn jump_if_number(&mut self, op: JumpOp, dst: Reg, number: u32, to: Label) {
+        self.compare(op, Width::W32, gpr(dst), Source::Imm(number as i32));
+        self.code().jump_if(condition(op), to);
+    }
+
+    fn end_with_zero(&mut self, from: Label) {
+        self.rare(from, None, ColdKind::Zero(gpr(Reg::R0)));
+    }
+
+    fn reload_budget(&mut self) {
+        self.code().load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
+    }
+
+    fn spend_after_call(&mut self, cost: i32) {
+        self.spend(cost, Condition::SIGN, None);
+    }
+
+    fn leave_if_spent(&mut self) {
+        self.code().test(Width::W64, BUDGET, BUDGET);
+        self.leave_if(Condition::SIGN);
     }
 }
 

@@ -22,6 +22,7 @@ use super::memory::memory;
 use super::operand::{Arithmetic, Memory, Shift};
 use super::registers::gpr;
 use crate::Error;
+use crate::walk::{Frame as _, LowerArithmetic as _};
 
 /// The longest run looked at.
 const LONGEST: usize = 8;

@@ -1,17 +1,72 @@
 //! Loads, stores, atomics, 64-bit immediates.
 
-use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size, Source, Width};
-use kiln_program::Reference;
+use kiln_isa::{Address, AtomicOp, Insn, Reg, Size, Source, Width};
+use kiln_program::FunctionId;
 
 use super::assembler::Label;
 use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{BASE, SCRATCH, SCRATCH2, gpr};
+use crate::address::Address as Symbol;
+use crate::walk::{Frame, LowerMemory};
 use crate::{Arena, Error};
 
 /// An address as a memory operand.
 pub(super) fn memory(address: Address) -> Memory {
     Memory::at(gpr(address.base), address.offset.into())
+}
+
+impl LowerMemory for FunctionCompiler<'_, '_> {
+    fn load_number(&mut self, dst: Reg, value: u64) {
+        self.code().constant(gpr(dst), value);
+    }
+
+    fn load_address(&mut self, at: usize, dst: Reg, address: Symbol) -> Result<(), Error> {
+        let value = self.resolved(at, address)?;
+        self.code().constant(gpr(dst), value);
+        Ok(())
+    }
+
+    fn load_callback(&mut self, dst: Reg, callback: FunctionId) -> Result<(), Error> {
+        let label = self.shared.callback_label(callback)?;
+        self.code().load_address(gpr(dst), label);
+        Ok(())
+    }
+
+    fn access(&mut self, at: usize, insn: Insn) -> Result<(), Error> {
+        if self.in_arena(at) {
+            return self.arena_access(at, insn);
+        }
+        match insn {
+            Insn::Load { size, signed, dst, address } => self.load(size, signed, dst, memory(address)),
+            Insn::Store { size, address, src } => self.store(size, memory(address), src),
+            Insn::Atomic { op, fetch, size, address, src } => {
+                self.atomic(at, op, fetch, size, memory(address), src)?;
+            }
+            // x86 orders loads after loads and stores after everything: plain moves acquire and release.
+            Insn::LoadAcquire { size, dst, address } => self.load(size, false, dst, memory(address)),
+            Insn::StoreRelease { size, address, src } => self.store(size, memory(address), Source::Reg(src)),
+            _ => return self.unsupported(at, "this access"),
+        }
+        Ok(())
+    }
+
+    /// The lower bits; for user space with the arena's base, and null stays null.
+    fn cast_address(&mut self, at: usize, dst: Reg, src: Reg, to: u16) -> Result<(), Error> {
+        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, Symbol::Arena) };
+        let dst = gpr(dst);
+        self.arena_offset(arena, dst, gpr(src));
+        if to == 0 {
+            return Ok(());
+        }
+        let null = self.code().label();
+        self.code().constant_keeping_flags(SCRATCH, arena.base);
+        self.code().test(Width::W64, dst, dst);
+        self.code().jump_if(Condition::EQUAL, null);
+        self.code().arithmetic(Arithmetic::Or, Width::W64, dst, SCRATCH);
+        self.code().bind(null);
+        Ok(())
+    }
 }
 
 impl FunctionCompiler<'_, '_> {
@@ -38,31 +93,6 @@ impl FunctionCompiler<'_, '_> {
             }
             Source::Imm(imm) => self.code().store_imm(size, place, imm),
         }
-    }
-
-    pub(super) fn load_imm64(&mut self, at: usize, dst: Reg, imm: Imm64) -> Result<(), Error> {
-        let symbols = self.shared.symbols;
-        let to = gpr(dst);
-        let value = match self.nodes[at].reference {
-            Reference::Map(map) => symbols.map_address(map),
-            Reference::MapValue { map, offset } => symbols.map_value_address(map, offset),
-            Reference::Extern(symbol) => symbols.extern_address(symbol),
-            Reference::Function(callback) => {
-                let label = self.shared.callbacks.get(&callback).copied();
-                let label = label.ok_or(Error::Malformed("a callback that does not exist"))?;
-                self.code().load_address(to, label);
-                return Ok(());
-            }
-            Reference::None | Reference::Branch(_) => match imm {
-                Imm64::Value(value) => Some(value),
-                other => return self.unsupported(at, format!("the unresolved address {other}")),
-            },
-        };
-        match value {
-            Some(value) => self.code().constant(to, value),
-            None => return self.unresolved(at, format!("an address for {:?}", self.nodes[at].reference)),
-        }
-        Ok(())
     }
 
     pub(super) fn atomic(
@@ -107,23 +137,6 @@ impl FunctionCompiler<'_, '_> {
         self.code().arithmetic(Arithmetic::And, Width::W64, dst, SCRATCH2);
     }
 
-    /// The lower bits; for user space with the arena's base, and null stays null.
-    pub(super) fn cast_address(&mut self, at: usize, dst: Reg, src: Reg, to: u16) -> Result<(), Error> {
-        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
-        let dst = gpr(dst);
-        self.arena_offset(arena, dst, gpr(src));
-        if to == 0 {
-            return Ok(());
-        }
-        let null = self.code().label();
-        self.code().constant_keeping_flags(SCRATCH, arena.base);
-        self.code().test(Width::W64, dst, dst);
-        self.code().jump_if(Condition::EQUAL, null);
-        self.code().arithmetic(Arithmetic::Or, Width::W64, dst, SCRATCH);
-        self.code().bind(null);
-        Ok(())
-    }
-
     /// A cast of a register that only the access right after it reads: the access computes the offset in a scratch register. A
     /// processor need not execute a copy into another register, but it has to execute one of a register onto itself.
     pub(super) fn cast_and_access(&mut self, at: usize) -> Result<Option<usize>, Error> {
@@ -153,7 +166,7 @@ impl FunctionCompiler<'_, '_> {
     ///   mov r10d, reg    [r10 + rbp + offset]          (a mask for more than 32 bits)
     /// ```
     fn arena_place(&mut self, at: usize, address: Address) -> Result<Memory, Error> {
-        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
+        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, Symbol::Arena) };
         let offset = self.offset_of(at, arena, address.base);
         Ok(self.in_heap(arena, offset, address.offset.into()))
     }
@@ -187,7 +200,7 @@ impl FunctionCompiler<'_, '_> {
     ///   mov r10d, reg ; lea r10, [r10 + offset] ; cmp r10, bytes - size ; ja outside    [r10 + rbp]      (a negative offset)
     /// ```
     fn arena_operand(&mut self, at: usize, address: Address, size: Size) -> Result<(Memory, Label), Error> {
-        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
+        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, Symbol::Arena) };
         let last = arena.bytes.checked_sub(size.bytes().into()).ok_or(Error::Malformed("an arena of a few bytes"))?;
         let outside = self.code().label();
         let mut offset = self.offset_of(at, arena, address.base);

@@ -25,7 +25,6 @@
 //! - `native`: marked regions;
 //! - `blind`: constants that do not appear in the code;
 //! - `fuse`: runs of instructions that one machine instruction does;
-//! - `walk`: the walk over a function's instructions.
 
 mod alu;
 mod assembler;
@@ -40,13 +39,13 @@ pub(crate) mod native;
 mod operand;
 mod registers;
 mod shared;
-mod walk;
 
 use kiln_isa::operation::Arch;
 use kiln_program::{FunctionId, Object};
 
 use crate::plan::Plan;
 use crate::shared::{schedules, spans};
+use crate::walk::Compile as _;
 use crate::{Code, Error, Options, Symbols};
 use assembler::Assembler;
 use function::FunctionCompiler;

@@ -11,6 +11,7 @@ use super::fuse::Chain;
 use super::operand::{Arithmetic, Gpr, Memory, Shift, Unary};
 use super::registers::{SCRATCH, SCRATCH2, gpr};
 use crate::native::{Access, Emit, MachineInsn, Places, later_access, prepare};
+use crate::walk::Frame as _;
 
 /// An instruction, its operands, its encoding.
 type Row = MachineInsn<Assembler, Gpr, Memory>;
