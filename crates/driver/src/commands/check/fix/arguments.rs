@@ -13,6 +13,7 @@ const MOST_COPIED: u64 = 256;
 /// For an argument that is not what the function takes.
 pub fn wrong(case: &Case<'_>) -> Vec<Proposal> {
     let mut found = rewritten::compared(case);
+    found.extend(zero(case));
     found.extend(local_function(case));
     found.extend(null(case));
     found.extend(constant_text(case));
@@ -22,6 +23,22 @@ pub fn wrong(case: &Case<'_>) -> Vec<Proposal> {
     found.extend(copied(case));
     found.extend(swapped(case));
     found
+}
+
+/// A number that has to be 0, such as flags that nobody has defined yet.
+fn zero(case: &Case<'_>) -> Option<Proposal> {
+    let (_, arguments, index) = at_fault(case)?;
+    let is_zero = case.diagnosis.message.exact().contains(" must be 0");
+    is_zero.then(|| case.replace(arguments[index].clone(), "0", false))
+}
+
+/// A variable whose address is cast to that of a wider one: it gets the type of the cast.
+pub fn typed(case: &Case<'_>) -> Option<Proposal> {
+    let (_, arguments, index) = at_fault(case)?;
+    let (cast, name) = case.text(arguments[index].clone()).strip_prefix('(')?.split_once(')')?;
+    let kind = cast.trim().strip_suffix('*')?.trim();
+    let own = case.source.declaration(name.trim().strip_prefix('&')?, case.at)?;
+    Some(case.replace(own.kind, &format!("{kind} "), false))
 }
 
 /// The helper's name in the source, the arguments, and which one is wrong.

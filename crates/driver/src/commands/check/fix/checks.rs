@@ -304,6 +304,29 @@ pub fn reserved(case: &Case<'_>) -> Option<Proposal> {
     Some(case.replace(at..at + old.len(), &format!("sizeof(*{name})"), false))
 }
 
+/// For a pointer that was made from the packet's end, which the kernel does not let a program read through: the same place
+/// from the packet's start.
+pub fn from_end(case: &Case<'_>) -> Option<Proposal> {
+    let source = case.source;
+    let (start, end) = (variable_of(case, "data")?, variable_of(case, "data_end")?);
+    let body = source.function(case.at)?.body;
+    let mut places = source.words(body.start..case.statement.end).filter(|(_, word)| *word == end);
+    places.find_map(|(at, _)| {
+        let rest = source.code(at + end.len()..case.statement.end.max(source.statement(at)?.0.end));
+        let minus = rest.trim_start().strip_prefix('-')?;
+        let from = at + end.len() + (rest.len() - minus.len());
+        let own = source.trimmed(from..source.statement(at)?.0.end - 1);
+        let (name, back) = (source.fresh("distance"), case.text(own.clone()));
+        // The difference of both is a length.
+        (!source.words(own.clone()).any(|(_, word)| word == start)).then_some(())?;
+        let hidden = opaque(&name);
+        let text = format!(
+            "(void *){start} + ({{ __u64 {name} = (__u64)(long){end} - (__u64)(long){start} - ({back}); {hidden} {name} & 0x3fff; }})"
+        );
+        Some(case.replace(at..own.end, &text, false))
+    })
+}
+
 /// For a record of a size that is not constant: the constant with which the size was compared before, or the record's type.
 pub fn reserved_at_most(case: &Case<'_>) -> Vec<Proposal> {
     let source = case.source;
@@ -311,15 +334,20 @@ pub fn reserved_at_most(case: &Case<'_>) -> Vec<Proposal> {
     let (Some(body), Some(range)) = (source.function(case.at).map(|own| own.body), arguments.get(1)) else {
         return Vec::new();
     };
-    let size = case.text(range.clone());
     let mut found = Vec::new();
-    for (at, _) in source.words(body.start..case.statement.start).filter(|(_, word)| *word == size) {
-        let rest = source.code(at + size.len()..case.statement.start).trim_start();
-        let Some(limit) = rest.strip_prefix(['>', '<']).map(|rest| rest.trim_start_matches('=').trim_start()) else {
-            continue;
-        };
-        let limit: String = limit.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
-        found.extend((!limit.is_empty()).then(|| case.replace(range.clone(), &limit, false)));
+    for (place, size) in source.words(range.clone()).filter(|(_, word)| is_name(word)) {
+        let same = source.words(body.start..case.statement.start).filter(|(_, word)| *word == size);
+        for (at, _) in same {
+            // The first number that the variable, or what it is made of, is compared with.
+            let Some((own, _)) = source.statement(at) else { continue };
+            let rest = source.code(at + size.len()..own.end.min(case.statement.start));
+            let Some(limit) = rest.find(['>', '<']).map(|sign| rest[sign + 1..].trim_start_matches('=').trim_start())
+            else {
+                continue;
+            };
+            let limit: String = limit.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+            found.extend((!limit.is_empty()).then(|| case.replace(place..place + size.len(), &limit, false)));
+        }
     }
     let name = case.assigned(case.statement.clone());
     found.extend(name.map(|name| case.replace(range.clone(), &format!("sizeof(*{name})"), false)));
@@ -341,6 +369,7 @@ pub fn size(case: &Case<'_>) -> Vec<Proposal> {
         if text.parse::<u64>().is_ok() || text.starts_with('&') || text.starts_with("sizeof") {
             continue;
         }
+        found.extend(not_zero(case, &range, text));
         let Some(room) = room else { continue };
         let name = case.source.fresh("size");
         let named = if is_name(text) { text } else { name.as_str() };
@@ -370,6 +399,14 @@ pub fn size(case: &Case<'_>) -> Vec<Proposal> {
         found.extend(case.check_after(&format!("{fresh} > (__s64){room}"), &lines, vec![edit]));
     }
     found
+}
+
+/// For a size that may only be too small.
+fn not_zero(case: &Case<'_>, range: &Range<usize>, text: &str) -> Option<Proposal> {
+    case.diagnosis.message.exact().ends_with(" may be 0").then_some(())?;
+    let name = case.source.fresh("bytes");
+    let lines = format!("__u64 {name} = {text};\n{}\n", opaque(&name));
+    case.check_after(&format!("{name} == 0"), &lines, vec![Edit { range: range.clone(), text: name.clone() }])
 }
 
 /// The size of the memory that an argument points to.

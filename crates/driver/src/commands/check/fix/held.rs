@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::propose::{Case, Proposal};
-use super::rewritten;
 use super::text::Edit;
+use super::{order, rewritten};
 
 /// Calls that begin a section, and those that end it, with the same arguments.
 const SECTIONS: [(&str, &str); 3] = [
@@ -36,15 +36,42 @@ fn before_returns(case: &Case<'_>, from: usize, line: &str) -> Vec<Proposal> {
 
 /// For a reference that is still held at the end.
 pub fn release(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
     let Some((at, statement)) = case.origin() else { return Vec::new() };
-    if let Some((_, arguments)) = case.source.call("bpf_ringbuf_reserve_dynptr", statement.clone()) {
+    if let Some((_, arguments)) = source.call("bpf_ringbuf_reserve_dynptr", statement.clone()) {
         let held = arguments.get(3).map(|range| case.text(range.clone())).unwrap_or_default();
         return before_returns(case, at, &format!("bpf_ringbuf_discard_dynptr({held}, 0);"));
+    }
+    if let (Some(name), Some((call, _))) =
+        (case.assigned(statement.clone()), source.call("bpf_kptr_xchg", statement.clone()))
+    {
+        return exchanged(case, call.start, name);
     }
     let Some(helper) = case.wanted().release else { return kernel_release(case, at, statement) };
     let Some(name) = case.assigned(statement) else { return Vec::new() };
     let flags = if helper.contains("ringbuf") { ", 0" } else { "" };
+    if source.call("bpf_tail_call", case.statement.clone()).is_some() {
+        // If it returns, it failed: what is held is given back before it.
+        let early = source.before(case.at, &format!("{helper}({name}{flags});"));
+        let title = format!("add `{helper}({name}{flags});` before the tail call");
+        let early = early.map(|edits| Proposal { title, edits, safe: true });
+        return order::behind(case, &[&format!("bpf_{helper}"), helper]).into_iter().chain(early).collect();
+    }
     before_returns(case, at, &format!("{helper}({name}{flags});"))
+}
+
+/// For what was in a map before an exchange: it may be null.
+fn exchanged(case: &Case<'_>, at: usize, name: &str) -> Vec<Proposal> {
+    let kind = case.source.declared_type(name, case.at).unwrap_or_default();
+    let kind = kind.trim_end_matches('*').trim().trim_start_matches("struct ").trim_end_matches("_struct");
+    let function = format!("bpf_{kind}_release");
+    if !case.functions.contains(&function) {
+        return Vec::new();
+    }
+    let mut found = before_returns(case, at, &format!("if ({name})\n\t{function}({name});"));
+    let declared = declared(case, &function, &format!("struct {kind} *"));
+    found.iter_mut().for_each(|own| own.edits.extend(declared.clone()));
+    found
 }
 
 /// For what a function of the kernel gave: `bpf_iter_KIND_destroy`, or `bpf_KIND_release`.
@@ -109,6 +136,9 @@ pub fn section(case: &Case<'_>) -> Vec<Proposal> {
     for (begin, end) in SECTIONS {
         let Some((call, arguments)) = case.source.call(begin, body.clone()) else { continue };
         let arguments: Vec<&str> = arguments.into_iter().map(|range| case.text(range)).collect();
+        // What may sleep comes before it.
+        found
+            .extend(order::hoisted(case, call.start, |word| word.starts_with("bpf_") && ![begin, end].contains(&word)));
         found.extend(before_returns(case, call.end, &format!("{end}({});", arguments.join(", "))));
     }
     found
@@ -118,7 +148,7 @@ pub fn section(case: &Case<'_>) -> Vec<Proposal> {
 pub fn lock(case: &Case<'_>) -> Vec<Proposal> {
     let source = case.source;
     let taken = case.step("the lock is taken here");
-    let Some((at, statement)) = taken else { return Vec::new() };
+    let Some((at, statement)) = taken else { return order::behind(case, &["bpf_spin_lock"]).into_iter().collect() };
     let Some((_, arguments)) = source.call("bpf_spin_lock", statement) else { return Vec::new() };
     let held = arguments.first().map(|range| case.text(range.clone())).unwrap_or_default();
     if let Some((_, own)) = source.call("bpf_spin_unlock", case.statement.clone()) {
@@ -130,14 +160,8 @@ pub fn lock(case: &Case<'_>) -> Vec<Proposal> {
         let unlock = again.then(|| case.replace(whole, &format!("bpf_spin_unlock({held})"), false));
         return unlock.into_iter().chain(rewritten::one_lock(case, held)).collect();
     }
-    let call =
-        source.words(case.statement.clone()).find(|(_, word)| word.starts_with("bpf_") && !word.contains("spin"));
-    if let Some((range, _)) = call.and_then(|(_, name)| source.call(name, case.statement.clone())) {
-        let text = case.text(range.clone());
-        let name = source.fresh("early");
-        let line = format!("__typeof__({text}) {name} = {text};");
-        let title = format!("add `{line}` before the lock is taken");
-        let early = case.lines_before(at, &line, Edit { range, text: name }, title, true);
+    let early = order::hoisted(case, at, |word| word.starts_with("bpf_") && !word.contains("spin"));
+    if early.is_some() {
         return early.into_iter().collect();
     }
     before_returns(case, at, &format!("bpf_spin_unlock({held});"))

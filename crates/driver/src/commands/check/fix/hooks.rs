@@ -57,6 +57,36 @@ pub fn other_helper(case: &Case<'_>, definition: &Range<usize>) -> Vec<Proposal>
     others.iter().take(MOST_OTHERS).map(edit).collect()
 }
 
+/// Helpers that take a number, and the same for maps with keys: which argument it is.
+const BY_KEY: [(&str, &str, usize); 3] = [
+    ("bpf_sk_redirect_map", "bpf_sk_redirect_hash", 2),
+    ("bpf_msg_redirect_map", "bpf_msg_redirect_hash", 2),
+    ("bpf_sock_map_update", "bpf_sock_hash_update", 2),
+];
+
+/// For a map with keys that are not its indexes: the helper that takes the key's address.
+pub fn by_key(case: &Case<'_>, definition: &Range<usize>) -> Option<Proposal> {
+    let source = case.source;
+    let (name, other, index) =
+        BY_KEY.into_iter().find(|(name, ..)| source.call(name, case.statement.clone()).is_some())?;
+    let (whole, arguments) = source.call(name, case.statement.clone())?;
+    let range = arguments.get(index)?.clone();
+    let called = Edit { range: whole.start..whole.start + name.len(), text: other.to_owned() };
+    let kind = case.text(kind_in(case, definition.clone(), "key")?);
+    let value = case.text(range.clone());
+    let base = value.split(['.', '-']).next().unwrap_or_default();
+    let title = format!("call {other}, which takes the key's address");
+    if source.declared_type(base, case.at) == Some(kind) {
+        let edits = vec![called, Edit { range, text: format!("&{base}") }];
+        return Some(Proposal { title, edits, safe: false });
+    }
+    let key = source.fresh("key");
+    let edit = Edit { range, text: format!("&{key}") };
+    let mut found = case.lines_before(case.at, &format!("{kind} {key} = {{ {value} }};"), edit, title, false)?;
+    found.edits.push(called);
+    Some(found)
+}
+
 /// For a lookup in a queue or stack: the next item is taken out.
 pub fn taken_from_queue(case: &Case<'_>, definition: &Range<usize>) -> Option<Proposal> {
     let kind = map_type(case, definition)?;

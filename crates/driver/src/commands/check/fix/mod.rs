@@ -14,6 +14,7 @@ mod arguments;
 mod checks;
 mod held;
 mod hooks;
+mod order;
 mod parts;
 mod propose;
 mod rewritten;

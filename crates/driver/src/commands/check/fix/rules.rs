@@ -10,7 +10,7 @@ use super::held::{self, returns};
 use super::parts::{argument, calls, include, kind_in, map_definition};
 use super::propose::{Case, Form, Proposal};
 use super::text::{Declaration, Edit, is_name};
-use super::{arguments, checks, hooks, rewritten, stores};
+use super::{arguments, checks, hooks, order, rewritten, stores};
 
 /// For a pointer that a call made useless, as the story says.
 pub fn lost(case: &Case<'_>) -> Vec<Proposal> {
@@ -19,7 +19,7 @@ pub fn lost(case: &Case<'_>) -> Vec<Proposal> {
         return released.into_iter().collect();
     }
     if let Some((at, _)) = case.step("may move the packet") {
-        return renewed(case, at).into_iter().collect();
+        return renewed(case, at).or_else(|| order::in_front(case, at)).into_iter().collect();
     }
     Vec::new()
 }
@@ -35,12 +35,7 @@ fn released(case: &Case<'_>, call: Range<usize>) -> Option<Proposal> {
         return Some(Proposal { title: format!("add `{lines}` after `{text}`"), edits, safe: true });
     }
     let own = case.text(case.statement.clone());
-    let line = |range: Range<usize>| {
-        let begin = source.text[..range.start].rfind('\n').map_or(0, |at| at + 1);
-        let end = source.text[range.end..].find('\n').map_or(range.end, |at| range.end + at + 1);
-        begin..end
-    };
-    let gone = Edit { range: line(call), text: String::new() };
+    let gone = Edit { range: source.lines(call), text: String::new() };
     let expression = own.strip_prefix("return").and_then(|rest| rest.strip_suffix(';')).map(str::trim);
     let mut edits = match expression {
         Some(value) => {
@@ -110,6 +105,11 @@ pub fn widths(case: &Case<'_>) -> Vec<Proposal> {
             found.push(case.replace(own.kind, &format!("{kind} "), false));
         }
     } else if let (Some(kind), true) = (kind("value"), case.source.subscripts(case.statement.clone()).is_empty()) {
+        found.extend(case.dereferenced().iter().filter_map(|own| {
+            let used = case.source.declared_type(own.name, case.at)?;
+            let used = used.strip_prefix("const ").unwrap_or(used).trim_end_matches('*').trim();
+            used.starts_with("struct ").then(|| case.replace(kind.clone(), used, false))
+        }));
         found.push(case.replace(kind, "__u64", false));
     }
     found
@@ -138,13 +138,19 @@ fn key_of_two(case: &Case<'_>, name: &str, own: &Declaration, kind: &str) -> Opt
 
 /// Rules with edits of their own, by their reason.
 type Propose = fn(&Case<'_>) -> Vec<Proposal>;
-const RULES: [(Reason, Propose); 22] = [
+const RULES: [(Reason, Propose); 25] = [
     (Reason::UnreleasedReference, held::release),
     (Reason::CriticalSection, held::section),
     (Reason::LockDiscipline, held::lock),
     (Reason::PointerArithmetic, |case| both_checked(case).into_iter().chain(unmasked(case)).collect()),
     (Reason::ReturnValue, returned),
-    (Reason::NotAPointer, |case| [checks::null_here(case), read_memory(case)].concat()),
+    (Reason::NotAPointer, |case| {
+        let end = checks::from_end(case).into_iter().collect();
+        [end, checks::null_here(case), loaded(case), read_memory(case)].concat()
+    }),
+    (Reason::NotTrusted, order::rcu),
+    (Reason::KfuncNotAllowed, order::rcu),
+    (Reason::Misaligned, |case| arguments::typed(case).into_iter().collect()),
     (Reason::ArgumentType, arguments::wrong),
     (Reason::DynptrMisuse, rewritten::dynptr),
     (Reason::ContextAccess, stores::context),
@@ -187,7 +193,7 @@ fn destroyed(case: &Case<'_>) -> Vec<Proposal> {
 }
 
 fn returned(case: &Case<'_>) -> Vec<Proposal> {
-    let mut found: Vec<Proposal> = arguments::local_function(case).into_iter().collect();
+    let mut found: Vec<Proposal> = arguments::local_function(case).into_iter().chain(inlined(case)).collect();
     let Some([lowest, highest]) = case.wanted().returned else { return found };
     let mut edits = Vec::new();
     for own in returns(case, 0) {
@@ -206,6 +212,38 @@ fn returned(case: &Case<'_>) -> Vec<Proposal> {
     let title = format!("return {lowest} to {highest} everywhere");
     found.push(Proposal { title, edits, safe: false });
     found
+}
+
+/// For a function that returns the address of its own variable: it becomes part of its caller.
+fn inlined(case: &Case<'_>) -> Option<Proposal> {
+    let source = case.source;
+    let head = source.function(case.at)?.head;
+    let starred = source.code(head.clone()).split('(').next()?.contains('*');
+    let at = |wanted: &str| {
+        let mut words = source.words(head.clone());
+        words.find(|(_, word)| *word == wanted).map(|(at, word)| at..at + word.len())
+    };
+    let edit = match at("__noinline") {
+        Some(range) => case.replace(range, "__always_inline", false),
+        None => {
+            let end = at("static").filter(|_| at("__always_inline").is_none())?.end;
+            case.replace(end..end, " __always_inline", false)
+        }
+    };
+    starred.then_some(edit)
+}
+
+/// A socket filter copies from the packet by a call, not by `memcpy`.
+fn loaded(case: &Case<'_>) -> Vec<Proposal> {
+    let context = case.context().filter(|_| case.section.starts_with("socket"));
+    let call = ["__builtin_memcpy", "memcpy"].iter().find_map(|name| case.source.call(name, case.statement.clone()));
+    let (Some(context), Some((whole, arguments))) = (context, call.filter(|(_, own)| own.len() == 3)) else {
+        return Vec::new();
+    };
+    let [to, from, size] = [0, 1, 2].map(|at| case.text(arguments[at].clone()));
+    let text = format!("if (bpf_skb_load_bytes({context}, (long)({from}), {to}, {size}))\n\t\t{}", case.leave(case.at));
+    let end = case.source.code(whole.end..case.statement.end).find(';').map_or(whole.end, |at| whole.end + at + 1);
+    vec![case.replace(whole.start..end, &text, true)]
 }
 
 fn read_memory(case: &Case<'_>) -> Vec<Proposal> {
@@ -230,7 +268,10 @@ fn read_memory(case: &Case<'_>) -> Vec<Proposal> {
             Form::Element(_) => own.at..case.source.closing(own.at + own.name.len())?,
             Form::Member => {
                 let member = case.source.words(own.at + own.name.len()..case.statement.end).next()?;
-                own.at..member.0 + member.1.len()
+                let end = member.0 + member.1.len();
+                // What is at fault may be the element, and not the member that points to it.
+                let element = case.source.code(end..case.statement.end).starts_with('[');
+                own.at..if element { case.source.closing(end)? } else { end }
             }
             Form::Cast(_) => return None,
         };
@@ -348,6 +389,10 @@ fn bound_loop(case: &Case<'_>) -> Vec<Proposal> {
             let parts: Vec<&str> = text.split(';').collect();
             let name = source.fresh("turn");
             match parts[..] {
+                [first, condition, last] if [first, condition, last].iter().all(|part| part.trim().is_empty()) => {
+                    let new = format!("int {name} = 0; {name} < {turns}; {name}++");
+                    found.push(case.replace(inside, &new, false));
+                }
                 [first, condition, last] => {
                     let counter = last.trim().trim_matches('+');
                     let new = match is_name(counter) && !condition.trim().is_empty() {
@@ -397,6 +442,7 @@ fn map_type(case: &Case<'_>) -> Vec<Proposal> {
     let allowed = MapType::ALL.iter().filter(|known| known.allows_helper(helper)).map(|known| known.name());
     let mut found: Vec<Proposal> = arguments::other_output(case, case.text(body.clone())).into_iter().collect();
     found.extend(hooks::taken_from_queue(case, &body));
+    found.extend(hooks::by_key(case, &body));
     found.extend(hooks::other_helper(case, &body));
     for name in allowed.take(8) {
         let kind = calls(case, "__uint", body.clone()).into_iter().find(|(_, own)| case.text(own[0].clone()) == "type");

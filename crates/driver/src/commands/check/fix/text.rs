@@ -275,6 +275,26 @@ impl Source {
         inside.into_iter().chain(outside.collect::<Vec<_>>()).find_map(|begin| self.declared(name, begin))
     }
 
+    /// The type of a variable or parameter, as it is written.
+    pub fn declared_type(&self, name: &str, at: usize) -> Option<&str> {
+        if let Some(own) = self.declaration(name, at) {
+            return Some(self.text[own.kind].trim());
+        }
+        let Function { head, body } = self.function(at)?;
+        if let Some((place, _)) = self.words(head.clone()).find(|(_, word)| *word == name) {
+            let before = self.code(head.start..place);
+            let begin = head.start + before.rfind([',', '('])? + 1;
+            return Some(self.text[begin..place].trim());
+        }
+        // One of several, as in `struct key *a, *b;`: the type is that of the first.
+        let (place, _) = self.words(body.clone()).find(|(_, word)| *word == name)?;
+        let begin = self.skip_space(self.code(0..place).rfind([';', '{', '}'])? + 1);
+        let (first, _) = self.code(begin..place).split_once(',')?;
+        let (last, word) = self.words(begin..begin + first.len()).last()?;
+        let ends = self.code(last + word.len()..begin + first.len()).trim().is_empty();
+        ends.then(|| self.text[begin..last].trim())
+    }
+
     fn declared(&self, name: &str, begin: usize) -> Option<Declaration> {
         let before = self.code(0..begin);
         let from = self.skip_space(before.rfind([';', '{', '}']).map_or(0, |at| at + 1));
@@ -368,6 +388,13 @@ impl Source {
             }
         }
         Some((begin..end, arguments))
+    }
+
+    /// The whole lines of a range.
+    pub fn lines(&self, range: Range<usize>) -> Range<usize> {
+        let begin = self.text[..range.start].rfind('\n').map_or(0, |at| at + 1);
+        let end = self.text[range.end..].find('\n').map_or(range.end, |at| range.end + at + 1);
+        begin..end
     }
 
     /// A range without the space at its ends.
