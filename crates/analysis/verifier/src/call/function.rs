@@ -2,7 +2,7 @@
 
 use kiln_isa::{Insn, Reg};
 use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES, MAX_STACK_BEFORE_TAIL_CALL_BYTES};
-use kiln_platform::{Feature, ProgramType};
+use kiln_platform::{AttachType, Feature, ProgramType};
 
 use crate::code::ends::End;
 use crate::code::{Code, Op};
@@ -208,10 +208,12 @@ impl Findings {
 
 impl Options {
     fn has_private_stacks(&self, code: &Code<'_>) -> bool {
-        let interrupts = matches!(
-            code.program_type,
-            ProgramType::Kprobe | ProgramType::Tracepoint | ProgramType::PerfEvent | ProgramType::RawTracepoint
-        );
+        // Those that may interrupt themselves, which the kernel does not let them (kernel `bpf_prog_check_recur`).
+        let interrupts = match code.program_type {
+            ProgramType::Kprobe | ProgramType::Tracepoint | ProgramType::PerfEvent | ProgramType::RawTracepoint => true,
+            ProgramType::Tracing => code.program.attach_type != Some(AttachType::TraceIter),
+            _ => false,
+        };
         interrupts
             && self.kernel_has(Feature::PrivateStacks)
             && !code.ops.iter().any(|op| End::of(op) == Some(End::TailCall))
