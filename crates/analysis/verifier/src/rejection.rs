@@ -158,6 +158,8 @@ pub(crate) enum Case {
     PartOfEntry { bytes: u32 },
     /// The function returns no number.
     NoNumber,
+    /// The kernel gets no types of the functions.
+    NoFunctionTypes,
     /// Programs of this type may have no map with such a field.
     Field { name: &'static str },
 }

@@ -144,6 +144,8 @@ features! {
     PrivateStacks: (6, 13), "a stack for each function";
     /// A lookup in an array with a constant key within its bounds is known to find a value.
     ConstantArrayKeys: (6, 14), "knowing that an array has a value for a constant key";
+    /// At most six copies of two compared numbers learn from the comparison. The others stop being copies.
+    FewLinks: (6, 12), "noting only six copies of compared numbers";
     /// Copies that differ by a negative constant, or in their lower halves, learn from one another.
     LinkedDifferences: (6, 18), "learning through copies that differ by what was subtracted";
     /// A call of one of the program's functions counts as reading r1 to r5, whatever the function reads.
@@ -212,6 +214,8 @@ features! {
     SleepableTracepoints: (7, 2), "a tracepoint program that sleeps";
     /// Registers that nobody reads are forgotten before states are compared (Linux 7.3 is the first that was seen to do so).
     UnreadForgotten: (6, 19), "calling a loop infinite that changes only unread registers";
+    /// How a register compares with itself is known. Before, what holds of the one side was learned of the other one, too.
+    ComparisonsWithItself: (6, 19), "knowing how a register compares with itself";
     /// A tree can be queried with a node of an object that the program owns.
     OwnedNodes: (6, 16), "asking a tree about a node that is owned";
 }

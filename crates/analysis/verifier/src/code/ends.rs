@@ -9,13 +9,21 @@ use crate::reason::Reason;
 use crate::rejection::Case;
 
 impl Code<'_> {
+    /// Whether the object has types, and the kernel gets none of the functions (`func_info`).
+    pub(crate) fn loses_function_types(&self) -> bool {
+        self.object.btf.is_some() && !self.has_function_types()
+    }
+
+    fn has_function_types(&self) -> bool {
+        self.functions.first().is_some_and(|main| main.btf_id != 0) && self.prepared.accepted_btf.is_some()
+    }
+
     /// The first end of a function that needs types, where the kernel gets none: without them it does not know that the
     /// function returns a number (`check_abnormal_return`).
     pub(crate) fn end_without_types(&self) -> Option<(Position, End)> {
-        let typed = self.functions.first().is_some_and(|main| main.btf_id != 0) && self.prepared.accepted_btf.is_some();
         let called = || (0..).zip(&self.ops).filter(|(_, op)| op.function != 0);
         let mut ends = called().filter_map(|(at, op)| Some((at, End::of(op)?)));
-        if typed { None } else { ends.find(|(_, end)| *end != End::Throw) }
+        if self.has_function_types() { None } else { ends.find(|(_, end)| *end != End::Throw) }
     }
 }
 

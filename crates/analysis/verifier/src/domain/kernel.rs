@@ -219,8 +219,15 @@ pub(crate) fn outcome_as_kernel(op: JumpOp, width: Width, dst: &Scalar, src: &Sc
 }
 
 /// What the kernel knows of both operands where the comparison came out as `taken` (`reg_set_min_max`). The kernel also
-/// explores what cannot be: a number of which nothing is possible any more gets unknown ranges.
-pub(crate) fn refine_as_kernel(op: JumpOp, width: Width, taken: bool, dst: &Scalar, src: &Scalar) -> (Scalar, Scalar) {
+/// explores what cannot be: a number of which nothing is possible any more gets unknown ranges. `same`: both operands are
+/// one register, of which it learns what it learns of either.
+pub(crate) fn refine_as_kernel(
+    op: JumpOp,
+    width: Width,
+    taken: bool,
+    same: bool,
+    [dst, src]: [&Scalar; 2],
+) -> (Scalar, Scalar) {
     let (mut left, mut right) = (*dst, *src);
     if op == JumpOp::Set && !taken {
         // The kernel forgets the ranges of the number that is compared with constant bits.
@@ -231,6 +238,10 @@ pub(crate) fn refine_as_kernel(op: JumpOp, width: Width, taken: bool, dst: &Scal
         }
     }
     refine::narrow(op, width, taken, &mut left, &mut right);
+    if same {
+        left = left.meet(&right).deduced();
+        right = left;
+    }
     // A constant has nothing left to deduce.
     let settled = |side: Scalar| match side.tnum.mask {
         0 if side == Scalar::constant(side.tnum.value) => side,

@@ -476,6 +476,7 @@ impl Words<'_> {
     fn instruction(&self) -> Option<String> {
         match self.cause.case {
             Case::FramePointer => return Some("frame pointer is read only".to_owned()),
+            Case::NoFunctionTypes => return Some("missing btf func_info".to_owned()),
             Case::PartOfEntry { bytes } => return Some(format!("Invalid read of {bytes} bytes from insn_array")),
             _ => {}
         }

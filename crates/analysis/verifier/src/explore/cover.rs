@@ -1,9 +1,8 @@
 //! When a register, a slot or an object of a kept state covers one of the current state.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use kiln_isa::{Reg, RegSet};
 
+use crate::code::{Code, Position};
 use crate::path::precision::Origins;
 use crate::state::ids::IdMap;
 use crate::state::{Byte, IteratorState, Kind, ObjectKind, Register, Slot, StackObject, State};
@@ -28,7 +27,7 @@ pub(crate) fn widen(origins: &Origins, old: &Register, current: &mut Register, i
     };
     if old.kind() == Kind::Scalar
         && current.kind() == Kind::Scalar
-        && (all || !origins.is_precise(old.origin) && !origins.is_precise(current.origin))
+        && (all || !origins.is_precise(old.origin))
         && !same(old, current, ids)
     {
         *current = Register { origin: current.origin, ..Register::UNKNOWN };
@@ -69,7 +68,8 @@ pub(crate) fn register_covers(
     ids: &mut IdMap,
     exactness: Exactness,
 ) -> bool {
-    if old.kind() == Kind::Uninit {
+    // An explored future did not read what was never written. One that is not explored may.
+    if old.kind() == Kind::Uninit && exactness == Exactness::Explored {
         return true;
     }
     if old.kind() != current.kind() {
@@ -111,21 +111,25 @@ pub(crate) fn register_covers(
         && ids.matches(old.reference, current.reference)
 }
 
-/// Returns a hash of the registers that are not read any more. States that differ only in these cover each other, but a loop
-/// that changes one is not infinite yet (kernel `states_maybe_looping`).
-pub(crate) fn unread_registers(state: &State, live: RegSet) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for reg in Reg::all().filter(|reg| !live.contains(*reg)) {
-        let register = state.frame().registers[reg.index()];
-        (register.kind() as u8, register.offset, register.scalar).hash(&mut hasher);
-    }
-    hasher.finish()
+/// A quick comparison of the last frames' registers, of those `compared`, that excludes most states before the complete
+/// one. Until Linux 6.18 it compares all of them: a loop that changes one that nothing reads is not infinite yet (kernel
+/// `states_maybe_looping`).
+pub(crate) fn may_be_same(old: &State, current: &State, compared: RegSet) -> bool {
+    old.frames.len() == current.frames.len()
+        && compared.iter().all(|reg| {
+            let (a, b) = (old.register(reg), current.register(reg));
+            a.kind() == b.kind() && a.offset == b.offset && a.scalar == b.scalar
+        })
 }
 
-/// A quick comparison that excludes most states before the complete one.
-pub(crate) fn may_be_same(old: &State, current: &State) -> bool {
-    old.frames.len() == current.frames.len()
-        && old.frame().registers.iter().zip(&current.frame().registers).all(|(a, b)| {
-            a.kind() == Kind::Uninit || a.kind() == b.kind() && a.offset == b.offset && a.scalar == b.scalar
-        })
+impl Code<'_> {
+    /// Forgets the registers of a state at `at` that nothing reads any more.
+    pub(crate) fn forget_unread(&self, state: &mut State, at: Position) {
+        for index in 0..state.frames.len() {
+            let live = self.live_in_frame(state, at, index);
+            for reg in Reg::all().filter(|reg| !live.contains(*reg)) {
+                state.frames[index].registers[reg.index()] = Register::UNINIT;
+            }
+        }
+    }
 }

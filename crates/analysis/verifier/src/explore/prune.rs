@@ -19,9 +19,7 @@ use kiln_platform::Feature;
 use super::search::Explorer;
 use crate::code::Position;
 use crate::error::{Step, reject};
-use crate::explore::cover::{
-    Exactness, bytes_cover, less_written, may_be_same, object_covers, register_covers, unread_registers, widen,
-};
+use crate::explore::cover::{Exactness, bytes_cover, less_written, may_be_same, object_covers, register_covers, widen};
 use crate::explore::visits::{Visit, Visits};
 use crate::objects::iterator::iterators_moved;
 use crate::path::Since;
@@ -46,8 +44,6 @@ struct KeptState {
     pinned: bool,
     /// All its numbers are precise, and those of the states before it on its path.
     exact: bool,
-    /// [`unread_registers`] of its last frame, of which `state` keeps nothing.
-    unread: u64,
 }
 
 /// All kept states.
@@ -79,7 +75,6 @@ impl Kept {
             visit: 0,
             pinned: false,
             exact: false,
-            unread: 0,
         };
         Kept {
             states: vec![root],
@@ -248,14 +243,19 @@ impl Explorer<'_> {
         Ok((None, keep))
     }
 
-    /// Computes which stack slots count for the states kept here whose future has been explored, once.
+    /// Computes which stack slots count for the states kept here whose future has been explored, once, and forgets their
+    /// registers that are not read any more.
     fn clean_explored(&mut self, candidates: &[u32]) {
         for candidate in candidates {
             let kept = &self.kept.states[*candidate as usize];
             let (Some(old), None) = (kept.state.as_deref(), &kept.alive) else { continue };
             if !self.kept.is_open(kept) && same_calls(old, &self.path.state) {
                 let alive = self.path.findings.liveness.alive(self.path.code, old, kept.at);
-                self.kept.states[*candidate as usize].alive = Some(alive);
+                let kept = &mut self.kept.states[*candidate as usize];
+                kept.alive = Some(alive);
+                if let Some(old) = kept.state.as_deref_mut() {
+                    self.path.code.forget_unread(old, kept.at);
+                }
             }
         }
     }
@@ -278,11 +278,10 @@ impl Explorer<'_> {
         if matches!(op.node.insn, Insn::MayGoto { .. }) && unrolled && self.covers(kept, old, Exactness::Within) {
             return Ok(true);
         }
+        let compared = if self.path.options.kernel_has(Feature::UnreadForgotten) { op.live } else { RegSet::ALL };
         if !unrolled
             && old.callback_depth == self.path.state.callback_depth
-            && may_be_same(old, &self.path.state)
-            && (self.path.options.kernel_has(Feature::UnreadForgotten)
-                || kept.unread == unread_registers(&self.path.state, op.live))
+            && may_be_same(old, &self.path.state, compared)
             && self.covers(kept, old, Exactness::Same)
             && !iterators_moved(old, &self.path.state)
         {
@@ -312,30 +311,27 @@ impl Explorer<'_> {
         true
     }
 
-    /// Keeps the current state and gives its numbers cells.
+    /// Keeps the current state and gives its numbers cells. What nothing reads any more stays in it until its future is
+    /// explored: widening compares it as well.
     fn keep_state(&mut self) {
-        let lives = self.live_by_frame(&self.path.state);
-        for (frame, live) in self.path.state.frames.iter_mut().zip(&lives) {
+        let last = self.path.state.frames.len() - 1;
+        for index in 0..=last {
+            let live = self.path.code.live_in_frame(&self.path.state, self.path.at, index);
+            let frame = &mut self.path.state.frames[index];
+            let origins = &mut self.path.findings.origins;
             for reg in live.iter() {
                 let register = &mut frame.registers[reg.index()];
                 if register.kind() == Kind::Scalar {
-                    register.origin = self.path.findings.origins.cell(register.origin);
+                    register.origin = origins.cell(register.origin);
                 }
             }
-            let origins = &mut self.path.findings.origins;
             frame.stack.for_each_spilled_where(&|register| register.kind() == Kind::Scalar, &mut |register| {
                 register.origin = origins.cell(register.origin);
             });
         }
-        let mut state = self.path.another_state();
+        let state = self.path.another_state();
         let parent = state.parent;
         self.kept.state_bytes += self.kept.bytes_of(&state);
-        for (frame, live) in state.frames.iter_mut().zip(&lives) {
-            for reg in Reg::all().filter(|reg| !live.contains(*reg)) {
-                frame.registers[reg.index()] = Register::UNINIT;
-            }
-        }
-        let unread = unread_registers(&self.path.state, self.path.code.op(self.path.at).live);
         let visit = self.kept.visits.of(self.path.code, &state, self.path.at, self.strict_callbacks);
         let kept = KeptState {
             state: Some(Box::new(state)),
@@ -348,7 +344,6 @@ impl Explorer<'_> {
             visit,
             pinned: false,
             exact: false,
-            unread,
         };
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
@@ -360,24 +355,6 @@ impl Explorer<'_> {
         self.kept.jumps_when_kept = self.jumps;
         self.path.state.parent = id;
         self.path.state.history = 0;
-    }
-
-    /// The registers of each frame that may still be read.
-    fn live_by_frame(&self, state: &State) -> Vec<RegSet> {
-        let mut lives = Vec::with_capacity(state.frames.len());
-        for next in state.frames.iter().skip(1) {
-            let live = match next.caller {
-                Caller::Call => {
-                    let after = self.path.code.ops.get(next.call_site as usize + 1);
-                    after.map_or(RegSet::ALL, |op| op.live).difference(RegSet::CALLER_SAVED)
-                }
-                // The call is carried out again when the callback returns.
-                Caller::Callback { .. } | Caller::Later { .. } => self.path.code.op(next.call_site).live,
-            };
-            lives.push(live.union(RegSet::of(&[Reg::R10])));
-        }
-        lives.push(self.path.code.op(self.path.at).live.union(RegSet::of(&[Reg::R10])));
-        lives
     }
 
     /// Whether all that the kept state allows is allowed for the current one.
@@ -402,7 +379,8 @@ impl Explorer<'_> {
             if left.callback_turns > right.callback_turns {
                 return false;
             }
-            for (a, b) in left.registers.iter().zip(&right.registers) {
+            for reg in self.path.code.live_in_frame(old, kept.at, index).iter() {
+                let (a, b) = (&left.registers[reg.index()], &right.registers[reg.index()]);
                 if !register_covers(&self.path.findings.origins, a, b, &mut ids, exactness) {
                     return false;
                 }
@@ -490,6 +468,15 @@ impl Explorer<'_> {
     fn inherit(&mut self, candidate: u32) {
         let kept = &self.kept.states[candidate as usize];
         let Some(old) = kept.state.as_deref() else { return };
+        let mut cleaned = None;
+        let old = match kept.alive {
+            Some(_) => old,
+            None => {
+                let old = cleaned.insert(old.clone());
+                self.path.code.forget_unread(old, kept.at);
+                &*old
+            }
+        };
         let early = !self.strict_callbacks && !self.kept.is_open(kept) && is_in_callback(old);
         let open = self.kept.is_open(kept) || early;
         let visit = kept.visit;
@@ -571,12 +558,16 @@ impl Explorer<'_> {
             let mut widen = |old: &Register, current: &mut Register| {
                 widen(&self.path.findings.origins, old, current, &mut ids, all);
             };
-            for (a, b) in left.registers.iter().zip(&mut right.registers) {
-                widen(a, b);
+            let live = self.path.code.live_in_frame(old, site, depth);
+            for reg in Reg::all() {
+                // No cell was made for what nothing reads.
+                let mut a = left.registers[reg.index()];
+                a.origin = if live.contains(reg) { a.origin } else { 0 };
+                widen(&a, &mut right.registers[reg.index()]);
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
                 let current = *right.stack.slot(slot);
-                if a.bytes[0] == Byte::Spill && a.bytes == current.bytes {
+                if a.bytes[0] == Byte::Spill && current.bytes[0] == Byte::Spill {
                     let mut widened = current.register;
                     widen(&a.register, &mut widened);
                     if widened != current.register {

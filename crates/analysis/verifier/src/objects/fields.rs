@@ -14,7 +14,7 @@
 
 use kiln_platform::{Feature, MapType, ProgramType, SpecialField, SpecialType};
 use kiln_program::Map;
-use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, Qualifier, TypeId};
+use kiln_program::btf::{Btf, Kind as BtfKind, Qualifier, TypeId};
 
 use crate::options::Options;
 
@@ -247,24 +247,8 @@ struct Refused;
 type Found<T> = Result<T, Refused>;
 
 impl Tables<'_> {
-    /// Whether the kernel takes the program's types: it refuses them all for one structure with special fields that it
-    /// could not destroy, or one function with a parameter without a name, and the loader then goes on without types.
-    pub(crate) fn accepted(&self) -> bool {
-        let Some(btf) = self.own else { return true };
-        // The last parameter of a function with any number of them is `void`.
-        let has_unnamed = |prototype: TypeId| {
-            let mut parameters = btf.parameters(prototype).iter();
-            parameters.any(|parameter| btf.text(parameter.name).is_empty() && parameter.type_id != TypeId::VOID)
-        };
-        // Loaders name the parameters of what is only declared.
-        let unnamed = |id: TypeId| match *btf.kind(id) {
-            BtfKind::Function { linkage: Linkage::Extern, .. } => false,
-            BtfKind::Function { prototype, .. } => has_unnamed(prototype),
-            _ => false,
-        };
-        if btf.own_ids().any(unnamed) {
-            return false;
-        }
+    /// Whether the kernel could destroy each structure of the program that has special fields.
+    pub(super) fn structures_accepted(&self, btf: &Btf) -> bool {
         let search = Search { types: *self, btf, place: Place::Object, fields: Vec::new() };
         let special = |id: TypeId| match btf.kind(id) {
             BtfKind::Composite { union: false, .. } => {

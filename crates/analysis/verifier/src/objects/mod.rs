@@ -1,5 +1,6 @@
 //! What the kernel keeps for a program and watches over: dynptrs, iterators, locks, kptrs, lists and trees, sections.
 
+mod accepted;
 pub(crate) mod arena;
 pub(crate) mod dynptr;
 pub(crate) mod fields;

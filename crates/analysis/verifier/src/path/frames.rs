@@ -1,8 +1,9 @@
 //! Frames that calls make, of functions and of callbacks.
 
+use kiln_isa::{Reg, RegSet};
 use kiln_platform::limits::MAX_CALL_FRAMES;
 
-use crate::code::Code;
+use crate::code::{Code, Position};
 use crate::error::{Step, refuse, reject};
 use crate::path::Path;
 use crate::reason::Reason;
@@ -32,6 +33,22 @@ impl Path<'_> {
         self.push(inside, start);
         self.state.frame_mut().callback_turns = 0;
         Ok(())
+    }
+}
+
+impl Code<'_> {
+    /// The registers of a frame that may still be read in a state at `at`.
+    pub(crate) fn live_in_frame(&self, state: &State, at: Position, index: usize) -> RegSet {
+        let live = match state.frames.get(index + 1) {
+            None => self.op(at).live,
+            Some(next) if next.caller == Caller::Call => {
+                let after = self.ops.get(next.call_site as usize + 1);
+                after.map_or(RegSet::ALL, |op| op.live).difference(RegSet::CALLER_SAVED)
+            }
+            // The call is carried out again when the callback returns.
+            Some(next) => self.op(next.call_site).live,
+        };
+        live.union(RegSet::of(&[Reg::R10]))
     }
 }
 

@@ -45,7 +45,7 @@ impl IdMap {
 }
 
 /// Whether everything known about the old register holds for the current one, including numbers that no decision depends
-/// on and dead registers. (A kept state's dead registers were emptied, so nothing holds for them.)
+/// on. (Registers of the old state that nothing reads were emptied, so nothing holds for them.)
 pub(crate) fn strictly_within(old: &Register, current: &Register) -> bool {
     let alike = old.kind() == current.kind()
         && old.nullable == current.nullable

@@ -144,6 +144,13 @@ impl Path<'_> {
             (Reference::None, Imm64::Value(value)) => Register::constant(value),
             (Reference::Map(map), _) => Register::pointer(Holds::Map(map.0)),
             (Reference::MapValue { map, offset }, _) => self.code.value_address(map.0, offset)?,
+            (Reference::Function(_), _) if self.code.loses_function_types() => {
+                return refuse(
+                    Reason::BadInstruction,
+                    Case::NoFunctionTypes,
+                    "the address of a function, and the kernel gets no types of the functions",
+                );
+            }
             (Reference::Function(_), _) => match self.code.op(self.at).callee {
                 Some(callee) if self.code.functions[callee].global => {
                     return reject(

@@ -1,6 +1,6 @@
 //! Branches: which outcomes are possible, and what each outcome says about registers.
 
-use kiln_isa::{AluOp, JumpOp, Reg, Source, Width};
+use kiln_isa::{AluOp, JumpOp, Reg, RegSet, Source, Width};
 use kiln_platform::Feature;
 use kiln_platform::limits::MAX_PACKET_OFFSET;
 
@@ -11,8 +11,11 @@ use crate::options::Options;
 use crate::path::precision::Origin;
 use crate::path::{Findings, Next, Path, Since};
 use crate::state::{AT_END, Added, BEYOND_END, Kind, Register, State, Trust};
-use crate::transfer::outcome::decided;
+use crate::transfer::outcome::{decided, with_itself};
 use crate::types::Types;
+
+/// Copies of two compared numbers that the kernel notes (`LINKED_REGS_MAX`).
+const MOST_LINKS: usize = 6;
 
 impl Path<'_> {
     pub(crate) fn branch(&mut self, op: JumpOp, width: Width, dst: Reg, src: Source) -> Step<Next> {
@@ -26,6 +29,12 @@ impl Path<'_> {
         let of_kernel = first.kind() == Kind::BtfId || second.kind() == Kind::BtfId;
         let decided = match decided(op, width, &first, &second) {
             _ if of_kernel && self.any_load() => Truth::Unknown,
+            _ if src == Source::Reg(dst)
+                && first.kind() == Kind::Scalar
+                && self.options.kernel_has(Feature::ComparisonsWithItself) =>
+            {
+                with_itself(op, width, &first.scalar)
+            }
             _ if first.is_packet_pointer() && !self.options.kernel_has(Feature::PacketsBeyondEnd) => Truth::Unknown,
             _ if !first.is_pointer()
                 && !second.is_pointer()
@@ -46,9 +55,7 @@ impl Path<'_> {
             }
             Truth::Unknown => {}
         }
-        if self.state.is_linked(&first) || self.state.is_linked(&second) {
-            self.note_history();
-        }
+        let (first, second) = self.collect_links(dst, src, &first, &second)?;
         let mut taken = self.another_state();
         let possible_taken = self.learn(&mut taken, op, width, true, dst, src, &first, &second);
         let mut fallen = std::mem::take(&mut self.state);
@@ -72,6 +79,32 @@ impl Path<'_> {
         }
     }
 
+    /// Notes the copies of two numbers that are compared, all of which learn from it: as many as the kernel has room for,
+    /// of those that may still be read. The others stop being copies (`collect_linked_regs`). Returns the numbers as they are
+    /// then.
+    fn collect_links(
+        &mut self,
+        dst: Reg,
+        src: Source,
+        first: &Register,
+        second: &Register,
+    ) -> Step<(Register, Register)> {
+        let ids = [second, first].map(|number| if number.kind() == Kind::Scalar { number.id } else { 0 });
+        let lives = |index: usize| self.code.live_in_frame(&self.state, self.at, index);
+        let lives: Vec<RegSet> = match ids {
+            [0, 0] => Vec::new(),
+            _ => (0..self.state.frames.len()).map(lives).collect(),
+        };
+        let copies = self.state.copies(ids, &lives);
+        if copies > 1 {
+            self.note_history();
+        }
+        if copies > MOST_LINKS && self.options.kernel_has(Feature::FewLinks) {
+            self.state.cut_links(ids, &lives);
+        }
+        Ok((self.read(dst)?, self.operand(src)?))
+    }
+
     /// Applies what an outcome says to a state. Returns `false` if the outcome is impossible.
     #[allow(clippy::too_many_arguments)]
     fn learn(
@@ -91,7 +124,8 @@ impl Path<'_> {
                     self.findings.relate(state, dst, src, first.origin, second.origin);
                     return true;
                 }
-                let Some((left, right)) = self.refined(op, width, taken, &first.scalar, &second.scalar) else {
+                let same = src == Source::Reg(dst);
+                let Some((left, right)) = self.refined(op, width, taken, same, [&first.scalar, &second.scalar]) else {
                     return false;
                 };
                 self.findings.narrow(state, dst, first, left, second.origin);
@@ -133,16 +167,16 @@ impl Path<'_> {
     }
 
     /// Returns what an outcome says about two numbers; `None` if it is impossible. Only facts use that: the kernel explores
-    /// impossible outcomes.
+    /// impossible outcomes. `same`: both are one register.
     fn refined(
         &self,
         op: JumpOp,
         width: Width,
         taken: bool,
-        first: &Scalar,
-        second: &Scalar,
+        same: bool,
+        [first, second]: [&Scalar; 2],
     ) -> Option<(Scalar, Scalar)> {
-        let kernel = refine_as_kernel(op, width, taken, first, second);
+        let kernel = refine_as_kernel(op, width, taken, same, [first, second]);
         if self.options.skip_facts {
             return Some(kernel);
         }
@@ -247,12 +281,34 @@ impl Findings {
 }
 
 impl State {
-    /// Whether the number has a copy, so that a comparison of it says something about another register.
-    fn is_linked(&self, number: &Register) -> bool {
-        let copy = |other: &&Register| other.kind() == Kind::Scalar && other.id == number.id;
-        let registers = self.frames.iter().flat_map(|frame| &frame.registers);
-        let spilled = self.frames.iter().flat_map(|frame| frame.stack.spilled());
-        number.kind() == Kind::Scalar && number.id != 0 && registers.chain(spilled).filter(copy).nth(1).is_some()
+    /// Counts the live registers and the slots with a number of one of these ids, once for each id.
+    fn copies(&self, ids: [u32; 2], lives: &[RegSet]) -> usize {
+        let mut copies = 0;
+        for (frame, live) in self.frames.iter().zip(lives) {
+            let registers = live.iter().map(|reg| &frame.registers[reg.index()]);
+            for number in registers.chain(frame.stack.spilled()).filter(|number| number.kind() == Kind::Scalar) {
+                copies += ids.iter().filter(|id| **id != 0 && **id == number.id).count();
+            }
+        }
+        copies
+    }
+
+    /// Leaves the first [`MOST_LINKS`] copies of numbers, from the last frame on; the others get no id.
+    fn cut_links(&mut self, ids: [u32; 2], lives: &[RegSet]) {
+        let mut left = MOST_LINKS;
+        for id in ids.into_iter().filter(|id| *id != 0) {
+            let copy = |number: &Register| number.kind() == Kind::Scalar && number.id == id;
+            let mut note = |number: &mut Register| match left.checked_sub(1) {
+                Some(fewer) => left = fewer,
+                None => (number.id, number.offset, number.added) = (0, 0, Added::Nothing),
+            };
+            for (frame, live) in self.frames.iter_mut().zip(lives).rev() {
+                for reg in live.iter().filter(|reg| copy(&frame.registers[reg.index()])).collect::<Vec<_>>() {
+                    note(&mut frame.registers[reg.index()]);
+                }
+                frame.stack.for_each_spilled_where(&copy, &mut note);
+            }
+        }
     }
 }
 

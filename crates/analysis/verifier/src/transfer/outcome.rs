@@ -2,7 +2,7 @@
 
 use kiln_isa::{JumpOp, Width};
 
-use crate::domain::{Truth, outcome_as_kernel};
+use crate::domain::{Scalar, Truth, outcome_as_kernel};
 use crate::state::{BEYOND_END, Kind, Register, Trust};
 
 /// Returns the outcome of a branch if only one is possible.
@@ -24,6 +24,23 @@ pub(crate) fn decided(op: JumpOp, width: Width, first: &Register, second: &Regis
         };
     }
     Truth::Unknown
+}
+
+/// Returns how a number compares with itself, where that is known (`is_scalar_branch_taken`, since 6.19).
+pub(super) fn with_itself(op: JumpOp, width: Width, number: &Scalar) -> Truth {
+    let (lowest, highest) = match width {
+        Width::W64 => (number.smin, number.smax),
+        Width::W32 => (number.s32_min.into(), number.s32_max.into()),
+    };
+    match op {
+        JumpOp::Eq | JumpOp::Ge | JumpOp::Le | JumpOp::Sge | JumpOp::Sle => Truth::True,
+        JumpOp::Ne | JumpOp::Gt | JumpOp::Lt | JumpOp::Sgt | JumpOp::Slt => Truth::False,
+        JumpOp::Set => match number.constant_at(width) {
+            Some(0) => Truth::False,
+            None if lowest <= 0 && highest >= 0 => Truth::Unknown,
+            _ => Truth::True,
+        },
+    }
 }
 
 /// Kinds of pointers that the kernel, and so we, take to be never null unless marked so.
