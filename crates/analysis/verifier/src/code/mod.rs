@@ -114,6 +114,8 @@ pub(crate) struct Code<'a> {
     pub exception_callback: ExceptionCallback,
     /// Functions that BTF says return no number.
     pub without_number: Vec<bool>,
+    /// Whether a path may come to an instruction again, with the same calls: by a loop, or in a callback.
+    pub comes_back: bool,
     /// Where the indirect jumps of each function lead.
     jump_targets: Vec<Vec<Position>>,
     /// Where each instruction is, by its id.
@@ -200,9 +202,11 @@ impl<'a> Code<'a> {
             functions,
             exception_callback,
             without_number,
+            comes_back: true,
             jump_targets,
             positions,
         };
+        code.comes_back = !code.is_forward() || code.ops.iter().any(|op| op.runs_callback() || op.runs_later());
         code.mark_prune_points();
         code.mark_components();
         code.live_registers(options.kernel_has(Feature::CallsReadArguments));

@@ -3,7 +3,9 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use kiln_isa::{Reg, RegSet};
+use kiln_platform::Feature;
 
+use super::search::Explorer;
 use crate::path::precision::Origins;
 use crate::state::ids::IdMap;
 use crate::state::{Byte, IteratorState, Kind, ObjectKind, Register, Slot, StackObject, State};
@@ -120,6 +122,17 @@ pub(crate) fn unread_registers(state: &State, live: RegSet) -> u64 {
         (register.kind() as u8, register.offset, register.scalar).hash(&mut hasher);
     }
     hasher.finish()
+}
+
+impl Explorer<'_> {
+    /// [`unread_registers`] of the current state, if a loop may be compared by it later; otherwise 0.
+    pub(super) fn unread_here(&self) -> u64 {
+        let path = &self.path;
+        match path.code.comes_back && !path.options.kernel_has(Feature::UnreadForgotten) {
+            true => unread_registers(&path.state, path.code.op(path.at).live),
+            false => 0,
+        }
+    }
 }
 
 /// A quick comparison that excludes most states before the complete one.

@@ -46,7 +46,7 @@ struct KeptState {
     pinned: bool,
     /// All its numbers are precise, and those of the states before it on its path.
     exact: bool,
-    /// [`unread_registers`] of its last frame, of which `state` keeps nothing.
+    /// [`unread_registers`] of its last frame, of which `state` keeps nothing; 0 where no loop can ask for it.
     unread: u64,
 }
 
@@ -335,7 +335,7 @@ impl Explorer<'_> {
                 frame.registers[reg.index()] = Register::UNINIT;
             }
         }
-        let unread = unread_registers(&self.path.state, self.path.code.op(self.path.at).live);
+        let unread = self.unread_here();
         let visit = self.kept.visits.of(self.path.code, &state, self.path.at, self.strict_callbacks);
         let kept = KeptState {
             state: Some(Box::new(state)),
