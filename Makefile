@@ -42,6 +42,7 @@ test-collector: target/tools/chdb/bin/python ## Test with a real OpenTelemetry C
 	@cd tests/collector/metrics && go build -o ../../../target/victoria-metrics github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
 	@KILN_COLLECTOR=$(CURDIR)/target/collector KILN_VICTORIA_METRICS=$(CURDIR)/target/victoria-metrics \
 	  KILN_CHDB_PYTHON=$(CURDIR)/target/tools/chdb/bin/python cargo test --workspace --locked --test collector -- --ignored --nocapture
+	@cd tests/collector/dashboard && go test ./...
 
 test-sanitized: setup corpus ## Run VM, JIT and CLI under AddressSanitizer, the interpreter under Miri (needs nightly Rust)
 	@scripts/test-sanitized
@@ -109,7 +110,8 @@ dist-test: ## Install and use each package of target/dist in a clean root of Deb
 
 dist-all: dist dist-arm64 dist-test ## All of it, as a release has it
 
-test-build-systems: setup-tests ## Build the projects of examples/build-systems with CMake, Meson, bpf2go and libbpf-rs (some minutes)
+test-build-systems: ## Build the projects of examples/build-systems with CMake, Meson, bpf2go and libbpf-rs (some minutes)
+	@scripts/setup --build-systems
 	@cargo build --quiet -p kiln-cli
 	@rm -rf target/build-systems && mkdir -p target/build-systems
 	@KILN=$(or $(CARGO_TARGET_DIR),target)/debug/kiln tests/build-systems/play target/build-systems

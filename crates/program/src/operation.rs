@@ -28,6 +28,8 @@
 
 mod arrange;
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use kiln_isa::operation::{Binding, Exit, Form, MAX_OPERANDS, Operands, Operation, Registry, Template};
@@ -118,9 +120,9 @@ pub struct Region {
 
 /// A function with the instructions of each checked mark side by side.
 #[derive(Clone, Debug, Default)]
-pub struct Schedule {
+pub struct Schedule<'a> {
     /// The function's instructions, moved where marks ask for it: a program of equal meaning.
-    pub nodes: Vec<Node>,
+    pub nodes: Cow<'a, [Node]>,
     /// The marks, by the position at which they begin.
     pub regions: HashMap<usize, Region>,
 }
@@ -129,10 +131,10 @@ pub struct Schedule {
 ///
 /// # Errors
 /// Returns the first mark that is refused.
-pub fn schedule(object: &Object, function: FunctionId, registry: &Registry) -> Result<Schedule, Refused> {
+pub fn schedule<'a>(object: &'a Object, function: FunctionId, registry: &Registry) -> Result<Schedule<'a>, Refused> {
     let Some(function) = object.functions.get(function.index()) else { return Ok(Schedule::default()) };
     if object.operations.is_empty() || registry.operations().next().is_none() {
-        return Ok(Schedule { nodes: function.nodes.clone(), regions: HashMap::new() });
+        return Ok(Schedule { nodes: Cow::Borrowed(&function.nodes), regions: HashMap::new() });
     }
     let mut checker = Checker::new(function);
     let mut own: Vec<(usize, usize)> = (0..object.operations.len())
@@ -174,14 +176,15 @@ pub struct Checker<'a> {
     nodes: &'a [Node],
     positions: Positions,
     is_target: Vec<bool>,
-    live_after: Vec<RegSet>,
+    /// The registers that are live after each instruction, once a mark is checked.
+    live_after: OnceCell<Vec<RegSet>>,
     /// The positions in their new order.
     order: Vec<usize>,
     /// The place of each position in `order`.
     place: Vec<usize>,
     taken: Vec<bool>,
-    /// The registers that are known to hold zero before each instruction.
-    zeros: Vec<RegSet>,
+    /// The registers that are known to hold zero before each instruction, once a store is looked at.
+    zeros: OnceCell<Vec<RegSet>>,
     /// Regions by the position of their last instruction, which no later mark moves.
     regions: Vec<(usize, Region)>,
 }
@@ -196,11 +199,10 @@ impl<'a> Checker<'a> {
         for target in targets.filter_map(|id| positions.get(&id).copied()) {
             is_target[target] = true;
         }
-        let live_after = live_after(nodes, &positions);
         let order: Vec<usize> = (0..nodes.len()).collect();
         let (place, taken) = (order.clone(), vec![false; nodes.len()]);
-        let zeros = zeros(nodes, &is_target);
-        Checker { nodes, positions, is_target, live_after, order, place, taken, zeros, regions: Vec::new() }
+        let (live_after, zeros, regions) = (OnceCell::new(), OnceCell::new(), Vec::new());
+        Checker { nodes, positions, is_target, live_after, order, place, taken, zeros, regions }
     }
 
     /// The position of a mark's last instruction; `None` if the mark is not of this function.
@@ -223,7 +225,7 @@ impl<'a> Checker<'a> {
     pub fn matches(&self, binding: &mut Binding, template: &Template, at: usize) -> bool {
         let insn = &self.nodes[at].insn;
         match *insn {
-            Insn::Store { size, address, src: Source::Reg(src) } if self.zeros[at].contains(src) => {
+            Insn::Store { size, address, src: Source::Reg(src) } if self.zeros()[at].contains(src) => {
                 let before = *binding;
                 binding.matches(template, insn) || {
                     *binding = before;
@@ -232,6 +234,10 @@ impl<'a> Checker<'a> {
             }
             _ => binding.matches(template, insn),
         }
+    }
+
+    fn zeros(&self) -> &[RegSet] {
+        self.zeros.get_or_init(|| zeros(self.nodes, &self.is_target))
     }
 
     /// Checks a mark, and moves its instructions before its last one.
@@ -270,7 +276,8 @@ impl<'a> Checker<'a> {
             return Err(Refusal::Span);
         }
         self.is_movable(members, begin, end)?;
-        if !self.live_after[last].intersection(operands.temporaries(operation, form)).is_empty() {
+        let live_after = self.live_after.get_or_init(|| live_after(self.nodes, &self.positions));
+        if !live_after[last].intersection(operands.temporaries(operation, form)).is_empty() {
             return Err(Refusal::LiveTemporary);
         }
         let is_member = |at: &usize| members.binary_search(at).is_ok();
@@ -365,8 +372,8 @@ impl<'a> Checker<'a> {
     }
 
     /// The function in its new order, with the regions.
-    pub fn finish(self) -> Schedule {
-        let nodes = self.order.iter().map(|at| self.nodes[*at].clone()).collect();
+    pub fn finish(self) -> Schedule<'a> {
+        let nodes = self.order.iter().map(|at| self.nodes[*at].clone()).collect::<Vec<_>>().into();
         let regions = self.regions.into_iter().map(|(last, region)| {
             let start = self.place[last] + 1 - region.length;
             (start, Region { start, ..region })

@@ -13,6 +13,7 @@
 //! jump among them) is decided by the same check that every mark has to pass, so that there is one rule only.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use kiln_isa::operation::{Arch, Binding, Form, From, Operation, Registry, Template};
@@ -59,27 +60,28 @@ fn recognize_in(function: &Function, passes: &[Pass; 2], is_hard: &dyn Fn(InsnId
     let nodes = &function.nodes[..];
     let mut checker = Checker::new(function);
     let present = nodes.iter().filter_map(|node| kind_of(&node.insn)).fold(Kinds::default(), Kinds::with);
-    let [mut marks, more] = passes.each_ref().map(|pass| {
-        let mut marks = Vec::new();
-        let viable: Vec<bool> = pass.sequences.iter().map(|sequence| sequence.is_viable(&present)).collect();
-        if !viable.contains(&true) {
-            return marks;
-        }
-        for root in roots(nodes) {
-            if checker.is_taken(root) {
-                continue;
+    let [mut marks, more] =
+        passes.each_ref().map(|pass| {
+            let mut marks = Vec::new();
+            let viable = pass.viable(&present);
+            if viable.is_empty() {
+                return marks;
             }
-            let forms = pass.ending_with(&nodes[root].insn);
-            let paying = |form: &Sequence| !form.loses_branch || root > 0 && is_hard(nodes[root - 1].id);
-            let mut forms = forms.iter().filter(|at| viable[**at]).map(|at| &pass.sequences[*at]);
-            marks.extend(forms.find_map(
-                |form| {
-                    if paying(form) { find(nodes, &mut checker, pass, form, root) } else { None }
-                },
-            ));
-        }
-        marks
-    });
+            for root in roots(nodes) {
+                if checker.is_taken(root) {
+                    continue;
+                }
+                let forms =
+                    kind_of(&nodes[root].insn).and_then(|ending| viable.get(&ending)).map_or(&[][..], Vec::as_slice);
+                let paying = |form: &Sequence| !form.loses_branch || root > 0 && is_hard(nodes[root - 1].id);
+                marks.extend(
+                    forms
+                        .iter()
+                        .find_map(|form| if paying(form) { find(nodes, &mut checker, pass, form, root) } else { None }),
+                );
+            }
+            marks
+        });
     if more.is_empty() {
         return marks.into_iter().map(|(_, mark)| mark).collect();
     }
@@ -137,6 +139,10 @@ impl Sequence {
 struct Kinds([u64; KINDS.div_ceil(64)]);
 
 impl Kinds {
+    fn has(&self, kind: usize) -> bool {
+        self.0[kind / 64] & 1 << (kind % 64) != 0
+    }
+
     fn with(mut self, kind: usize) -> Kinds {
         self.0[kind / 64] |= 1 << (kind % 64);
         self
@@ -173,9 +179,14 @@ impl Pass {
         Pass { machines: registry.machines().collect(), sequences, endings }
     }
 
-    /// Those that an instruction may end, in the registry's order: their places.
-    fn ending_with(&self, insn: &Insn) -> &[usize] {
-        kind_of(insn).map_or(&[], |ending| &self.endings[ending])
+    /// The sequences that a function with instructions of these kinds may have, in the registry's order, by the kind of their
+    /// last instruction.
+    fn viable(&self, present: &Kinds) -> BTreeMap<usize, Vec<&Sequence>> {
+        let of = |places: &Vec<usize>| -> Vec<&Sequence> {
+            places.iter().map(|at| &self.sequences[*at]).filter(|sequence| sequence.is_viable(present)).collect()
+        };
+        let ends = (0..KINDS).filter(|kind| present.has(*kind)).map(|kind| (kind, of(&self.endings[kind])));
+        ends.filter(|(_, sequences)| !sequences.is_empty()).collect()
     }
 }
 

@@ -13,6 +13,8 @@ use crate::{Error, Options, Part, Span, Symbols};
 pub(crate) trait Assembly {
     /// A place in the code.
     type Label: Copy;
+    /// Makes room for the code of so many instructions.
+    fn reserve(&mut self, insns: usize);
     /// A new label, not yet bound.
     fn label(&mut self) -> Self::Label;
     /// Fills up to a multiple of `alignment` bytes.
@@ -31,7 +33,7 @@ pub(crate) struct Shared<'a, A: Assembly> {
     pub symbols: &'a dyn Symbols,
     pub options: &'a Options,
     pub plan: &'a Plan,
-    pub schedules: &'a HashMap<FunctionId, Schedule>,
+    pub schedules: &'a HashMap<FunctionId, Schedule<'a>>,
     pub assembler: A,
     pub functions: HashMap<FunctionId, A::Label>,
     pub callbacks: HashMap<FunctionId, A::Label>,
@@ -47,12 +49,12 @@ pub(crate) struct Shared<'a, A: Assembly> {
 ///
 /// # Errors
 /// [`Error::Operation`] for a mark that is not true.
-pub(crate) fn schedules(
-    object: &Object,
+pub(crate) fn schedules<'a>(
+    object: &'a Object,
     plan: &Plan,
     options: &Options,
     machine: Arch,
-) -> Result<HashMap<FunctionId, Schedule>, Error> {
+) -> Result<HashMap<FunctionId, Schedule<'a>>, Error> {
     let operations = options.operations.on(machine);
     plan.order.iter().map(|id| Ok((*id, schedule(object, *id, &operations)?))).collect()
 }
@@ -64,12 +66,14 @@ impl<'a, A: Assembly> Shared<'a, A> {
         symbols: &'a dyn Symbols,
         options: &'a Options,
         plan: &'a Plan,
-        schedules: &'a HashMap<FunctionId, Schedule>,
+        schedules: &'a HashMap<FunctionId, Schedule<'a>>,
         mut assembler: A,
     ) -> Shared<'a, A> {
+        let insns: usize = schedules.values().map(|schedule| schedule.nodes.len()).sum();
+        assembler.reserve(insns);
         let functions = plan.order.iter().map(|id| (*id, assembler.label())).collect();
         let callbacks = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
-        let (parts, begun, refill) = (Vec::new(), 0, None);
+        let (parts, begun, refill) = (Vec::with_capacity(2 * insns), 0, None);
         Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts, begun, refill }
     }
 

@@ -95,6 +95,12 @@ fn loads() -> Result<(), Box<dyn Error>> {
     println!("{:8} slots", object.program_slots(program));
     let whole = best(10, || use_up(Vm::open(&object, "sum", Options::default())?))?;
     println!("{:8.1} us  Vm::open", us(whole));
+    let mut packet = [0; 64];
+    let called = best(10, || {
+        let vm = Vm::open(&object, "sum", Options::default())?;
+        use_up(vm.program("sum")?.run(black_box(&mut packet))?)
+    })?;
+    println!("{:8.1} us  the same, and a first call: stack and packet", us(called));
     let marks = best(10, || use_up(kiln_vm::prepare(object.clone(), &options)))?;
     println!("{:8.1} us  of it native operations (prepare)", us(marks));
     let maps = best(10, || use_up(Vm::new(&object, Options::default())?))?;

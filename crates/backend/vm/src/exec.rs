@@ -1,9 +1,11 @@
 //! Machine code made runnable.
 //!
-//! Code is written into a private mapping, which is then made executable and never writable again (W^X):
+//! Code is written into private pages, which are then made executable and never writable again (W^X):
 //!
 //! ```text
-//!   mmap(read+write) --copy code--> mprotect(read+execute) --call--> ... --drop--> munmap
+//!   mmap(read+write), 16 pages at once
+//!     pages of one program --copy code--> mprotect(read+execute) --call--> ... --drop--> munmap
+//!     pages of the next one ...
 //! ```
 //!
 //! Only `unsafe` code can call it, because the bytes may be any code.
@@ -27,16 +29,17 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 /// Machine code in executable memory. Dropping it unmaps the memory.
 #[derive(Debug)]
 pub struct Program {
     start: NonNull<u8>,
-    mapped_bytes: usize,
+    code_bytes: usize,
     entry_offset: usize,
 }
 
-// SAFETY: the mapping is owned by this value alone and is never written after `new`; any thread may read, run or
+// SAFETY: the pages are owned by this value alone and are never written after `new`; any thread may read, run or
 // unmap it.
 unsafe impl Send for Program {}
 // SAFETY: as above: shared use only reads.
@@ -52,15 +55,15 @@ impl Program {
         if code.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no machine code"));
         }
-        let start = map_writable(code.len())?;
-        let program = Program { start, mapped_bytes: code.len(), entry_offset: 0 };
-        // SAFETY: `start` begins a fresh mapping of at least `code.len()` writable bytes, which nothing else refers
+        let start = Spare::take(code.len())?;
+        let program = Program { start, code_bytes: code.len(), entry_offset: 0 };
+        // SAFETY: `start` begins fresh pages of at least `code.len()` writable bytes, which nothing else refers
         // to, so the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), start.as_ptr(), code.len()) };
         synchronize_instructions(start, code.len());
-        // SAFETY: the range is the mapping just made; no reference into it exists.
+        // SAFETY: the range is the pages just taken; no reference into them exists.
         let result =
-            unsafe { libc::mprotect(start.as_ptr().cast(), program.mapped_bytes, libc::PROT_READ | libc::PROT_EXEC) };
+            unsafe { libc::mprotect(start.as_ptr().cast(), program.code_bytes, libc::PROT_READ | libc::PROT_EXEC) };
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -100,12 +103,12 @@ impl Program {
 
     /// Bytes of code.
     pub fn len(&self) -> usize {
-        self.mapped_bytes
+        self.code_bytes
     }
 
     /// Never: empty code is refused.
     pub fn is_empty(&self) -> bool {
-        self.mapped_bytes == 0
+        self.code_bytes == 0
     }
 
     /// Runs the code from its entry with R1 = `context`; returns R0. `runtime` is what the code was compiled
@@ -128,8 +131,8 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: the range is the mapping that `new` made, and nothing runs it any more: `call` borrows `self`.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
+        // SAFETY: the pages are this program's alone, and nothing runs them any more: `call` borrows `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.code_bytes) };
     }
 }
 
@@ -157,6 +160,62 @@ fn synchronize_instructions(_: NonNull<u8>, _: usize) {}
 const POPULATE: i32 = libc::MAP_POPULATE;
 #[cfg(not(target_os = "linux"))]
 const POPULATE: i32 = 0;
+
+/// Pages that are mapped at once: the system is asked less often.
+const CHUNK_PAGES: usize = 16;
+
+/// Bytes of a page: a program's own pages begin at a multiple.
+fn page_bytes() -> usize {
+    // SAFETY: asking for a number touches no memory.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(64 << 10)
+}
+
+/// Writable pages that no program has yet. Each is handed out once, and then is its program's to unmap.
+struct Spare {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: nothing refers to these pages but this value.
+unsafe impl Send for Spare {}
+
+static SPARE: Mutex<Option<Spare>> = Mutex::new(None);
+
+impl Spare {
+    /// Whole pages for so many bytes.
+    ///
+    /// # Errors
+    /// What `mmap` reports.
+    fn take(bytes: usize) -> io::Result<NonNull<u8>> {
+        let chunk_bytes = CHUNK_PAGES * page_bytes();
+        let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(io::ErrorKind::OutOfMemory)?;
+        if bytes >= chunk_bytes {
+            return map_writable(bytes);
+        }
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        let enough = spare.as_ref().is_some_and(|spare| spare.bytes >= bytes);
+        if !enough {
+            let chunk = Spare { start: map_writable(chunk_bytes)?, bytes: chunk_bytes };
+            drop(spare.replace(chunk));
+        }
+        let chunk = spare.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
+        let start = chunk.start;
+        // SAFETY: the chunk has at least that many bytes.
+        chunk.start = unsafe { start.add(bytes) };
+        chunk.bytes -= bytes;
+        Ok(start)
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // SAFETY: no program has these pages, and none will.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        }
+    }
+}
 
 fn map_writable(bytes: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
@@ -190,6 +249,32 @@ mod tests {
         assert_eq!(unsafe { program.call(41, &mut runtime) }, 42);
         assert_eq!(runtime, 12);
         assert_eq!(program.len(), code.len());
+    }
+
+    /// Programs that came from one mapping are unmapped each by itself, and a page is never handed out again.
+    #[test]
+    fn each_program_has_pages_of_its_own() {
+        let give = |answer: u8| Program::new(&[0xb8, answer, 0, 0, 0, 0xc3]).expect("executable memory");
+        let mut programs: Vec<_> = (0..40).map(|answer| (answer, give(answer))).collect();
+        let pages: std::collections::HashSet<_> =
+            programs.iter().map(|(_, program)| program.start() as usize / page_bytes()).collect();
+        assert_eq!(pages.len(), programs.len());
+        programs.retain(|(answer, _)| answer % 3 != 0);
+        programs.extend((40..60).map(|answer| (answer, give(answer))));
+        for (answer, program) in &programs {
+            // SAFETY: the code returns a number.
+            assert_eq!(unsafe { program.call(0, &mut 0u64) }, u64::from(*answer));
+        }
+    }
+
+    /// Code that is longer than what is mapped at once.
+    #[test]
+    fn long_code_runs() {
+        let mut code = vec![0x90; 3 * CHUNK_PAGES * page_bytes() + 5];
+        code.extend([0xb8, 7, 0, 0, 0, 0xc3]);
+        let program = Program::new(&code).expect("executable memory");
+        // SAFETY: the code does nothing for long, and returns a number.
+        assert_eq!(unsafe { program.call(0, &mut 0u64) }, 7);
     }
 
     #[test]

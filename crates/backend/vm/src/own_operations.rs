@@ -232,7 +232,7 @@ impl Trial {
         let cannot = |error: Error| self.cannot(&error.to_string());
         let vm = |fusions| {
             let options = Options { operations: registry, fusions, ..Options::default() };
-            let mut vm = Vm::with_any_operations(&object, options, Lacking::Refused).map_err(cannot)?;
+            let mut vm = Vm::with_any_operations(object.clone(), options, Lacking::Refused).map_err(cannot)?;
             vm.load("trial").map_err(cannot)?;
             vm.compiled("trial").map_err(|what| self.cannot(&what))?;
             Ok::<_, String>(vm)

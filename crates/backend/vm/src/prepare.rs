@@ -3,7 +3,7 @@
 use kiln_isa::operation::Registry;
 use kiln_program::{Needs, Object};
 
-use crate::interface::{Error, Options};
+use crate::interface::{Error, Lacking, Options};
 use crate::machine_code::HERE;
 use crate::vm::Vm;
 
@@ -37,7 +37,7 @@ impl Vm {
     /// # Errors
     /// Those of [`Vm::new`] and [`Vm::load_needed`].
     pub fn open(object: &Object, program: &str, options: Options) -> Result<Vm, Error> {
-        let mut vm = Vm::new(&prepare(object.clone(), &options), options)?;
+        let mut vm = Vm::with(prepare(object.clone(), &options), options, Lacking::Refused)?;
         vm.load_needed(program)?;
         Ok(vm)
     }

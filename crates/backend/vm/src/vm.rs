@@ -51,17 +51,17 @@ impl Vm {
     /// # Errors
     /// An object that is not well formed, a map the VM lacks or that is too large; a native operation that is wrong; memory.
     pub fn new(object: &Object, options: Options) -> Result<Vm, Error> {
-        Vm::with(object, options, Lacking::Refused)
+        Vm::with(object.clone(), options, Lacking::Refused)
     }
 
-    pub(crate) fn with(object: &Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
+    pub(crate) fn with(object: Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
         own_operations::check(&options.operations)?;
         Vm::with_any_operations(object, options, lacking)
     }
 
     /// As [`Vm::with`], but native operations are not tried.
-    pub(crate) fn with_any_operations(object: &Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
-        kiln_program::validate(object)?;
+    pub(crate) fn with_any_operations(object: Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
+        kiln_program::validate(&object)?;
         options.surroundings.check().map_err(Error::Surroundings)?;
         OwnHelper::check(&options.own_helpers).map_err(Error::OwnHelpers)?;
         let cpus = options.surroundings.cpus;
@@ -81,12 +81,12 @@ impl Vm {
             };
             maps.push(Arc::new(created));
         }
-        let symbols = Symbols::new(object, &maps, options.own_helpers.clone().into());
+        let symbols = Symbols::new(&object, &maps, options.own_helpers.clone().into());
         let entries = vec![Entry::default(); object.functions.len()].into();
         let mut shared = Shared { maps: Arc::new([]), windows: Arc::default(), entries, grace };
         shared.set_maps(maps);
         let vm = Vm {
-            object: object.clone(),
+            object,
             options,
             symbols,
             shared,
@@ -95,7 +95,6 @@ impl Vm {
             places,
         };
         vm.fill_maps(lacking)?;
-        drop(vm.occupy(vm.options.surroundings.cpu)?);
         Ok(vm)
     }
 
@@ -160,10 +159,14 @@ impl Vm {
     }
 
     /// The CPU that runs programs, and what else there is, for somebody who has the VM alone.
-    pub(crate) fn parts(&mut self) -> (&mut State, &Object, &Symbols, &Options) {
-        let cpu = &mut self.cpus[self.options.surroundings.cpu as usize];
-        let state = cpu.get_mut().unwrap_or_else(PoisonError::into_inner).as_deref_mut();
-        (state.expect("`with` occupied it"), &self.object, &self.symbols, &self.options)
+    ///
+    /// # Errors
+    /// Memory.
+    pub(crate) fn parts(&mut self) -> Result<(&mut State, &Object, &Symbols, &Options), Error> {
+        let number = self.options.surroundings.cpu;
+        drop(self.occupy(number)?);
+        let state = self.cpus[number as usize].get_mut().unwrap_or_else(PoisonError::into_inner).as_deref_mut();
+        Ok((state.expect("it was just occupied"), &self.object, &self.symbols, &self.options))
     }
 
     fn fill_maps(&self, lacking: Lacking) -> Result<(), Error> {

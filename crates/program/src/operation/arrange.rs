@@ -14,9 +14,10 @@ pub fn arrange(object: &mut Object, registry: &Registry) -> Result<(), Refused> 
     object.operations.retain(|mark| registry.by_name(&mark.operation).is_some());
     let mut arranged = Vec::new();
     for index in 0..object.functions.len() {
-        let mut schedule = schedule(object, FunctionId(index as u32), registry)?;
+        let schedule = schedule(object, FunctionId(index as u32), registry)?;
+        let mut all = schedule.nodes.into_owned();
         for region in schedule.regions.values() {
-            let Some(nodes) = schedule.nodes.get_mut(region.start..region.start + region.length) else { continue };
+            let Some(nodes) = all.get_mut(region.start..region.start + region.length) else { continue };
             let Some(last) = nodes.last().map(|node| node.id) else { continue };
             let mark = object.operations.iter().find(|mark| mark.members.last() == Some(&last)).cloned();
             let (Some(mut mark), Some(order)) = (mark, order(nodes, region)) else { continue };
@@ -29,7 +30,7 @@ pub fn arrange(object: &mut Object, registry: &Registry) -> Result<(), Refused> 
             arranged.push(mark);
         }
         if let Some(function) = object.functions.get_mut(index) {
-            function.nodes = schedule.nodes;
+            function.nodes = all;
         }
     }
     arranged.sort_by_key(|mark| mark.members.first().copied());

@@ -145,6 +145,12 @@ fn bitmask(value: u64, width: Width) -> Option<u32> {
 }
 
 impl Assembler {
+    /// Makes room for the code of so many instructions.
+    pub fn reserve(&mut self, insns: usize) {
+        self.words.reserve(2 * insns);
+        self.labels.reserve(3 * insns);
+    }
+
     /// A new label, not yet bound.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);

@@ -67,7 +67,7 @@ fn attempt(
     symbols: &dyn Symbols,
     options: &Options,
     plan: &Plan,
-    schedules: &HashMap<FunctionId, Schedule>,
+    schedules: &HashMap<FunctionId, Schedule<'_>>,
     far: bool,
 ) -> Result<Option<Code>, Error> {
     let assembler = Assembler::new(far, options.blind);

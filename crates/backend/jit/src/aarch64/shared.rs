@@ -14,6 +14,10 @@ pub(super) type Shared<'a> = crate::shared::Shared<'a, Assembler>;
 impl Assembly for Assembler {
     type Label = Label;
 
+    fn reserve(&mut self, insns: usize) {
+        Assembler::reserve(self, insns);
+    }
+
     fn label(&mut self) -> Label {
         Assembler::label(self)
     }

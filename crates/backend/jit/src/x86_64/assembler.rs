@@ -70,6 +70,12 @@ impl Assembler {
         Assembler { keys: blind.map(Keys::new), ..Assembler::default() }
     }
 
+    /// Makes room for the code of so many instructions, most of which have four bytes and one label.
+    pub fn reserve(&mut self, insns: usize) {
+        self.bytes.reserve(4 * insns);
+        self.items.reserve(2 * insns);
+    }
+
     /// A new label, not yet bound.
     pub fn label(&mut self) -> Label {
         self.labels += 1;

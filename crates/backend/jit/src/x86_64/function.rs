@@ -69,7 +69,7 @@ pub(super) struct FunctionCompiler<'s, 'a> {
 
 impl<'s, 'a> FunctionCompiler<'s, 'a> {
     pub fn new(shared: &'s mut Shared<'a>, id: FunctionId, is_entry: bool) -> Result<Self, Error> {
-        let schedule: &'a Schedule =
+        let schedule: &'a Schedule<'a> =
             shared.schedules.get(&id).ok_or(Error::Malformed("a function that does not exist"))?;
         let nodes = &schedule.nodes[..];
         let targets = Targets::of(nodes, &jump_targets(shared.object, id))?;

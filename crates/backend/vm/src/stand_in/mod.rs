@@ -107,7 +107,7 @@ impl World {
     /// # Errors
     /// A map that cannot be; memory.
     pub fn new(object: &Object, options: Options, kernel_types: Option<Arc<Btf>>) -> Result<World, Error> {
-        let vm = Vm::with(object, options, Lacking::Empty)?;
+        let vm = Vm::with(object.clone(), options, Lacking::Empty)?;
         let kfunc = |name: &str| KfuncShape::of(name, kernel_types.as_deref()?);
         let kfuncs = object.externs.iter().map(|symbol| match symbol.kind {
             ExternKind::Kfunc => kfunc(&symbol.name),
@@ -139,7 +139,7 @@ impl World {
         let missing = || Error::Missing { what: format!("program {name} of a known type") };
         let program = self.vm.object.program(name).ok_or_else(missing)?;
         let (entry, program_type) = (program.entry, program.program_type.ok_or_else(missing)?);
-        let (state, object, symbols, options) = self.vm.parts();
+        let (state, object, symbols, options) = self.vm.parts()?;
         state.running = Some(program_type);
         state.stack()?;
         let interpreter = Interpreter::new(object);
