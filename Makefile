@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-python dist-test test-build-systems test-forges test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-python dist-test test-build-systems test-forges test-redis test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -115,6 +115,10 @@ test-build-systems: ## Build the projects of examples/build-systems with CMake, 
 	@cargo build --quiet -p kiln-cli
 	@rm -rf target/build-systems && mkdir -p target/build-systems
 	@KILN=$(or $(CARGO_TARGET_DIR),target)/debug/kiln tests/build-systems/play target/build-systems
+
+test-redis: setup-tests ## Run Redis' own tests, as far as they fit, against kiln kv redis (a minute; downloads 3 MB once)
+	@cargo build --quiet -p kiln-cli
+	@tests/redis/run $(or $(CARGO_TARGET_DIR),target)/debug/kiln target/redis
 
 test-forges: setup-tests ## Play action.yml, the GitLab component and the pre-commit hooks, and validate them (a minute; PyPI)
 	@cargo build --quiet -p kiln-cli

@@ -85,7 +85,7 @@ static __always_inline void kv_write(struct xdp_md *ctx, const struct kv_set_req
 {
 	__u64 time = request->seconds * 1000;
 
-	item->expires = time && request->seconds <= KV_RELATIVE_MOST ? kv_store()->now + time : time;
+	item->expires = time ? kv_store()->now + time : 0;
 	item->key_bytes = request->key_bytes;
 	item->text_bytes = request->prefix_bytes + request->rest_bytes;
 	item->value_bytes = request->value_bytes;

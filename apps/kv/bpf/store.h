@@ -36,7 +36,7 @@ struct kv_item {
 	__u64 next; /* the address of the next item of the bucket, or 0 */
 	__u64 hash;
 	__u64 cas;
-	__u64 expires; /* in milliseconds since 1970; 0: never */
+	__u64 expires; /* in milliseconds of user space's clock; 0: never */
 	__u32 key_bytes;
 	__u32 text_bytes;
 	__u32 value_bytes; /* and marks; or KV_OBJECT and which one it is */
@@ -56,7 +56,7 @@ struct kv_state {
 	__u64 buckets; /* the address of the first; 0 until user space has made them */
 	__u64 mask; /* buckets - 1 */
 	__u64 seed; /* of the hash */
-	__u64 now; /* in milliseconds since 1970; user space sets it many times a second */
+	__u64 now; /* in milliseconds; user space sets it many times a second */
 	__u64 bytes; /* of all items: header and text */
 	__u64 items;
 	__u64 most_bytes; /* programs add no item beyond */

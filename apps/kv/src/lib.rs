@@ -11,6 +11,7 @@
 //! the same items under the same locks. Without an extension the store is in memory of this process ([`store::own_heap`]).
 #![forbid(unsafe_code)]
 
+mod clock;
 mod digits;
 pub mod journal;
 pub mod log;

@@ -313,6 +313,23 @@ fn a_flush_cancels_the_one_that_waits() {
 }
 
 #[test]
+fn what_is_expired_goes_without_being_asked_for() {
+    const KEYS: u64 = 500;
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let mut output = Vec::new();
+    for number in 0..2 * KEYS {
+        let seconds = if number % 2 == 0 { 1 } else { 1000 };
+        Session::new(&service).serve(format!("set k{number} 0 {seconds} 1\r\nx\r\n").as_bytes(), &mut output);
+    }
+    assert_eq!(service.store.items(), 2 * KEYS);
+    std::thread::sleep(Duration::from_millis(1100));
+    // A second of the server's.
+    (0..20).for_each(|_| service.maintain());
+    assert_eq!(service.store.items(), KEYS);
+}
+
+#[test]
 fn random_bytes_neither_stop_nor_fill_it() {
     let heap = own_heap(&SETTINGS);
     let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));

@@ -1,5 +1,7 @@
 //! `kiln kv`, from outside: by sockets without privilege, and in XDP between two network namespaces.
 
+#[path = "kv/clock.rs"]
+mod clock;
 #[path = "kv/cluster.rs"]
 mod cluster;
 #[path = "kv/crowd.rs"]

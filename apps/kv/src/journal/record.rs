@@ -6,6 +6,7 @@
 //!
 //! What only memcached's protocol knows of a value is in a comment before its `SET`, which Redis leaves out: `#M:flags marks`.
 
+use crate::clock;
 use crate::digits;
 
 /// What begins the comment with a value's flags and marks.
@@ -35,10 +36,10 @@ pub fn command(to: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|text| word(to, text));
 }
 
-/// A time as it is in commands: Redis knows 63 bits.
-fn time(milliseconds: u64) -> Vec<u8> {
+/// A time of the store's clock as it is in commands: a date, of which Redis knows 63 bits.
+fn time(at: u64) -> Vec<u8> {
     let mut text = Vec::with_capacity(20);
-    digits::push(&mut text, milliseconds.min(i64::MAX as u64));
+    digits::push(&mut text, clock::date(at));
     text
 }
 
@@ -53,7 +54,7 @@ pub struct Text<'t> {
     pub flags: u32,
     /// What memcached's meta commands know of it.
     pub marks: u32,
-    /// When it ends, in milliseconds since 1970; 0: never.
+    /// When it ends, in milliseconds of the store's clock; 0: never.
     pub expires: u64,
 }
 

@@ -9,6 +9,7 @@ use super::block::{Header, Kind, PREFIX};
 use super::directory::{Directory, Manifest};
 use super::error::LogError;
 use super::input::{Bad, Entry, Input};
+use crate::clock;
 use crate::journal::record::MARKS;
 use crate::protocol::Service;
 use crate::redis::Replay;
@@ -75,7 +76,8 @@ impl Loader<'_, '_> {
         if let (Some((flags, marks)), [name, key, value, rest @ ..]) = (marks, &words[..])
             && name.eq_ignore_ascii_case(b"set")
         {
-            let expires = rest.get(1).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0);
+            let date = rest.get(1).and_then(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
+            let expires = date.map_or(0, |date| date.saturating_add_signed(clock::origin(true)).max(1));
             let put = || Change::Put { flags, expires, marks, value: value.to_vec() };
             return self.service.store.update(key, |_| (put(), ())).map_err(|_| Refused("no memory".to_owned()));
         }

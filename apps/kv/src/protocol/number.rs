@@ -1,5 +1,6 @@
 //! Numbers of requests.
 
+use crate::clock;
 use crate::store::{self, Found};
 
 /// Seconds that are not a date.
@@ -38,13 +39,13 @@ pub fn signed(text: &[u8]) -> Option<i64> {
     if is_negative { 0i64.checked_sub_unsigned(digits) } else { i64::try_from(digits).ok() }
 }
 
-/// When an item ends, in milliseconds since 1970, as requests say it: 0 is never, up to 30 days are from now on, more is a date.
+/// When an item ends, by the store's clock, as requests say it: 0 is never, up to 30 days are from now on, more is a date.
 pub fn expires(text: &[u8]) -> Option<u64> {
     Some(match signed(text)? {
         0 => 0,
         seconds if seconds < 0 => PAST,
         seconds if seconds <= RELATIVE_MOST => store::now() + 1000 * seconds as u64,
-        date => (date as u64).saturating_mul(1000),
+        date => (date as u64).saturating_mul(1000).saturating_add_signed(clock::origin(true)).max(PAST),
     })
 }
 

@@ -8,8 +8,8 @@ use crate::store::{self, Store};
 
 /// The version that clients are told: what this server behaves like, and its own name.
 pub const VERSION: &str = concat!("1.6.18-kiln-", env!("CARGO_PKG_VERSION"));
-/// Of the calls of [`Service::maintain`], those that look for what has expired.
-const EXPIRED_EVERY: u64 = 200;
+/// In so many calls of [`Service::maintain`], all buckets are searched for what has expired, unless there are millions.
+const EXPIRED_PARTS: usize = 20;
 /// Of the calls of [`Service::maintain`], those that look whether the file of the cluster has changed.
 const CLUSTER_EVERY: u64 = 10;
 
@@ -55,7 +55,7 @@ pub struct Service<'h> {
     pub(crate) cluster: Option<Cluster>,
     /// Bytes that requests and replies of all connections may take. Beyond, the connection that takes most is closed.
     pub most_client_bytes: u64,
-    /// When everything is to be flushed, in milliseconds since 1970; 0: no.
+    /// When everything is to be flushed, in milliseconds of the store's clock; 0: no.
     pub(super) flush_at: AtomicU64,
     /// Calls of [`Service::maintain`].
     turns: AtomicU64,
@@ -108,9 +108,7 @@ impl<'h> Service<'h> {
         self.store.tick();
         self.store.make_room_ahead();
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
-        if turn % EXPIRED_EVERY == 0 {
-            self.store.remove_expired();
-        }
+        self.store.remove_expired_part(EXPIRED_PARTS);
         if let Some(cluster) = self.cluster.as_ref().filter(|_| turn % CLUSTER_EVERY == 0) {
             cluster.refresh();
         }

@@ -38,7 +38,7 @@ fn general(service: &Service<'_>, output: &mut Vec<u8>) {
     row(output, "version", VERSION);
     let rows = [
         ("uptime", service.begun.elapsed().as_secs()),
-        ("time", store::now() / 1000),
+        ("time", crate::clock::wall() / 1000),
         ("pointer_size", 64),
         ("curr_connections", own(&statistics.connections)),
         ("total_connections", own(&statistics.all_connections)),

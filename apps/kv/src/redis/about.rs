@@ -5,11 +5,10 @@ use std::sync::atomic::Ordering;
 use super::call::{Call, Served, VERSION, unknown_subcommand};
 use super::reply::Reply;
 use super::table::{self, ROWS, Row};
-use crate::store;
 
 /// `TIME`.
 pub fn time(call: &mut Call<'_, '_>) -> Served {
-    let now = store::now();
+    let now = crate::clock::wall();
     call.reply.array(2);
     call.reply.bulk((now / 1000).to_string().as_bytes());
     call.reply.bulk((now % 1000 * 1000).to_string().as_bytes());

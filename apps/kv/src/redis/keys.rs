@@ -3,6 +3,7 @@
 use super::call::{Call, SYNTAX, Served};
 use super::glob;
 use super::number::{cursor, integer, time};
+use crate::clock;
 use crate::object::Kind;
 use crate::store;
 
@@ -35,7 +36,7 @@ pub fn type_of(call: &mut Call<'_, '_>) -> Served {
 pub fn expire(call: &mut Call<'_, '_>) -> Served {
     let name = call.name();
     let unit = if name.starts_with('p') { 1 } else { 1000 };
-    let base = if name.ends_with("at") { 0 } else { store::now() };
+    let base = clock::origin(name.ends_with("at"));
     let (mut not_if_some, mut not_if_none, mut only_later, mut only_earlier) = (false, false, false, false);
     for option in &call.words[3..] {
         match &*option.to_ascii_lowercase() {
@@ -81,12 +82,12 @@ pub fn persist(call: &mut Call<'_, '_>) -> Served {
 /// `TTL`, `PTTL`, `EXPIRETIME`, `PEXPIRETIME`.
 pub fn ttl(call: &mut Call<'_, '_>) -> Served {
     let name = call.name();
-    let base = if name.ends_with("ttl") { store::now() } else { 0 };
+    let base = clock::origin(name.ends_with("time"));
     let number = match call.service.store.retime(call.words[1], |old| (old, old)) {
         None => -2,
         Some(0) => -1,
         Some(at) => {
-            let milliseconds = at.saturating_sub(base) as i64;
+            let milliseconds = (at.min(i64::MAX as u64) as i64).saturating_sub(base).max(0);
             if name.starts_with('p') { milliseconds } else { milliseconds.saturating_add(500) / 1000 }
         }
     };

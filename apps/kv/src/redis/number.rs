@@ -139,9 +139,9 @@ pub fn cursor(text: &[u8]) -> Result<u64, Refusal> {
     Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
-/// A time in milliseconds since 1970: `number` units of `unit` milliseconds, counted from `base`. `None` if it is beyond all times.
-pub fn time(number: i64, unit: i64, base: u64) -> Option<i64> {
-    number.checked_mul(unit)?.checked_add(i64::try_from(base).ok()?)
+/// A time in milliseconds: `number` units of `unit` milliseconds, counted from `base`. `None` if it is beyond all times.
+pub fn time(number: i64, unit: i64, base: i64) -> Option<i64> {
+    number.checked_mul(unit)?.checked_add(base)
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use super::call::{Call, FULL, SYNTAX, Served, WRONG_TYPE, string};
 use super::number::{decimal, float, integer, time};
 use super::reply::Refusal;
+use crate::clock;
 use crate::digits;
 use crate::object::Kind;
 use crate::protocol::OUTPUT_MOST;
-use crate::store::{self, Change, Condition, Found, Outcome, VALUE_MOST};
+use crate::store::{Change, Condition, Found, Outcome, VALUE_MOST};
 
 const TOO_LONG: Refusal = Refusal::Borrowed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 
@@ -148,15 +149,15 @@ impl Wanted {
     fn expires(&self, call: &Call<'_, '_>) -> Result<Option<u64>, Refusal> {
         let Some((option, number)) = &self.timed else { return Ok(None) };
         let unit = if option[0] == b'p' { 1 } else { 1000 };
-        let base = if option.ends_with(b"at") { 0 } else { store::now() };
-        expires(call, number, unit, base).map(Some)
+        expires(call, number, unit, option.ends_with(b"at")).map(Some)
     }
 }
 
-fn expires(call: &Call<'_, '_>, text: &[u8], unit: i64, base: u64) -> Result<u64, Refusal> {
+fn expires(call: &Call<'_, '_>, text: &[u8], unit: i64, is_date: bool) -> Result<u64, Refusal> {
     let number = integer(text)?;
-    let at = Some(number).filter(|number| *number > 0).and_then(|number| time(number, unit, base));
-    at.map(|at| at as u64).ok_or_else(|| format!("ERR invalid expire time in '{}' command", call.name()).into())
+    let at = Some(number).filter(|number| *number > 0).and_then(|number| time(number, unit, clock::origin(is_date)));
+    // 0 would be never.
+    at.map(|at| at.max(1) as u64).ok_or_else(|| format!("ERR invalid expire time in '{}' command", call.name()).into())
 }
 
 /// `SET`.
@@ -207,7 +208,7 @@ pub fn setnx(call: &mut Call<'_, '_>) -> Served {
 /// `SETEX`, `PSETEX`.
 pub fn setex(call: &mut Call<'_, '_>) -> Served {
     let unit = if call.name().starts_with('p') { 1 } else { 1000 };
-    let expires = expires(call, call.words[2], unit, store::now())?;
+    let expires = expires(call, call.words[2], unit, false)?;
     store_whole(call, call.words[1], call.words[3], expires, Condition::Any)?;
     call.reply.ok();
     Ok(())

@@ -17,7 +17,7 @@ pub enum Change {
     Put {
         /// What the value is.
         flags: u32,
-        /// When it ends, in milliseconds since 1970; 0: never.
+        /// When it ends, in milliseconds of the store's clock; 0: never.
         expires: u64,
         /// Bits of [`mark`].
         marks: u32,
@@ -26,7 +26,7 @@ pub enum Change {
     },
     /// Its value stays.
     Mark {
-        /// When it ends, in milliseconds since 1970; 0: never.
+        /// When it ends, in milliseconds of the store's clock; 0: never.
         expires: u64,
         /// Bits of [`mark`].
         marks: u32,

@@ -15,6 +15,8 @@ use super::table::Locked;
 const BUCKETS_BETWEEN: u64 = 8;
 /// Of how many pieces of memory the one with the fewest bytes of items is emptied.
 const PIECES: usize = 16;
+/// In how many buckets expired items are looked for at a time: a millisecond or two.
+const SWEPT_MOST: usize = 1 << 15;
 /// Of the most bytes, how many sixteenths are in use after [`Store::make_room_ahead`].
 const AHEAD: u64 = 15;
 
@@ -93,7 +95,17 @@ impl Store<'_> {
 
     /// Removes what is expired.
     pub fn remove_expired(&self) {
-        for at in 0..=self.mask as usize {
+        self.remove_expired_of(self.buckets());
+    }
+
+    /// Removes what is expired in the next `1 / parts` of all buckets, but in [`SWEPT_MOST`] of them at most.
+    pub fn remove_expired_part(&self, parts: usize) {
+        self.remove_expired_of((self.buckets() / parts + 1).min(SWEPT_MOST));
+    }
+
+    fn remove_expired_of(&self, count: usize) {
+        let from = self.swept.fetch_add(count, Ordering::Relaxed);
+        for at in (0..count).map(|step| from.wrapping_add(step) & self.mask as usize) {
             let first = self.heap.load(self.buckets + at * bucket::ALL + bucket::FIRST);
             if first != Some(0) {
                 self.sweep_bucket(at, |at| self.is_expired(at));

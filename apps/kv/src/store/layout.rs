@@ -11,7 +11,7 @@ pub mod state {
     pub const MASK: usize = 16;
     /// The seed of the hash.
     pub const SEED: usize = 24;
-    /// Milliseconds since 1970.
+    /// Milliseconds of the store's clock.
     pub const NOW: usize = 32;
     /// Bytes of all items.
     pub const BYTES: usize = 40;
@@ -53,7 +53,7 @@ pub mod item {
     pub const HASH: usize = 8;
     /// The change of the bucket that made it.
     pub const CAS: usize = 16;
-    /// When it ends, in milliseconds since 1970; 0: never.
+    /// When it ends, in milliseconds of the store's clock; 0: never.
     pub const EXPIRES: usize = 24;
     /// The key's bytes, and in the upper half those of the text.
     pub const SIZES: usize = 32;

@@ -32,10 +32,11 @@ pub use layout::mark;
 pub use objects::Refused;
 pub use read::{Found, Item};
 
+pub use crate::clock::now;
+
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use kiln_heap::Memory;
 use kiln_heap::allocator::Allocator;
@@ -117,6 +118,8 @@ pub struct Store<'h> {
     most_bytes: u64,
     /// The bucket that eviction looks at next.
     hand: AtomicUsize,
+    /// The bucket in which expired items are looked for next.
+    swept: AtomicUsize,
     /// The piece of memory that eviction empties next.
     emptied: AtomicUsize,
     evicted: AtomicU64,
@@ -143,11 +146,6 @@ pub fn own_heap(settings: &Settings) -> OwnHeap {
 
 /// Bytes of the variables in a heap of [`own_heap`].
 pub const OWN_VARIABLE_BYTES: usize = STATE_BYTES + state::ALL.next_multiple_of(4096);
-
-/// Milliseconds since 1970.
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
 
 impl<'h> Store<'h> {
     /// Makes an empty store in a heap whose variables take `variable_bytes`, and gives the allocator all other memory. Programs serve
@@ -180,6 +178,7 @@ impl<'h> Store<'h> {
             seed,
             most_bytes: settings.most_bytes,
             hand: AtomicUsize::new(0),
+            swept: AtomicUsize::new(0),
             emptied: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
             objects: Objects::default(),

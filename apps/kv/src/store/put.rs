@@ -16,7 +16,7 @@ const BLOCK_UNIT_BYTES: usize = 16;
 pub(super) struct New<'n> {
     pub key: &'n [u8],
     pub hash: u64,
-    /// In milliseconds since 1970; 0: never.
+    /// In milliseconds of the store's clock; 0: never.
     pub expires: u64,
     /// The value's bytes and marks, or which object it is, in 32 bits.
     pub value: u64,

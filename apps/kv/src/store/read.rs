@@ -16,7 +16,7 @@ pub struct Found {
     pub value_bytes: usize,
     /// The version.
     pub version: u64,
-    /// When it ends, in milliseconds since 1970; 0: never.
+    /// When it ends, in milliseconds of the store's clock; 0: never.
     pub expires: u64,
     /// What the value is; of an object, there are no bytes.
     pub kind: Kind,
@@ -51,7 +51,7 @@ pub struct Item<'i> {
 }
 
 impl Item<'_> {
-    /// When it ends, in milliseconds since 1970; 0: never.
+    /// When it ends, in milliseconds of the store's clock; 0: never.
     pub fn expires(&self) -> u64 {
         self.store.load(self.at + item::EXPIRES)
     }

@@ -1,7 +1,7 @@
 //! The hash table: locks of buckets, chains of items, and items that are written, linked and unlinked.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kiln_heap::lock::{self, Holder, USER};
 
@@ -11,8 +11,9 @@ use super::{Heap, Store, THREAD, hash, now};
 
 /// How long a lock is waited for before its holder is looked at.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// How often, before a lock that a program seems to hold is freed: no program holds one for so long.
-const LOOKS: usize = 100;
+/// How long, before a lock is freed that a program or another process holds: nobody who means well holds one for so long.
+const KEPT: Duration = Duration::from_millis(200);
+
 /// A bucket whose lock is held until this is dropped.
 pub(super) struct Locked<'s> {
     heap: &'s Heap<'s>,
@@ -34,6 +35,11 @@ pub(super) struct Place {
     pub link: usize,
     /// The offset of the item, if there is one, expired or not.
     pub at: Option<usize>,
+}
+
+/// Whether a thread is of this process: it goes on with what the lock protects, however late.
+fn is_own(thread: u32) -> bool {
+    std::path::Path::new(&format!("/proc/self/task/{thread}")).exists()
 }
 
 impl Store<'_> {
@@ -73,12 +79,12 @@ impl Store<'_> {
 
     #[cold]
     fn wait(&self, word: usize, thread: u32) {
-        let mut looks = 0;
+        let begun = Instant::now();
         while let Err(holder) = lock::take(self.heap, word, thread, PATIENCE) {
-            looks += 1;
             match holder {
-                Holder::Thread(_) => drop(lock::free_of_the_dead(self.heap, word)),
-                Holder::Program if looks >= LOOKS => drop(lock::release(self.heap, word)),
+                Holder::Thread(_) if lock::free_of_the_dead(self.heap, word) == Some(true) => {}
+                Holder::Thread(thread) if is_own(thread) => {}
+                _ if begun.elapsed() >= KEPT => drop(lock::release(self.heap, word)),
                 _ => {}
             }
         }

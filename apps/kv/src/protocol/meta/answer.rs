@@ -13,7 +13,7 @@ pub struct Told {
     pub value_bytes: usize,
     /// What the client said that the value is.
     pub flags: u32,
-    /// When it ends, in milliseconds since 1970; 0: never.
+    /// When it ends, in milliseconds of the store's clock; 0: never.
     pub expires: u64,
     /// The version.
     pub version: u64,

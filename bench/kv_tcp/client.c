@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * client HOST PORT CONNECTIONS AT_ONCE SECONDS: asks for random keys, on each connection so many at once, and checks the replies'
+ * first words and lengths. Prints the requests, those in a second, and the median and 99th percentile of the time to an answer in
+ * microseconds.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KEYS 4096
+#define REQUEST_BYTES 12
+#define REPLY_BYTES 155
+#define CONNECTIONS 512
+#define AT_ONCE 256
+#define TIMES (1 << 22)
+
+struct connection {
+	int socket;
+	size_t got;
+	double sent;
+};
+
+static struct connection all[CONNECTIONS];
+static double times[TIMES];
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1e6 + time.tv_nsec * 1e-3;
+}
+
+static void fail(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static int compare(const void *one, const void *other)
+{
+	double difference = *(const double *)one - *(const double *)other;
+
+	return difference < 0 ? -1 : difference > 0;
+}
+
+static void ask(struct connection *to, int at_once)
+{
+	static unsigned int random = 1;
+	char text[AT_ONCE * REQUEST_BYTES + 1];
+
+	for (int at = 0; at < at_once; at++) {
+		random = random * 1103515245 + 12345;
+		snprintf(text + at * REQUEST_BYTES, REQUEST_BYTES + 1, "get %06u\r\n", (random >> 16) % KEYS);
+	}
+	to->got = 0;
+	to->sent = now();
+	if (write(to->socket, text, at_once * REQUEST_BYTES) != at_once * REQUEST_BYTES)
+		fail("write");
+}
+
+int main(int count, char **words)
+{
+	struct sockaddr_in server = { .sin_family = AF_INET };
+	int poll = epoll_create1(0), connections, at_once, one = 1;
+	static char text[1 << 16];
+	struct epoll_event events[CONNECTIONS];
+	double begun, until;
+	size_t answers = 0;
+
+	if (count != 6 || inet_pton(AF_INET, words[1], &server.sin_addr) != 1)
+		return 2;
+	server.sin_port = htons(atoi(words[2]));
+	connections = atoi(words[3]);
+	at_once = atoi(words[4]);
+	if (connections < 1 || connections > CONNECTIONS || at_once < 1 || at_once > AT_ONCE)
+		return 2;
+	for (int at = 0; at < connections; at++) {
+		struct epoll_event event = { .events = EPOLLIN, .data.ptr = &all[at] };
+
+		all[at].socket = socket(AF_INET, SOCK_STREAM, 0);
+		if (connect(all[at].socket, (void *)&server, sizeof(server)))
+			fail("connect");
+		setsockopt(all[at].socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+		epoll_ctl(poll, EPOLL_CTL_ADD, all[at].socket, &event);
+	}
+	/* Until the server has all sockets in its map. */
+	usleep(200000);
+	begun = now();
+	until = begun + atof(words[5]) * 1e6;
+	for (int at = 0; at < connections; at++)
+		ask(&all[at], at_once);
+	while (now() < until && answers + CONNECTIONS < TIMES) {
+		int ready = epoll_wait(poll, events, CONNECTIONS, 5000);
+
+		if (ready <= 0)
+			fail("no answer in five seconds");
+		for (int at = 0; at < ready; at++) {
+			struct connection *from = events[at].data.ptr;
+			ssize_t got = read(from->socket, text, sizeof(text));
+
+			if (got <= 0 || (!from->got && memcmp(text, "VALUE ", got < 6 ? got : 6)))
+				fail("a wrong answer");
+			from->got += got;
+			if (from->got < (size_t)at_once * REPLY_BYTES)
+				continue;
+			times[answers++] = now() - from->sent;
+			ask(from, at_once);
+		}
+	}
+	if (!answers)
+		fail("no answers");
+	begun = now() - begun;
+	qsort(times, answers, sizeof(*times), compare);
+	printf("%zu %.0f %.1f %.1f\n", answers * at_once, answers * at_once / begun * 1e6, times[answers / 2],
+	       times[answers * 99 / 100]);
+	return 0;
+}
