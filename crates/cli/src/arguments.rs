@@ -14,6 +14,7 @@ mod query;
 mod repair;
 mod run;
 mod serve;
+mod tls;
 
 use std::path::PathBuf;
 

@@ -12,8 +12,6 @@ use crate::{print, say};
 
 /// Bytes that are read of a file with a password.
 const MAX_PASSWORD_FILE_BYTES: u64 = 64 << 10;
-/// Bytes that are read of a file with certificates or a key.
-const MAX_PEM_FILE_BYTES: u64 = 4 << 20;
 /// Rows between two headers.
 const ROWS_PER_HEADER: usize = 20;
 /// How soon Ctrl-C is noticed.
@@ -29,15 +27,6 @@ pub fn kv(arguments: &KvArguments, format: Format) -> Result<u8, Error> {
 }
 
 fn options(protocol: kv::Protocol, listen: std::net::SocketAddr, memory: &KvMemory) -> Result<kv::Options, Error> {
-    let pem = |path: &std::path::PathBuf| file::text(path, MAX_PEM_FILE_BYTES).map(String::into_bytes);
-    let tls = match (&memory.tls_cert, &memory.tls_key) {
-        (Some(certificates), Some(key)) => Some(kv::TlsFiles {
-            certificates: pem(certificates)?,
-            key: pem(key)?,
-            clients: memory.tls_client_ca.as_ref().map(pem).transpose()?,
-        }),
-        _ => None,
-    };
     let data = |directory: &std::path::PathBuf| kv::Data {
         directory: directory.clone(),
         sync: memory.sync.into(),
@@ -56,7 +45,7 @@ fn options(protocol: kv::Protocol, listen: std::net::SocketAddr, memory: &KvMemo
         threads: usize::from(memory.threads),
         metrics: memory.metrics,
         data: memory.data.as_ref().map(data),
-        tls,
+        tls: memory.tls.read()?,
         clang: kiln_driver::clang::name(),
     })
 }

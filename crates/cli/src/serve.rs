@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use kiln_driver::serve::client::{self, Client};
-use kiln_driver::serve::listen::Doors;
+use kiln_driver::serve::listen::{Addresses, Doors};
 use kiln_driver::serve::{Install, Limits, Service};
 use kiln_driver::{Error, Shown, query};
 use serde_json::Value as Json;
@@ -50,12 +50,18 @@ fn run(arguments: &ServeArguments) -> Result<u8, Error> {
     };
     // Said before a socket is made.
     kiln_driver::require_kernel()?;
-    let doors = Doors::open(
-        &arguments.socket,
-        arguments.listen.as_deref(),
-        arguments.postgres.as_deref(),
-        arguments.listen_anywhere,
-    )?;
+    let tls = arguments.tls.read()?;
+    if tls.is_some() && arguments.listen.is_none() && arguments.postgres.is_none() {
+        let message = "--tls-cert encrypts what --listen and --postgres serve: give one of them";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    let addresses = Addresses {
+        page: arguments.listen.as_deref(),
+        postgres: arguments.postgres.as_deref(),
+        anywhere: arguments.listen_anywhere,
+        tls: tls.as_ref(),
+    };
+    let doors = Doors::open(&arguments.socket, addresses)?;
     let service = Arc::new(Service::new(limits, arguments.otlp.clone(), doors.page())?);
     let interrupted = interrupt()?;
     anstream::eprintln!("queries are installed at {}", Shown::from(arguments.socket.display().to_string()));

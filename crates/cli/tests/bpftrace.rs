@@ -1,13 +1,15 @@
-//! Queries with a name say what bpftrace's tools of the same name say of the same load.
+//! Queries with a name say of one load what bpftrace's tools of the same name say, or, where those need kprobes or are
+//! BCC's alone, bpftrace programs that print the same.
 
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// In a process whose every call is seen: opens files and misses some, starts programs, sends signals, syncs and sets its user.
+/// In a process whose every call is seen: opens files and misses some, starts programs and threads that end in several ways,
+/// sends and handles signals, syncs, sets its user, and makes sockets.
 const LOAD: &str = r#"
-import os, subprocess, sys, tempfile
+import os, signal, socket, subprocess, sys, tempfile, threading
 if os.fork():
     os.wait()
     sys.exit()
@@ -17,7 +19,21 @@ with tempfile.TemporaryDirectory() as folder:
         try: open(f"{folder}/none {number}")
         except OSError: pass
     for _ in range(5): subprocess.run(["/bin/true"])
-    for signal in (0, 18, 0, 18): os.kill(os.getpid(), signal)
+    for number in (0, 18, 0, 18): os.kill(os.getpid(), number)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    for _ in range(3): os.kill(os.getpid(), signal.SIGUSR1)
+    for status in (0, 3, 7): subprocess.run(["/bin/sh", "-c", f"exit {status}"])
+    subprocess.run(["/bin/sh", "-c", "kill -9 $$"])
+    for thread in [threading.Thread(target=int) for _ in range(4)]:
+        thread.start()
+        thread.join()
+    for backlog in (1, 5, 9):
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(backlog)
+        try: listener.bind(("127.0.0.1", 0))
+        except OSError: pass
+    socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     try: os.kill(1 << 30, 0)
     except OSError: pass
     file = open(f"{folder}/sync", "w")
@@ -30,19 +46,78 @@ print(os.getpid())
 /// A tool of bpftrace's and the query of the same name.
 struct Tool {
     name: &'static str,
+    /// What prints the same, after a header; without it, the tool that Debian's bpftrace brings.
+    script: Option<&'static str>,
     /// The columns of the query that the tool shows, too.
     columns: &'static [&'static str],
     /// What a line of the tool's says in the order of these columns; the process first.
     line: fn(&[&str]) -> Option<Vec<String>>,
 }
 
-const TOOLS: [Tool; 5] = [
-    Tool { name: "opensnoop", columns: &["pid", "ret", "path"], line: opened },
-    Tool { name: "execsnoop", columns: &["pid", "filename"], line: |words| said(words, &[1, 2]) },
-    Tool { name: "killsnoop", columns: &["pid", "signal", "target", "ret"], line: |words| said(words, &[1, 3, 4, 5]) },
-    Tool { name: "syncsnoop", columns: &["pid", "name"], line: synced },
-    Tool { name: "setuids", columns: &["pid", "name", "first", "ret"], line: user_set },
+const TOOLS: [Tool; 11] = [
+    Tool { name: "opensnoop", script: None, columns: &["pid", "ret", "path"], line: opened },
+    Tool { name: "execsnoop", script: None, columns: &["pid", "filename"], line: |words| said(words, &[1, 2]) },
+    Tool {
+        name: "killsnoop",
+        script: None,
+        columns: &["pid", "signal", "target", "ret"],
+        line: |words| said(words, &[1, 3, 4, 5]),
+    },
+    Tool { name: "syncsnoop", script: None, columns: &["pid", "name"], line: synced },
+    Tool { name: "setuids", script: None, columns: &["pid", "name", "first", "ret"], line: user_set },
+    Tool {
+        name: "exitsnoop",
+        script: Some(EXITS),
+        columns: &["ppid", "status", "signal"],
+        line: |words| said(words, &[0, 1, 2]),
+    },
+    Tool {
+        name: "threadsnoop",
+        script: Some(THREADS),
+        columns: &["pid", "child_tid"],
+        line: |words| said(words, &[0, 1]),
+    },
+    Tool { name: "sigsnoop", script: Some(SIGNALS), columns: &["pid", "signal"], line: |words| said(words, &[0, 1]) },
+    Tool {
+        name: "socksnoop",
+        script: Some(SOCKETS),
+        columns: &["pid", "family", "type", "protocol", "ret"],
+        line: |words| said(words, &[0, 1, 2, 3, 4]),
+    },
+    Tool {
+        name: "bindsnoop",
+        script: Some(BINDS),
+        columns: &["pid", "fd", "ret"],
+        line: |words| said(words, &[0, 1, 2]),
+    },
+    Tool {
+        name: "solisten",
+        script: Some(LISTENERS),
+        columns: &["pid", "fd", "backlog", "ret"],
+        line: |words| said(words, &[0, 1, 2, 3]),
+    },
 ];
+
+const EXITS: &str = r#"tracepoint:sched:sched_process_exit /pid == tid/ {
+    $task = (struct task_struct *)curtask;
+    printf("%d %d %d\n", $task->real_parent->tgid, $task->exit_code >> 8, $task->exit_code & 127);
+}"#;
+const THREADS: &str = r#"tracepoint:sched:sched_process_fork { printf("%d %d\n", pid, args->child_pid); }"#;
+const SIGNALS: &str = r#"tracepoint:signal:signal_deliver { printf("%d %d\n", pid, args->sig); }"#;
+const SOCKETS: &str = r#"tracepoint:syscalls:sys_enter_socket {
+    @family[tid] = args->family; @type[tid] = args->type; @protocol[tid] = args->protocol;
+}
+tracepoint:syscalls:sys_exit_socket /@family[tid]/ {
+    printf("%d %d %d %d %d\n", pid, @family[tid], @type[tid], @protocol[tid], args->ret);
+    delete(@family[tid]); delete(@type[tid]); delete(@protocol[tid]);
+}"#;
+const BINDS: &str = r#"tracepoint:syscalls:sys_enter_bind { @fd[tid] = args->fd + 1; }
+tracepoint:syscalls:sys_exit_bind /@fd[tid]/ { printf("%d %d %d\n", pid, @fd[tid] - 1, args->ret); delete(@fd[tid]); }"#;
+const LISTENERS: &str = r#"tracepoint:syscalls:sys_enter_listen { @fd[tid] = args->fd + 1; @backlog[tid] = args->backlog; }
+tracepoint:syscalls:sys_exit_listen /@fd[tid]/ {
+    printf("%d %d %d %d\n", pid, @fd[tid] - 1, @backlog[tid], args->ret);
+    delete(@fd[tid]); delete(@backlog[tid]);
+}"#;
 
 fn said(words: &[&str], places: &[usize]) -> Option<Vec<String>> {
     places.iter().map(|place| words.get(*place).map(|word| (*word).to_owned())).collect()
@@ -160,9 +235,13 @@ fn queries_say_what_the_tools_of_bpftrace_say() {
     let mut tracers = Vec::new();
     let folder = tempfile::tempdir().expect("a folder is made");
     for tool in &TOOLS {
-        let script = Path::new("/usr/sbin").join(format!("{}.bt", tool.name));
-        if !script.exists() {
+        let mut script = Path::new("/usr/sbin").join(format!("{}.bt", tool.name));
+        if !script.exists() && tool.script.is_none() {
             return println!("skipped: there is no {}", script.display());
+        }
+        if let Some(text) = tool.script {
+            script = folder.path().join(format!("{}.bt", tool.name));
+            std::fs::write(&script, format!("BEGIN {{ printf(\"PID\\n\"); }}\n{text}\n")).expect("it is written");
         }
         tracers.push(Tracer::start(&script, folder.path().join(tool.name)));
     }

@@ -87,6 +87,7 @@ pub use kiln_program::{MapId, Object, Program, bytecode};
 pub use kiln_serve as serve;
 pub use kiln_superopt::learn::Watch;
 pub use kiln_superopt::{Because, Evidence, Goal, Progress};
+pub use kiln_tls as tls;
 pub use kiln_verifier::Reason;
 /// The embedded VM.
 pub use kiln_vm as vm;

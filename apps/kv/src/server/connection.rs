@@ -4,9 +4,10 @@ use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 
 use super::Protocol;
-use super::transport::Transport;
 use crate::protocol::{KEPT_BYTES, Next, Service, Session};
 use crate::redis;
+use kiln_tls::Transport;
+use mio::net::TcpStream;
 
 /// Reads at a time, before others have their turn.
 const READS: usize = 16;
@@ -55,7 +56,7 @@ impl Spoken<'_, '_> {
 
 /// A connection.
 pub struct Connection<'s, 'h> {
-    transport: Transport,
+    transport: Transport<TcpStream>,
     service: &'s Service<'h>,
     session: Spoken<'s, 'h>,
     output: Vec<u8>,
@@ -82,7 +83,7 @@ enum Sent {
 
 impl<'s, 'h> Connection<'s, 'h> {
     /// A connection that was accepted.
-    pub fn new(transport: Transport, service: &'s Service<'h>, protocol: Protocol) -> Connection<'s, 'h> {
+    pub fn new(transport: Transport<TcpStream>, service: &'s Service<'h>, protocol: Protocol) -> Connection<'s, 'h> {
         let session = match protocol {
             Protocol::Memcached => Spoken::Memcached(Session::new(service)),
             Protocol::Redis => Spoken::Redis(redis::Session::new(service)),

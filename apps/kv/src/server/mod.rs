@@ -11,9 +11,6 @@
 mod connection;
 mod datagram;
 pub mod metrics;
-#[cfg(feature = "tls")]
-pub mod tls;
-mod transport;
 mod worker;
 
 use std::io;
@@ -22,9 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::protocol::Service;
+use kiln_tls::{Tls, Transport};
 use mio::net::TcpStream;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use transport::Transport;
 
 /// How often [`Service::maintain`] is called.
 const MAINTAINED: Duration = Duration::from_millis(50);
@@ -55,8 +52,7 @@ pub struct Server {
     metrics: Option<TcpListener>,
     /// Connections of a worker. What is beyond is closed when it is accepted.
     connections: usize,
-    #[cfg(feature = "tls")]
-    tls: Option<tls::Tls>,
+    tls: Option<Tls>,
 }
 
 impl Server {
@@ -69,15 +65,7 @@ impl Server {
         let udp = udp.then(|| UdpSocket::bind(tcp.local_addr()?)).transpose()?;
         tcp.set_nonblocking(true)?;
         udp.as_ref().map_or(Ok(()), |udp| udp.set_nonblocking(true))?;
-        Ok(Server {
-            protocol,
-            tcp,
-            udp,
-            metrics: None,
-            connections: CONNECTIONS,
-            #[cfg(feature = "tls")]
-            tls: None,
-        })
+        Ok(Server { protocol, tcp, udp, metrics: None, connections: CONNECTIONS, tls: None })
     }
 
     /// The same server, whose workers have so many connections each at most.
@@ -95,19 +83,14 @@ impl Server {
     }
 
     /// The same server, whose connections are encrypted.
-    #[cfg(feature = "tls")]
     #[must_use]
-    pub fn with_tls(self, tls: tls::Tls) -> Server {
+    pub fn with_tls(self, tls: Tls) -> Server {
         Server { tls: Some(tls), ..self }
     }
 
     /// What a connection's bytes go through.
-    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
-        #[cfg(feature = "tls")]
-        if let Some(tls) = &self.tls {
-            return Ok(Transport::Tls(Box::new(tls.accept(stream)?)));
-        }
-        Ok(Transport::Plain(stream))
+    fn transport(&self, stream: TcpStream) -> io::Result<Transport<TcpStream>> {
+        Transport::new(stream, self.tls.as_ref())
     }
 
     /// Where Prometheus is answered; `None` if it is not.

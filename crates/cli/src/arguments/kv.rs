@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use kiln_driver::kv::Sync;
 
 use super::dispatch::Mode;
+use super::tls::TlsArguments;
 
 /// Shown below `kiln kv --help`.
 pub const EXAMPLES: &str = "\
@@ -105,15 +106,9 @@ pub struct KvMemory {
     /// Cut a damaged log at its last good record, and keep a copy of the damaged file.
     #[arg(long, requires = "data")]
     pub repair: bool,
-    /// Encrypt connections with TLS: the PEM file with the server's certificate, and those above it.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub tls_cert: Option<PathBuf>,
-    /// The PEM file with the certificate's key.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
-    /// Serve only clients with a certificate below one of this PEM file.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_client_ca: Option<PathBuf>,
+    /// What encrypts connections.
+    #[command(flatten)]
+    pub tls: TlsArguments,
 }
 
 /// When the disk has changes.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::query::{percent, ring_bytes};
+use super::tls::TlsArguments;
 
 /// Shown below `kiln serve --help`.
 pub const EXAMPLES: &str = "\
@@ -37,9 +38,12 @@ pub struct ServeArguments {
     /// printed with the address.
     #[arg(long, value_name = "ADDRESS")]
     pub postgres: Option<String>,
-    /// Allow --listen and --postgres addresses that other machines can reach. Neither is encrypted.
+    /// Allow --listen and --postgres addresses that other machines can reach: with --tls-cert, both are encrypted.
     #[arg(long)]
     pub listen_anywhere: bool,
+    /// What encrypts both.
+    #[command(flatten)]
+    pub tls: TlsArguments,
     /// Send the rows of all queries to an OTLP receiver such as an OpenTelemetry Collector, too.
     #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,

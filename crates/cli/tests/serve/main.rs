@@ -3,6 +3,7 @@
 mod postgres;
 mod receiver;
 mod service;
+mod tls;
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;

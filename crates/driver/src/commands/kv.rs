@@ -28,6 +28,7 @@ pub use kiln_linux::XdpMode;
 use kiln_linux::{LoadedObject, ObjectFile};
 use kiln_program::Error;
 use kiln_sandbox::supply::{self, NoMemory};
+use kiln_tls::Tls;
 
 use crate::commands::{cc, sandbox};
 use crate::heap::KernelHeap;
@@ -53,17 +54,6 @@ pub struct Data {
     pub sync: Sync,
     /// Whether what is damaged is cut off.
     pub repair: bool,
-}
-
-/// What encrypted connections need: the contents of PEM files.
-#[derive(Clone)]
-pub struct TlsFiles {
-    /// The server's certificate, and those above it.
-    pub certificates: Vec<u8>,
-    /// Its key.
-    pub key: Vec<u8>,
-    /// What has to stand above a client's certificate. Without it, clients show none.
-    pub clients: Option<Vec<u8>>,
 }
 
 /// How to serve.
@@ -93,8 +83,8 @@ pub struct Options {
     pub metrics: Option<SocketAddr>,
     /// What is kept on the disk, if something is.
     pub data: Option<Data>,
-    /// What encrypted connections need, if connections are encrypted.
-    pub tls: Option<TlsFiles>,
+    /// What encrypts connections, if they are encrypted.
+    pub tls: Option<Tls>,
     /// The C compiler.
     pub clang: String,
 }
@@ -223,23 +213,13 @@ fn create<'h>(heap: &'h Heap<'h>, variables: usize, settings: &Settings) -> Resu
     })
 }
 
-#[cfg(feature = "tls")]
 fn encrypted(server: Server, options: &Options) -> Result<Server, Error> {
-    let Some(files) = &options.tls else { return Ok(server) };
+    let Some(tls) = &options.tls else { return Ok(server) };
     if options.udp {
         let message = "--udp does not go with --tls-cert: datagrams are not encrypted";
         return Err(Error::InvalidInput(message.to_owned()));
     }
-    let tls = kiln_kv::server::tls::Tls::read(&files.certificates, &files.key, files.clients.as_deref());
-    tls.map(|tls| server.with_tls(tls)).map_err(Error::InvalidInput)
-}
-
-#[cfg(not(feature = "tls"))]
-fn encrypted(server: Server, options: &Options) -> Result<Server, Error> {
-    match options.tls {
-        None => Ok(server),
-        Some(_) => Err(Error::Unsupported("this build has no TLS: the feature `tls` is off".to_owned())),
-    }
+    Ok(server.with_tls(tls.clone()))
 }
 
 fn run(

@@ -1,6 +1,7 @@
 //! Queries: every split of every query loads, and all splits give one answer.
 
 mod commonest;
+mod costs;
 mod functions;
 mod questions;
 mod tables;

@@ -3,19 +3,22 @@
 //! Generated programs have no loops, so a walk from their end gives the time of each way through them:
 //!
 //! ```text
-//!   least      the event is not wanted: the first condition fails
+//!   least      the event is not wanted: the first condition of the query fails, or the event's beginning was not wanted
 //!   expected   each condition fails in seven of eight cases if it is an equality, else in one of two
 //!   most       the event is wanted, and every call does what it does for such an event
 //! ```
 //!
-//! The prices are those of a cost model ([`kiln_superopt::CostModel`]): the instructions, the helpers by map type, the
-//! tracepoint itself, and what user space does with a record. `kiln doctor --calibrate` measures them.
+//! The prices are those of a cost model ([`kiln_superopt::CostModel`]): the instructions, the helpers by map type, an empty
+//! program at each kind of hook, the hook itself, and what user space does with a record. `kiln doctor --calibrate` measures
+//! them while the kernel counts, as it does for a query.
 
 use std::collections::HashMap;
 use std::iter::Sum;
 use std::ops::{Add, Mul};
 
 use kiln_isa::{CallTarget, Insn, JumpOp, Reg, Source};
+use kiln_plan::Generated;
+use kiln_plan::generate::code::Odds;
 use kiln_plan::table::Hook;
 use kiln_platform::{Helper, MapType};
 use kiln_program::{Node, Object, Program, Reference};
@@ -66,9 +69,9 @@ impl Sum for Time {
 /// What a program costs an event of its hook.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub struct Estimate {
-    /// Nanoseconds that the program takes, as the kernel counts them.
+    /// Nanoseconds that the program takes, as the kernel counts them: reading the clock for that is a large part.
     pub program_ns: Time,
-    /// Nanoseconds that the tracepoint takes to call it.
+    /// Nanoseconds that the hook takes to call it.
     pub hook_ns: f64,
     /// Nanoseconds that user space takes for the records.
     pub reader_ns: Time,
@@ -81,14 +84,22 @@ impl Estimate {
     }
 }
 
-/// What a program of a query costs an event of its hook, where one event in `sample` begins a row.
-pub fn estimate(object: &Object, program: &Program, hook: &Hook, sample: u32, model: &CostModel) -> Estimate {
+/// The parts of what an empty program costs at a hook: the hook's, and what the kernel counts as the program's.
+pub fn parts(hook: &Hook) -> [EventPart; 2] {
+    match hook {
+        Hook::Typed(_) | Hook::Datagram { .. } => [EventPart::TypedHook, EventPart::TypedEntry],
+        Hook::Record { .. } => [EventPart::RecordHook, EventPart::RecordEntry],
+        Hook::Function { .. } => [EventPart::FunctionHook, EventPart::FunctionEntry],
+        Hook::Kernel { .. } => [EventPart::KernelHook, EventPart::KernelEntry],
+        Hook::Clock { .. } => [EventPart::ClockHook, EventPart::ClockEntry],
+    }
+}
+
+/// What a program of a query costs an event of its hook.
+pub fn estimate(generated: &Generated, program: &Program, hook: &Hook, model: &CostModel) -> Estimate {
+    let object = &generated.object;
     let nodes = &object.functions[program.entry.0 as usize].nodes;
-    let part = match hook {
-        Hook::Typed(_) | Hook::Datagram { .. } | Hook::Kernel { .. } => EventPart::TypedHook,
-        // A uprobe costs more; the model has no price for it.
-        Hook::Record { .. } | Hook::Function { .. } | Hook::Clock { .. } => EventPart::RecordHook,
-    };
+    let [own, entry] = parts(hook).map(|part| ns(model.event(part)));
     let places = calls(object, nodes);
     let time = |node: &Node, place: &Place| match node.insn {
         Insn::Call(CallTarget::Helper(id)) => {
@@ -98,9 +109,9 @@ pub fn estimate(object: &Object, program: &Program, hook: &Hook, sample: u32, mo
     };
     let reader = |_: &Node, place: &Place| if place.record > 0 { model.event(EventPart::Reader) } else { 0 };
     Estimate {
-        program_ns: walk(nodes, &places, sample, &time),
-        hook_ns: ns(model.event(part)),
-        reader_ns: walk(nodes, &places, sample, &reader),
+        program_ns: walk(generated, nodes, &places, &time) + Time::always(entry),
+        hook_ns: own,
+        reader_ns: walk(generated, nodes, &places, &reader),
     }
 }
 
@@ -142,29 +153,31 @@ fn calls(object: &Object, nodes: &[Node]) -> Vec<Place> {
     places
 }
 
-/// How likely a branch is taken, and whether that depends on the conditions of the query. Dice and the state of maps do
-/// not.
-fn taken(insn: &Insn, place: &Place, sample: u32) -> (f64, bool) {
-    let Insn::Branch { op, dst, .. } = insn else { return (0.0, false) };
-    let sampled = 1.0 / f64::from(sample);
-    let part = match (op, place.after) {
+/// How likely a branch is taken, and whether what the query drops and what it wants each take their own side. Dice and the
+/// state of maps are the same for both, unless the map has the beginnings that were wanted.
+fn taken(generated: &Generated, node: &Node, place: &Place) -> (f64, [bool; 2]) {
+    let Insn::Branch { op, dst, .. } = node.insn else { return (0.0, [false; 2]) };
+    let sampled = 1.0 / f64::from(generated.sample);
+    let part = match (op, place.after, generated.marks.get(&node.id)) {
+        (.., Some(Odds::Seldom)) => 0.0,
+        (.., Some(Odds::Unwanted)) => return (1.0 - sampled, [true, false]),
         // The entry is there, and there is room for a new one. Only beginnings in the sample are stored.
-        (JumpOp::Eq, Some("map_lookup_elem")) if *dst == Reg::R0 => match place.map {
+        (JumpOp::Eq, Some("map_lookup_elem"), _) if dst == Reg::R0 => match place.map {
             Some(MapType::Hash) => 1.0 - sampled,
             _ => 0.0,
         },
-        (JumpOp::Eq, Some("map_update_elem" | "ringbuf_output")) if *dst == Reg::R0 => 1.0,
-        (_, Some("ringbuf_query")) => 0.0,
-        (JumpOp::Gt, Some(SAMPLER)) => 1.0 - sampled,
-        (JumpOp::Eq, _) => return (0.125, true),
-        (JumpOp::Ne, _) => return (0.875, true),
-        _ => return (0.5, true),
+        (JumpOp::Eq, Some("map_update_elem" | "ringbuf_output"), _) if dst == Reg::R0 => 1.0,
+        (_, Some("ringbuf_query"), _) => 0.0,
+        (JumpOp::Gt, Some(SAMPLER), _) => 1.0 - sampled,
+        (JumpOp::Eq, ..) => return (0.125, [true; 2]),
+        (JumpOp::Ne, ..) => return (0.875, [true; 2]),
+        _ => return (0.5, [true; 2]),
     };
-    (part, false)
+    (part, [false; 2])
 }
 
 /// The time of all ways from the beginning to an end.
-fn walk(nodes: &[Node], places: &[Place], sample: u32, price: &dyn Fn(&Node, &Place) -> u64) -> Time {
+fn walk(generated: &Generated, nodes: &[Node], places: &[Place], price: &dyn Fn(&Node, &Place) -> u64) -> Time {
     let at: HashMap<_, _> = nodes.iter().enumerate().map(|(index, node)| (node.id, index)).collect();
     let mut times = vec![Time::default(); nodes.len() + 1];
     for (index, node) in nodes.iter().enumerate().rev() {
@@ -178,17 +191,13 @@ fn walk(nodes: &[Node], places: &[Place], sample: u32, price: &dyn Fn(&Node, &Pl
         let after = match (&node.insn, target.map(|target| times[target])) {
             (Insn::Exit, _) => Time::default(),
             (Insn::Jump { .. }, Some(target)) => target,
-            (insn @ Insn::Branch { .. }, Some(target)) => {
-                let (part, depends) = taken(insn, &places[index], sample);
+            (Insn::Branch { .. }, Some(target)) => {
+                let (part, [drops, wants]) = taken(generated, node, &places[index]);
                 let mixed = |taken: f64, next: f64| part * taken + (1.0 - part) * next;
-                let either = |taken: f64, next: f64, best: fn(f64, f64) -> f64| match depends {
-                    true => best(taken, next),
-                    false => mixed(taken, next),
-                };
                 Time {
-                    least: either(target.least, next.least, f64::min),
+                    least: if drops { target.least.min(next.least) } else { mixed(target.least, next.least) },
                     expected: mixed(target.expected, next.expected),
-                    most: either(target.most, next.most, f64::max),
+                    most: if wants { target.most.max(next.most) } else { mixed(target.most, next.most) },
                 }
             }
             _ => next,
@@ -208,12 +217,55 @@ mod tests {
     }
 
     fn of_sample(text: &str, sample: u32) -> Estimate {
+        of_marked(text, sample, None)
+    }
+
+    fn of_text(model: &str, body: &str) -> Estimate {
+        of_model(model, &format!("; program raw_tracepoint\n; function main\n{body}"), 1, None)
+    }
+
+    fn of_marked(text: &str, sample: u32, mark: Option<(usize, Odds)>) -> Estimate {
         let model = "machine x86-64\ninsn move 1\ninsn branch 1\ninsn jump 0\ninsn exit 1\ninsn wide 1\ninsn alu 1\n\
                      helper map_lookup_elem on percpu_hash 20\nhelper map_lookup_elem on hash 10\n\
-                     helper ringbuf_output on ringbuf 50\nevent typed-hook 7\nevent ring-byte 0.1\nevent reader 200\n";
+                     helper ringbuf_output on ringbuf 50\nevent typed-hook 7\nevent typed-entry 0\n\
+                     event ring-byte 0.1\nevent reader 200\n";
+        of_model(model, text, sample, mark)
+    }
+
+    fn of_model(model: &str, text: &str, sample: u32, mark: Option<(usize, Odds)>) -> Estimate {
         let model = CostModel::parse(model).expect("a model");
         let object = kiln_program::text::parse(text).expect("a program");
-        estimate(&object, &object.programs[0], &Hook::Typed("sys_enter".to_owned()), sample, &model)
+        let generated = Generated {
+            split: kiln_plan::Split::Mvsf,
+            sample,
+            ring: None,
+            records: Vec::new(),
+            groups: None,
+            stacks: None,
+            counters: kiln_program::MapId(0),
+            marks: mark
+                .and_then(|(at, odds)| Some((object.functions[0].nodes.get(at)?.id, odds)))
+                .into_iter()
+                .collect(),
+            object,
+        };
+        estimate(&generated, &generated.object.programs[0], &Hook::Typed("sys_enter".to_owned()), &model)
+    }
+
+    #[test]
+    fn who_reads_is_seldom_and_what_was_not_wanted_is_the_least() {
+        let own =
+            "; program raw_tracepoint\n; function main\nif r1 == r2 goto out\nr2 = 1\nr3 = 1\nout:\nr0 = 0\nexit\n";
+        let marked = |odds| of_marked(own, 1, Some((0, odds))).program_ns;
+        assert_eq!(marked(Odds::Seldom), Time { least: 5.0, expected: 5.0, most: 5.0 });
+        // Without a sample every beginning is taken to be there, but for what an event costs that is dropped.
+        assert_eq!(marked(Odds::Unwanted), Time { least: 3.0, expected: 5.0, most: 5.0 });
+    }
+
+    #[test]
+    fn every_kind_of_hook_counts_its_empty_program() {
+        let entry = of_text("machine x86-64\nevent typed-entry 40\ninsn move 1\ninsn exit 1\n", "r0 = 0\nexit\n");
+        assert_eq!(entry.program_ns, Time { least: 42.0, expected: 42.0, most: 42.0 });
     }
 
     #[test]

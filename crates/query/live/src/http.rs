@@ -6,24 +6,27 @@
 //!
 //! There are at most [`MAX_CONNECTIONS`]. A further one takes the place of the one that has waited longest for its request to
 //! arrive or its answer to be read, so that idle connections keep nobody away, and an answer that is being made is never
-//! interrupted. Heads are parsed by `httparse`.
+//! interrupted. Heads are parsed by `httparse`. Connections of [`Listener::Tls`] are encrypted; the handshake is part of the
+//! time for a request.
+
+mod stream;
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io;
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+pub use stream::Listener;
+use stream::{Channel, Stream};
 
 /// Connections that are open at the same time.
 pub const MAX_CONNECTIONS: usize = 64;
 /// How long a request may take to arrive, and an answer to be read.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 const ANSWER_TIME: Duration = Duration::from_secs(30);
-/// How long the other end may do nothing.
-const IDLE_TIME: Duration = Duration::from_secs(5);
 /// How long what the reader still sends is thrown away after the answer: closing before would take the answer from it.
 const LINGER_TIME: Duration = Duration::from_millis(500);
 /// How long to wait before accepting again after it failed, such as for want of descriptors.
@@ -78,87 +81,6 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Answers a request whose body is too long, or whose head is malformed or too long (`status`).
     fn refused(&self, status: u16, why: &str) -> Answer;
-}
-
-/// Where a server listens.
-#[derive(Debug)]
-pub enum Listener {
-    /// At an address.
-    Tcp(TcpListener),
-    /// At a socket.
-    Unix(UnixListener),
-}
-
-impl Listener {
-    fn accept(&self) -> io::Result<Stream> {
-        match self {
-            Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
-            Listener::Unix(listener) => Ok(Stream::Unix(listener.accept()?.0)),
-        }
-    }
-
-    /// Wakes whoever accepts, with an error.
-    fn shut(&self) {
-        let how = rustix::net::Shutdown::Both;
-        // It fails where it was shut already.
-        let _ = match self {
-            Listener::Tcp(listener) => rustix::net::shutdown(listener, how),
-            Listener::Unix(listener) => rustix::net::shutdown(listener, how),
-        };
-    }
-}
-
-/// A connection.
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-/// Does the same with either kind.
-macro_rules! either {
-    ($stream:expr, $own:ident => $do:expr) => {
-        match $stream {
-            Stream::Tcp($own) => $do,
-            Stream::Unix($own) => $do,
-        }
-    };
-}
-
-impl Stream {
-    fn try_clone(&self) -> io::Result<Stream> {
-        Ok(match self {
-            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
-            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
-        })
-    }
-
-    fn shut(&self, how: Shutdown) {
-        // It fails where the other end has gone.
-        let _ = either!(self, stream => stream.shutdown(how));
-    }
-
-    /// Reads some bytes before a time.
-    fn read_before(&mut self, bytes: &mut [u8], end: Instant) -> io::Result<usize> {
-        let left = time_left(end)?;
-        either!(self, stream => { stream.set_read_timeout(Some(left))?; stream.read(bytes) })
-    }
-
-    /// Writes all bytes before a time.
-    fn write_before(&mut self, mut bytes: &[u8], end: Instant) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let left = time_left(end)?;
-            let written = either!(self, stream => { stream.set_write_timeout(Some(left))?; stream.write(bytes)? });
-            bytes = bytes.get(written..).filter(|_| written > 0).ok_or(io::ErrorKind::WriteZero)?;
-        }
-        Ok(())
-    }
-}
-
-/// The time until `end`, or until the other end has been idle for too long.
-fn time_left(end: Instant) -> io::Result<Duration> {
-    let left = end.saturating_duration_since(Instant::now()).min(IDLE_TIME);
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// Open connections, the oldest first.
@@ -241,7 +163,7 @@ impl Drop for Server {
 fn accept<H: Handler>(listener: &Listener, open: &Arc<Open>, is_over: &AtomicBool, handler: &Arc<H>) {
     let mut number = 0;
     while !is_over.load(Ordering::SeqCst) {
-        let accepted = listener.accept().and_then(|stream| Ok((stream.try_clone()?, stream)));
+        let accepted = listener.accept().and_then(|stream| Ok((stream.try_clone()?, listener.channel(stream)?)));
         let Ok((stream, mut own)) = accepted else {
             if !is_over.load(Ordering::SeqCst) {
                 std::thread::sleep(AGAIN);
@@ -264,7 +186,7 @@ fn accept<H: Handler>(listener: &Listener, open: &Arc<Open>, is_over: &AtomicBoo
 }
 
 /// Reads a request and answers it.
-fn serve<H: Handler>(stream: &mut Stream, handler: &H, busy: impl Fn(bool)) -> io::Result<()> {
+fn serve<H: Handler>(stream: &mut Channel, handler: &H, busy: impl Fn(bool)) -> io::Result<()> {
     let request = read(stream, handler.max_body(), Instant::now() + REQUEST_TIME)?;
     busy(true);
     let (answer, is_head) = match &request {
@@ -279,14 +201,14 @@ fn serve<H: Handler>(stream: &mut Stream, handler: &H, busy: impl Fn(bool)) -> i
     let end = Instant::now() + ANSWER_TIME;
     stream.write_before((head + "\r\n").as_bytes(), end)?;
     stream.write_before(if is_head { b"" } else { answer.body.as_bytes() }, end)?;
-    stream.shut(Shutdown::Write);
+    stream.end();
     let (end, mut rest) = (Instant::now() + LINGER_TIME, [0; 4096]);
     while stream.read_before(&mut rest, end)? > 0 {}
     Ok(())
 }
 
 /// Reads a request; or says with which status and why it is refused.
-fn read(stream: &mut Stream, max_body: Option<usize>, end: Instant) -> io::Result<Result<Request, (u16, String)>> {
+fn read(stream: &mut Channel, max_body: Option<usize>, end: Instant) -> io::Result<Result<Request, (u16, String)>> {
     let mut bytes = Vec::new();
     let mut some = [0; 4096];
     let (mut request, length) = loop {
@@ -364,8 +286,10 @@ fn phrase(status: u16) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
 
+    use super::stream::IDLE_TIME;
     use super::*;
 
     /// Answers with the request's method, path and body.

@@ -130,11 +130,12 @@ pub fn run(
     let statistics = if measured && !session.scans().is_empty() { Some(Statistics::keep()?) } else { None };
     let (mut halves_in_kernel, links) = attach_all(session, plan)?;
     let stacks: Vec<_> = halves_in_kernel.iter_mut().map(InKernel::take_stacks).collect();
+    let limits = session.shared(watch.limits);
     let scans = session.scans().into_iter().zip(&halves_in_kernel);
     let executor = |((query, half), stacks): ((&Query, &InKernel), Option<Box<dyn decode::Stacks>>)| {
-        Executor::new(query.clone(), &half.generated, watch.limits).with_stacks(stacks)
+        Executor::new(query.clone(), &half.generated, limits).with_stacks(stacks)
     };
-    let mut halves = Halves::new(session, scans.zip(stacks).map(executor).collect(), watch.limits)?;
+    let mut halves = Halves::new(session, scans.zip(stacks).map(executor).collect(), limits)?;
     let feeds = halves_in_kernel.iter().zip(&halves.executors);
     let mut feeds: Vec<Feed<'_>> = feeds.map(|(half, executor)| Feed::new(half, executor)).collect::<Result<_, _>>()?;
     let progs: Vec<&Prog> = halves_in_kernel.iter().flat_map(|half| &half.images.progs).collect();
@@ -393,7 +394,8 @@ impl Halves {
 
     /// Sentences about the groups that found no room so far.
     fn refused(&self) -> Vec<Shown> {
-        self.executors.iter().filter_map(Executor::refused).map(|sentence| sentence.as_str().into()).collect()
+        let scans = self.executors.iter().filter_map(Executor::refused);
+        scans.chain(self.flow.refused()).map(|sentence| sentence.as_str().into()).collect()
     }
 
     /// What was lost in user space so far.
@@ -528,7 +530,13 @@ impl Nothing {
 
     /// How often it ran since it was loaded, where the kernel counts.
     pub fn runs(&self) -> Result<u64, Error> {
-        Ok(self.images.progs[0].info()?.run_count)
+        Ok(self.counted()?.0)
+    }
+
+    /// How often it ran since it was loaded, and for how many nanoseconds, where the kernel counts.
+    pub fn counted(&self) -> Result<(u64, u64), Error> {
+        let info = self.images.progs[0].info()?;
+        Ok((info.run_count, info.run_time_ns))
     }
 }
 

@@ -189,7 +189,7 @@ fn tried(
     let object = &generated.object;
     let mut programs = verified(object, Some(&session.types))?;
     for ((step, program), hook) in programs.iter_mut().zip(&object.programs).zip(query.table.hooks()) {
-        step.estimate = Some(cost::estimate(object, program, hook, generated.sample, &session.model));
+        step.estimate = Some(cost::estimate(&generated, program, hook, &session.model));
     }
     Ok((generated, programs))
 }

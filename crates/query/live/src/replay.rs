@@ -235,6 +235,7 @@ pub fn run<R: BufRead>(
     limits: Limits,
     sink: &mut Sink<'_>,
 ) -> Result<Summary, Error> {
+    let limits = session.shared(limits);
     let executor = |(scan, query): (usize, &Query)| Executor::replaying(query.clone(), recording.of_scan(scan), limits);
     let executors = session.scans().into_iter().enumerate().map(executor).collect();
     let mut halves = Halves::new(session, executors, limits)?;
@@ -270,6 +271,7 @@ pub fn run_in_kernel<R: BufRead>(
     sink: &mut Sink<'_>,
 ) -> Result<Summary, Error> {
     kiln_linux::running::require_kernel()?;
+    let limits = session.shared(limits);
     let scans = session.scans().into_iter().enumerate();
     let tested: Vec<Tested> = scans
         .map(|(scan, query)| Tested::load(query, recording.of_scan(scan), split, settings))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_plan::execute::Lost;
+use kiln_plan::execute::{Limits, Lost};
 use kiln_plan::expr::{BinaryOp, Expr};
 use kiln_plan::lookup::Lookup;
 use kiln_plan::query::Shape;
@@ -94,6 +94,12 @@ impl Session {
     /// The queries of tables of events, each with a kernel half of its own.
     pub fn scans(&self) -> Vec<&Query> {
         self.parsed.flow.scans()
+    }
+
+    /// The limits of each of the statement's queries, so that they take no more memory together than these say.
+    #[must_use]
+    pub fn shared(&self, limits: Limits) -> Limits {
+        limits.shared_by(self.parsed.flow.groupings())
     }
 
     /// The first of these.

@@ -120,6 +120,17 @@ impl Flow {
         }
     }
 
+    /// How many queries of it have groups: each needs memory for them.
+    pub fn groupings(&self) -> usize {
+        let inner = match &self.source {
+            Source::Scan(query) => usize::from(matches!(query.shape, Shape::Groups(_))),
+            Source::Union(parts) => parts.iter().map(Flow::groupings).sum(),
+            Source::Join(join) => join.sides.iter().map(Flow::groupings).sum(),
+            Source::Engine(engine) => engine.inputs.iter().map(|input| input.flow.groupings()).sum(),
+        };
+        inner + self.stages.iter().filter(|stage| matches!(stage.shape, Shape::Groups(_))).count()
+    }
+
     /// Whether tables of events are joined in it.
     pub fn has_join(&self) -> bool {
         match &self.source {

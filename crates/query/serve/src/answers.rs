@@ -35,6 +35,8 @@ pub enum Door {
         key: String,
         /// The port that it came to.
         port: u16,
+        /// `http` or, encrypted, `https`.
+        scheme: &'static str,
     },
 }
 
@@ -53,13 +55,15 @@ fn text(content_type: &'static str, body: &str) -> Answer {
 
 impl Door {
     /// Whether a browser's request is from this door's own page. A foreign page has another `Origin`. A foreign name that
-    /// was made to lead here has another `Host`: only addresses and `localhost` are taken.
+    /// was made to lead here has another `Host`: only addresses and `localhost` are taken; encrypted, any name, because the
+    /// certificate has to have it.
     fn admits(&self, request: &Request) -> Result<(), &'static str> {
-        let Door::Page { port, .. } = self else { return Ok(()) };
-        let Some(host) = request.header("Host").filter(|host| is_own_host(host, *port)) else {
+        let Door::Page { port, scheme, .. } = self else { return Ok(()) };
+        let is_own = |host: &&str| *scheme == "https" || is_own_host(host, *port);
+        let Some(host) = request.header("Host").filter(is_own) else {
             return Err("the page is asked for by its address, such as 127.0.0.1, not by a name");
         };
-        if request.header("Origin").is_some_and(|origin| origin != format!("http://{host}")) {
+        if request.header("Origin").is_some_and(|origin| origin != format!("{scheme}://{host}")) {
             return Err("a page of another origin cannot ask");
         }
         if request.method != "GET" {

@@ -15,6 +15,7 @@ use crate::service::Service;
 use kiln_inspect::show::shown::Shown;
 use kiln_live::http::{Answer, Handler, Listener, Request, Server};
 use kiln_program::Error;
+use kiln_tls::Tls;
 
 /// A door of a service.
 struct Reception {
@@ -51,11 +52,25 @@ impl Handler for Reception {
     }
 }
 
+/// Addresses that a service is to answer at, beside its socket.
+#[derive(Clone, Copy, Default)]
+pub struct Addresses<'a> {
+    /// The page's.
+    pub page: Option<&'a str>,
+    /// For PostgreSQL's clients.
+    pub postgres: Option<&'a str>,
+    /// Whether other machines may reach them.
+    pub anywhere: bool,
+    /// What encrypts both.
+    pub tls: Option<&'a Tls>,
+}
+
 /// Listeners that are open, and do not answer yet.
 pub struct Doors {
     socket: UnixListener,
     file: SocketFile,
     page: Option<(TcpListener, SocketAddr, String)>,
+    tls: Option<Tls>,
     postgres: Option<postgres::Door>,
 }
 
@@ -75,23 +90,25 @@ impl Drop for SocketFile {
 }
 
 impl Doors {
-    /// Opens the socket, and the addresses of the page and for PostgreSQL's clients if there are any. Only addresses of this
-    /// machine are taken unless `anywhere`.
+    /// Opens the socket, and the addresses of the page and for PostgreSQL's clients if there are any.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] where another service answers at the socket, where its path is another file's, and where
-    /// an address cannot be listened at.
-    pub fn open(path: &Path, page: Option<&str>, postgres: Option<&str>, anywhere: bool) -> Result<Doors, Error> {
+    /// an address cannot be listened at or, unless it may, can be reached from other machines.
+    pub fn open(path: &Path, addresses: Addresses<'_>) -> Result<Doors, Error> {
+        let Addresses { page, postgres, anywhere, tls } = addresses;
         // Refused before the socket is made, so that a bad flag leaves no file.
-        let page = page.map(|address| listen(address, anywhere, "the page is not encrypted")).transpose()?;
-        let postgres = postgres.map(|address| postgres::Door::open(address, anywhere)).transpose()?;
+        let danger = if tls.is_some() { "a key is all that it asks for" } else { "the page is not encrypted" };
+        let page = page.map(|address| listen(address, anywhere, danger)).transpose()?;
+        let postgres = postgres.map(|address| postgres::Door::open(address, anywhere, tls)).transpose()?;
         let (socket, file) = socket(path)?;
-        Ok(Doors { socket, file, page, postgres })
+        Ok(Doors { socket, file, page, tls: tls.cloned(), postgres })
     }
 
     /// The page's address with its key, which the browser does not send on.
     pub fn page(&self) -> Option<Shown> {
-        self.page.as_ref().map(|(_, address, key)| format!("http://{address}/#{key}").into())
+        let scheme = scheme(self.tls.as_ref());
+        self.page.as_ref().map(|(_, address, key)| format!("{scheme}://{address}/#{key}").into())
     }
 
     /// How PostgreSQL's clients connect, with the password.
@@ -104,11 +121,21 @@ impl Doors {
         let begin = |listener, door| Server::begin(listener, Reception { door, service: Arc::clone(service) });
         let mut doors = vec![begin(Listener::Unix(self.socket), Door::Socket)];
         if let Some((listener, address, key)) = self.page {
-            doors.push(begin(Listener::Tcp(listener), Door::Page { key, port: address.port() }));
+            let door = Door::Page { key, port: address.port(), scheme: scheme(self.tls.as_ref()) };
+            let listener = match self.tls {
+                None => Listener::Tcp(listener),
+                Some(tls) => Listener::Tls(listener, tls),
+            };
+            doors.push(begin(listener, door));
         }
         let postgres = self.postgres.map(|door| door.answer(service));
         Answering { _doors: doors, _postgres: postgres.map(|door| Box::new(door) as Box<dyn Any>), _file: self.file }
     }
+}
+
+/// How the page's address begins.
+fn scheme(tls: Option<&Tls>) -> &'static str {
+    if tls.is_some() { "https" } else { "http" }
 }
 
 /// Doors that answer.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
+use kiln_tls::Tls;
 
 use crate::service::Service;
 
@@ -16,7 +17,7 @@ impl Door {
     ///
     /// # Errors
     /// Always returns [`Error::Unsupported`].
-    pub fn open(_: &str, _: bool) -> Result<Door, Error> {
+    pub fn open(_: &str, _: bool, _: Option<&Tls>) -> Result<Door, Error> {
         let message = "this build has no door for PostgreSQL's clients: build kiln with the feature `postgres`";
         Err(Error::Unsupported(message.to_owned()))
     }

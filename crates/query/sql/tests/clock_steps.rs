@@ -131,3 +131,43 @@ fn joins_keep_bounded_rows_whatever_the_clock_says() {
         }
     }
 }
+
+/// Groups that found no room are named wherever they are: in windows, in sessions, and in queries over windows of others.
+#[test]
+fn groups_without_room_are_named() {
+    for (sql, first) in [
+        ("SELECT pid, ts, count(*) FROM forks GROUP BY pid, ts", "pid="),
+        ("SELECT pid, ts, count(*) FROM forks GROUP BY pid, ts WINDOW SESSION 10 MS", "pid="),
+        ("SELECT n, count(*) FROM (SELECT pid, ts AS n FROM forks) GROUP BY n", "n="),
+    ] {
+        let parsed = kiln_sql::parse(sql, None).unwrap_or_else(|error| panic!("{sql}: {}", error.message));
+        let limits = Limits { groups: 8, ..LIMITS };
+        let mut executor = Executor::of_rows(parsed.flow.scans()[0].clone(), limits);
+        let mut flow = Running::new(&parsed.flow, limits, &no_engine).expect("no engine is needed");
+        for at in 0..20 {
+            let table = &executor.query().table;
+            let mut row = vec![Value::Null; table.columns.len()];
+            row[table.column("ts").expect("it has one")] = Value::Uint(2 * HOUR + at);
+            row[table.column("pid").expect("it has one")] = Value::Uint(at);
+            executor.row(row);
+        }
+        executor.finish();
+        flow.pass(&mut [executor.take_rows()], u64::MAX, true);
+        let said: Vec<String> = executor.refused().into_iter().chain(flow.refused()).collect();
+        assert!(said.len() == 1 && said[0].contains("12 groups") && said[0].contains(first), "{sql}: {said:?}");
+    }
+}
+
+/// What all queries of a statement may take together is shared out.
+#[test]
+fn every_query_with_groups_has_its_part_of_the_memory() {
+    let of =
+        |sql: &str| kiln_sql::parse(sql, None).map(|parsed| parsed.flow.groupings()).map_err(|error| error.message);
+    assert_eq!(of("SELECT pid FROM forks"), Ok(0));
+    assert_eq!(of("SELECT pid, count(*) FROM forks GROUP BY pid"), Ok(1));
+    let inner = "SELECT pid, count(*) AS n FROM forks GROUP BY pid";
+    assert_eq!(of(&format!("SELECT n, count(*) FROM ({inner}) GROUP BY n")), Ok(2));
+    assert_eq!(of(&format!("SELECT n, count(*) FROM ({inner} UNION ALL {inner}) GROUP BY n")), Ok(3));
+    assert_eq!(LIMITS.shared_by(3).bytes, (1 << 20) / 3);
+    assert_eq!(LIMITS.shared_by(0).bytes, 1 << 20);
+}

@@ -1,17 +1,18 @@
 //! `kiln doctor --calibrate`: what the operators of queries cost on this machine.
 //!
-//! Instructions and helpers are measured by [`profile`]. This adds what only events show: what a tracepoint takes to call
-//! a program, what a record's bytes cost, and what user space does with a record. Samples with and without it are
-//! interleaved. The least of them count where whole system calls are timed, which other work disturbs; else the medians.
+//! Instructions and helpers are measured by [`profile`]. This adds what only events show: what each kind of hook takes to
+//! call a program ([`hooks`]), what a record's bytes cost, and what user space does with a record. Samples with and without
+//! it are interleaved.
 //!
 //! The result is a cost model in a file of the user's, which `kiln query` reads to estimate what a plan will cost.
 
-use std::time::Instant;
+mod hooks;
+
+pub use hooks::{Passing, passings};
 
 use kiln_linux::{RingReader, TestInput};
 use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::generate::layout::TAG_BYTES;
-use kiln_plan::table::Hook;
 use kiln_plan::{Origin, Settings, Split, generate};
 use kiln_platform::MapType;
 use kiln_superopt::CostModel;
@@ -20,14 +21,13 @@ use kiln_superopt::cost::EventPart;
 use crate::profile::{self, Profile};
 use crate::timing::Timing;
 use kiln_live::Session;
-use kiln_live::live::{Nothing, loaded};
+use kiln_live::cost::parts;
+use kiln_live::live::loaded;
 pub use kiln_live::model::{model, path};
 use kiln_program::Error;
 
 /// Samples of each measurement.
 const SAMPLES: usize = 9;
-/// System calls a sample.
-const SYSCALLS: u32 = 20_000;
 /// Records a sample of user space's half.
 const RECORDS: u32 = 50_000;
 /// Records of one run, and runs of one sample, of what the ring buffer is measured with.
@@ -73,17 +73,19 @@ pub fn calibrate(step: &mut dyn FnMut(String) -> bool) -> Result<Calibration, Er
     kiln_linux::running::require_kernel()?;
     let profile = profile::profile(true, step)?;
     let mut calibration = Calibration { profile, events: Vec::new(), output: None, missing: Vec::new() };
-    let typed = |name: &str| Hook::Typed(name.to_owned());
-    let record = |name: &str| Hook::Record { category: "raw_syscalls".to_owned(), name: name.to_owned() };
-    let both = ["sys_enter", "sys_exit"];
-    for (part, hooks) in [(EventPart::TypedHook, both.map(typed)), (EventPart::RecordHook, both.map(record))] {
-        if !step(format!("what a {} costs", part.name())) {
+    for passing in hooks::passings() {
+        let parts = parts(&passing.hooks[0]);
+        if !step(format!("what a {} costs", parts[0].name())) {
             return Err(Error::Unsupported("ended before it was measured".to_owned()));
         }
-        match hook(&hooks) {
-            Ok(ns) => calibration.events.push((part, picoseconds(ns))),
-            Err(error) => calibration.missing.push((part.name(), error.to_string())),
+        match passing.measure() {
+            Ok(times) => calibration.events.extend(parts.into_iter().zip(times.map(picoseconds))),
+            Err(error) => calibration.missing.extend(parts.map(|part| (part.name(), error.to_string()))),
         }
+    }
+    match hooks::clock() {
+        Ok(ns) => calibration.events.push((EventPart::ClockEntry, picoseconds(ns))),
+        Err(error) => calibration.missing.push((EventPart::ClockEntry.name(), error.to_string())),
     }
     step("what a record costs".to_owned());
     match ring() {
@@ -107,24 +109,6 @@ fn picoseconds(ns: f64) -> u64 {
 
 fn median(samples: Vec<f64>) -> f64 {
     Timing::of(samples).map_or(0.0, |timing| timing.median_ns)
-}
-
-/// Nanoseconds that a system call takes longer for each of two empty programs.
-fn hook(hooks: &[Hook; 2]) -> Result<f64, Error> {
-    let call = || {
-        let begun = Instant::now();
-        (0..SYSCALLS).for_each(|_| _ = rustix::process::getppid());
-        begun.elapsed().as_nanos() as f64 / f64::from(SYSCALLS)
-    };
-    call();
-    let [mut without, mut with] = [f64::INFINITY; 2];
-    for _ in 0..SAMPLES {
-        without = without.min(call());
-        let attached = hooks.iter().map(Nothing::at).collect::<Result<Vec<_>, _>>()?;
-        with = with.min(call());
-        drop(attached);
-    }
-    Ok((with - without) / hooks.len() as f64)
 }
 
 /// Nanoseconds of `ringbuf_output`, for a small record and a large one.
@@ -176,7 +160,7 @@ fn reader() -> Result<f64, Error> {
         let mut executor = Executor::new(session.query().clone(), &generated, Limits::default());
         let mut records: Vec<Vec<u8>> =
             generated.records.iter().map(|record| vec![0; usize::from(record.bytes)]).collect();
-        let begun = Instant::now();
+        let begun = hooks::own_ns();
         for turn in 0..RECORDS {
             let at = turn as usize % records.len();
             let (layout, bytes) = (&generated.records[at], &mut records[at]);
@@ -185,7 +169,7 @@ fn reader() -> Result<f64, Error> {
             }
             executor.record(bytes);
         }
-        samples.push(begun.elapsed().as_nanos() as f64 / f64::from(RECORDS));
+        samples.push((hooks::own_ns() - begun) as f64 / f64::from(RECORDS));
     }
     Ok(median(samples))
 }

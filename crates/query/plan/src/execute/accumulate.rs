@@ -140,8 +140,9 @@ impl Accumulator {
             Accumulator::Avg(sum, count) => *count += u64::from(sum.add_value(value)),
             Accumulator::Best(best, wanted) => {
                 if best.as_ref().is_none_or(|best| value.cmp(best) == *wanted) {
-                    let more = value.text_bytes().saturating_sub(best.as_ref().map_or(0, Value::text_bytes));
-                    if more == 0 || room.take_for_value(more) {
+                    let (before, after) = (best.as_ref().map_or(0, Value::text_bytes), value.text_bytes());
+                    if after <= before || room.take_for_value(after - before) {
+                        room.give_back(0, before.saturating_sub(after));
                         *best = Some(value.clone());
                     }
                 }
@@ -242,6 +243,18 @@ mod tests {
         assert_eq!(of(AggregateFunction::Sum, false), Value::Uint(88));
         assert_eq!(of(AggregateFunction::Max, false), Value::Uint(5));
         assert!(matches!(of(AggregateFunction::Histogram, false), Value::Histogram(all) if all.count() == 24));
+    }
+
+    #[test]
+    fn a_shorter_text_gives_bytes_back() {
+        let [long, short] = ["z".repeat(60), "a".repeat(20)].map(|text| Value::text(&text));
+        let least = Aggregate { function: AggregateFunction::Min, of: None, distinct: false };
+        let mut accumulator = Accumulator::new(&least, &[]);
+        let mut room = Room { groups: 1, bytes: 100, lost_values: 0 };
+        accumulator.add_within(&long, &mut room);
+        assert_eq!(room.bytes, 100 - long.text_bytes());
+        accumulator.add_within(&short, &mut room);
+        assert_eq!((room.bytes, accumulator.value()), (100 - short.text_bytes(), short));
     }
 
     #[test]

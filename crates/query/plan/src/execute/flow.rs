@@ -111,6 +111,18 @@ impl Running {
         }
     }
 
+    /// Sentences about the groups that found no room so far.
+    pub fn refused(&self) -> Vec<String> {
+        let mut refused = self.stages.refused();
+        let mut inner = |parts: &[Running]| refused.extend(parts.iter().flat_map(Running::refused));
+        match &self.node {
+            Node::Scan(_) => {}
+            Node::Union(parts) | Node::Engine(parts, _) => inner(parts),
+            Node::Join(join) => inner(&join.0),
+        }
+        refused
+    }
+
     /// What was lost so far.
     pub fn lost(&self) -> Lost {
         let mut lost = self.stages.lost();

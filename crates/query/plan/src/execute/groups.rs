@@ -13,6 +13,8 @@ use hashbrown::hash_table::Entry;
 
 use super::accumulate::Accumulator;
 use super::sketch::{Distinct, EXACT};
+use crate::expr::Expr;
+use crate::query::Query;
 use crate::value::Value;
 
 /// Memory that groups may still take.
@@ -124,7 +126,8 @@ impl Window {
             }
         };
         add(&mut accumulators[number as usize * aggregates..][..aggregates], room);
-        *bytes += before - room.bytes;
+        // An aggregate may have given bytes back.
+        *bytes = bytes.wrapping_add(before).wrapping_sub(room.bytes);
         true
     }
 
@@ -148,9 +151,18 @@ pub struct Refused {
 
 impl Refused {
     /// Notes a group.
-    pub fn note(refused: &mut Option<Refused>, hash: u64, keys: &[Value]) {
+    pub fn note(refused: &mut Option<Refused>, keys: &[Value]) {
         let new = || Refused { first: keys.to_vec(), differ: Distinct::default() };
-        refused.get_or_insert_with(new).differ.add_hash_if(hash, || true);
+        refused.get_or_insert_with(new).differ.add_all_if(keys, || true);
+    }
+
+    /// Notes the groups that were refused elsewhere, later than those here.
+    pub fn note_all(refused: &mut Option<Refused>, others: Option<Refused>) {
+        match (refused, others) {
+            (_, None) => {}
+            (Some(refused), Some(others)) => refused.differ.merge(&others.differ),
+            (refused, others) => *refused = others,
+        }
     }
 
     /// About how many groups: exact up to [`EXACT`].
@@ -158,13 +170,14 @@ impl Refused {
         self.differ.count()
     }
 
-    /// A sentence that says how many, and which was the first, whose keys have these names where they have one.
-    pub fn sentence(&self, names: &[Option<&str>]) -> String {
-        let named = |(value, name): (&Value, &Option<&str>)| match name {
-            Some(name) => format!("{name}={value}"),
+    /// A sentence that says how many, and which was the first, whose keys have the names of the query's outputs.
+    pub fn sentence(&self, query: &Query) -> String {
+        let output = |key: usize| query.outputs.iter().find(|output| output.expr == Expr::Column(key));
+        let named = |(key, value): (usize, &Value)| match output(key) {
+            Some(output) => format!("{}={value}", output.name),
             None => value.to_string(),
         };
-        let first: Vec<String> = self.first.iter().zip(names).map(named).collect();
+        let first: Vec<String> = self.first.iter().enumerate().map(named).collect();
         let count = self.count();
         let about = if count > EXACT as u64 { "about " } else { "" };
         format!("{about}{count} groups found no room in user space; the first was {}", first.join(" "))

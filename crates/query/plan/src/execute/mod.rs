@@ -20,7 +20,7 @@ pub mod sketch;
 pub mod stages;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,14 @@ pub struct Limits {
     pub rows: usize,
     /// How long a window stays open for late rows, in nanoseconds.
     pub late_ns: u64,
+}
+
+impl Limits {
+    /// The part of the bytes that each of several queries may take, so that all of them together take no more.
+    #[must_use]
+    pub fn shared_by(self, queries: usize) -> Limits {
+        Limits { bytes: self.bytes / queries.max(1), ..self }
+    }
 }
 
 impl Default for Limits {
@@ -218,10 +226,7 @@ impl Executor {
 
     /// A sentence about the groups that found no room, if there were some.
     pub fn refused(&self) -> Option<String> {
-        let refused = self.refused.as_ref()?;
-        let name = |key: usize| self.query.outputs.iter().find(|output| output.expr == Expr::Column(key));
-        let names: Vec<_> = (0..refused.first.len()).map(|key| name(key).map(|output| output.name.as_str())).collect();
-        Some(refused.sentence(&names))
+        self.refused.as_ref().map(|refused| refused.sentence(&self.query))
     }
 
     /// Whether no further row will be shown.
@@ -327,7 +332,7 @@ impl Executor {
                 self.windows.remove(&window);
             }
             self.lost.groups += 1;
-            Refused::note(&mut self.refused, self.hasher.hash_one(keys), keys);
+            Refused::note(&mut self.refused, keys);
         }
     }
 
@@ -471,7 +476,8 @@ impl Executor {
         let Shape::Groups(groups) = &self.query.shape else { return };
         let new = |aggregate| Accumulator::new(aggregate, &self.types);
         let new = || groups.aggregates.iter().map(new).collect();
-        let (over, lost) = self.sessions.advance(pause_ns, sure_ns, &mut self.room, &new);
+        let mut refuse = |keys: &[Value]| Refused::note(&mut self.refused, keys);
+        let (over, lost) = self.sessions.advance(pause_ns, sure_ns, &mut self.room, &new, &mut refuse);
         self.lost.add(lost);
         for session in over {
             let group = std::iter::once((session.keys, session.accumulators));

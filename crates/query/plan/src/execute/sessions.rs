@@ -58,14 +58,15 @@ impl Sessions {
         true
     }
 
-    /// Moves the clock on; to the end of all time if there is none. Open sessions are in the room. Returns the sessions that
-    /// are over, and what was lost.
+    /// Moves the clock on; to the end of all time if there is none. Open sessions are in the room, and those that find none
+    /// are passed to `refuse`. Returns the sessions that are over, and what was lost.
     pub fn advance(
         &mut self,
         pause_ns: u64,
         sure_ns: Option<u64>,
         room: &mut Room,
         new: &dyn Fn() -> Vec<Accumulator>,
+        refuse: &mut dyn FnMut(&[Value]),
     ) -> (Vec<Session>, Lost) {
         let mut lost = Lost { late: std::mem::take(&mut self.late), ..Lost::default() };
         let mut over = Vec::new();
@@ -80,6 +81,7 @@ impl Sessions {
                 let bytes = size_of::<Session>() + 3 * bytes_of(&keys, accumulators.len());
                 if !room.take_group(bytes) {
                     lost.groups += 1;
+                    refuse(&keys);
                     continue;
                 }
                 self.number += 1;
@@ -91,7 +93,7 @@ impl Sessions {
                 session.last_ns = time;
                 let before = room.bytes;
                 session.accumulators.iter_mut().zip(&values).for_each(|(own, value)| own.add_within(value, room));
-                session.bytes += before - room.bytes;
+                session.bytes = session.bytes.wrapping_add(before).wrapping_sub(room.bytes);
             }
         }
         self.end_before(sure_ns.map(|_| self.sure_ns), pause_ns, &mut over, room);
@@ -127,12 +129,23 @@ mod tests {
         for time in [100, 130, 120, 175, 111] {
             assert!(sessions.add(time, vec![Value::Uint(1)], vec![Value::Bool(true)], 10));
         }
-        let (over, _) = sessions.advance(20, Some(160), &mut Room::endless(), &new);
+        let (over, _) = sessions.advance(20, Some(160), &mut Room::endless(), &new, &mut |_| ());
         assert_eq!(over.len(), 1);
         let first = &over[0];
         assert_eq!((first.first_ns, first.last_ns, first.accumulators[0].value()), (100, 130, Value::Uint(4)));
         assert!(sessions.add(159, Vec::new(), Vec::new(), 10), "a late row needs no room");
-        let (over, lost) = sessions.advance(20, None, &mut Room::endless(), &new);
+        let (over, lost) = sessions.advance(20, None, &mut Room::endless(), &new, &mut |_| ());
         assert_eq!((over.len(), over[0].first_ns, lost.late), (1, 175, 1));
+    }
+
+    #[test]
+    fn sessions_without_room_are_named() {
+        let mut sessions = Sessions::default();
+        for pid in [7, 8, 7, 9] {
+            assert!(sessions.add(100, vec![Value::Uint(pid)], Vec::new(), 10));
+        }
+        let (mut room, mut refused) = (Room { groups: 1, ..Room::endless() }, Vec::new());
+        let (over, lost) = sessions.advance(20, None, &mut room, &Vec::new, &mut |keys| refused.push(keys[0].clone()));
+        assert_eq!((over.len(), lost.groups, refused), (1, 2, vec![Value::Uint(8), Value::Uint(9)]));
     }
 }

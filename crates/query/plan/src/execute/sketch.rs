@@ -42,6 +42,8 @@ impl Frequent {
         if self.counts.len() < self.most || may_grow() {
             self.counts.insert(value.clone(), 1);
             self.most = self.most.max(self.counts.len());
+        } else {
+            self.missed += 1;
         }
     }
 
@@ -95,8 +97,35 @@ impl Distinct {
         self.add_hash_if(finished(hash_of(value)), may_grow);
     }
 
+    /// Adds several values as one, as [`Distinct::add_if`] does.
+    pub fn add_all_if(&mut self, values: &[Value], may_grow: impl FnOnce() -> bool) {
+        let hash = values.iter().fold(0, |hash: u64, value| finished(hash.rotate_left(7) ^ hash_of(value)));
+        self.add_hash_if(hash, may_grow);
+    }
+
+    /// Adds what another one has seen.
+    pub fn merge(&mut self, other: &Distinct) {
+        match other {
+            Distinct::Few(hashes) => hashes.iter().for_each(|hash| self.add_hash_if(*hash, || true)),
+            Distinct::Many(others) => {
+                if let Distinct::Few(hashes) = self {
+                    *self = Distinct::of_many(hashes);
+                }
+                if let Distinct::Many(registers) = self {
+                    registers.iter_mut().zip(others.iter()).for_each(|(own, other)| *own = (*own).max(*other));
+                }
+            }
+        }
+    }
+
+    fn of_many(hashes: &HashSet<u64>) -> Distinct {
+        let mut registers = Box::new([0; REGISTERS]);
+        hashes.iter().for_each(|hash| note(&mut registers, *hash));
+        Distinct::Many(registers)
+    }
+
     /// Adds the hash of a value, all of whose bits depend on all of the value, as [`Distinct::add_if`] does.
-    pub fn add_hash_if(&mut self, hash: u64, may_grow: impl FnOnce() -> bool) {
+    fn add_hash_if(&mut self, hash: u64, may_grow: impl FnOnce() -> bool) {
         match self {
             Distinct::Many(registers) => note(registers, hash),
             Distinct::Few(hashes) => {
@@ -105,9 +134,7 @@ impl Distinct {
                 }
                 hashes.insert(hash);
                 if hashes.len() > EXACT {
-                    let mut registers = Box::new([0; REGISTERS]);
-                    hashes.iter().for_each(|hash| note(&mut registers, *hash));
-                    *self = Distinct::Many(registers);
+                    *self = Distinct::of_many(hashes);
                 }
             }
         }
@@ -211,6 +238,30 @@ mod tests {
         let (all, own) = (values + values / 3, values / 3);
         assert!(most[0].1 <= own && most[0].1 >= own - all / FREQUENT as u64, "{most:?}");
         assert!(frequent.counts.len() <= 2 * FREQUENT);
+    }
+
+    #[test]
+    fn sketches_are_merged_whatever_their_sizes() {
+        let of = |values: std::ops::Range<u64>| {
+            let mut sketch = Distinct::default();
+            values.for_each(|value| sketch.add_all_if(&[Value::Uint(value), Value::text("x")], || true));
+            sketch
+        };
+        for (one, other, all) in
+            [(0..300, 200..400, 400..401), (0..300, 100..5000, 4750..5250), (0..5000, 0..10, 4750..5250)]
+        {
+            let mut merged = of(one);
+            merged.merge(&of(other));
+            assert!(all.contains(&merged.count()), "{all:?}: {}", merged.count());
+        }
+    }
+
+    #[test]
+    fn a_refusal_makes_every_count_a_least_one() {
+        let mut frequent = Frequent::default();
+        frequent.add_if(&Value::text("a"), || true);
+        frequent.add_if(&Value::text("b"), || false);
+        assert_eq!(frequent.value(2), Value::text("a>=1"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! If the inner query has windows, the next stage runs once for each closed window, on the rows of that window.
 //! Otherwise a stage processes rows as they arrive, and ends with the query.
 
+use super::groups::Refused;
 use super::{Executor, Limits, Lost, Row};
 use crate::query::Query;
 
@@ -16,18 +17,21 @@ pub struct Stages {
     limits: Limits,
     /// What was lost in closed windows.
     lost: Lost,
+    /// For each stage: groups that found no room in closed windows.
+    refused: Vec<Option<Refused>>,
 }
 
 impl Stages {
     /// Stages, the innermost first.
     pub fn new(queries: &[Query], limits: Limits) -> Stages {
         let stage = |query: &Query| Executor::of_rows(query.clone(), limits);
-        Stages { stages: queries.iter().map(stage).collect(), limits, lost: Lost::default() }
+        let refused = vec![None; queries.len()];
+        Stages { stages: queries.iter().map(stage).collect(), limits, lost: Lost::default(), refused }
     }
 
     /// Passes rows on; `is_over` says that there are no more. Returns the rows of the result that are ready.
     pub fn pass(&mut self, mut rows: Vec<Row>, is_over: bool) -> Vec<Row> {
-        for stage in &mut self.stages {
+        for (stage, refused) in self.stages.iter_mut().zip(&mut self.refused) {
             let mut passed = Vec::new();
             for rows in rows.chunk_by(|one, other| one.window == other.window) {
                 match rows[0].window.filter(|_| stage.query().of_windows) {
@@ -36,6 +40,7 @@ impl Stages {
                         rows.iter().for_each(|row| own.row(row.values.clone()));
                         own.finish();
                         self.lost.add(own.lost());
+                        Refused::note_all(refused, own.refused.take());
                         passed.extend(own.take_rows().into_iter().map(|row| Row { window: Some(window), ..row }));
                     }
                     None => {
@@ -56,6 +61,13 @@ impl Stages {
     /// Whether no further row will be shown.
     pub fn is_done(&self) -> bool {
         self.stages.iter().any(|stage| !stage.query().of_windows && stage.is_done())
+    }
+
+    /// Sentences about the groups that found no room so far.
+    pub fn refused(&self) -> Vec<String> {
+        let of_windows = self.stages.iter().zip(&self.refused);
+        let of_windows = of_windows.filter_map(|(stage, own)| own.as_ref().map(|own| own.sentence(stage.query())));
+        self.stages.iter().filter_map(Executor::refused).chain(of_windows).collect()
     }
 
     /// What was lost so far.

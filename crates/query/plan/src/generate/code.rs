@@ -1,11 +1,25 @@
 //! Writes a function of the IR: instructions one after another, with branches to later labels.
 
+use std::collections::HashMap;
+
 use kiln_isa::{Address, AluOp, AtomicOp, CallTarget, Imm64, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_program::{InsnId, MapId, Node, Object, Reference};
 
 /// A branch target, before or after its position is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label(usize);
+
+/// What is known of a branch that no instruction shows, for estimates of costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Odds {
+    /// Hardly any event takes it, such as those of the process that reads the results.
+    Seldom,
+    /// Events take it that the query's conditions drop.
+    Unwanted,
+}
+
+/// Branches of which something is known.
+pub type Marks = HashMap<InsnId, Odds>;
 
 /// A function that is being written.
 pub struct Code<'o> {
@@ -17,12 +31,20 @@ pub struct Code<'o> {
     waiting: Vec<Label>,
     /// Branches, by position, and their labels.
     branches: Vec<(usize, Label)>,
+    marks: Marks,
 }
 
 impl<'o> Code<'o> {
     /// An empty function.
     pub fn new(object: &'o mut Object) -> Code<'o> {
-        Code { object, nodes: Vec::new(), labels: Vec::new(), waiting: Vec::new(), branches: Vec::new() }
+        Code {
+            object,
+            nodes: Vec::new(),
+            labels: Vec::new(),
+            waiting: Vec::new(),
+            branches: Vec::new(),
+            marks: Marks::new(),
+        }
     }
 
     /// Creates a label without a position.
@@ -124,6 +146,16 @@ impl<'o> Code<'o> {
     pub fn branch(&mut self, op: JumpOp, dst: Reg, src: Source, label: Label) {
         self.branches.push((self.nodes.len(), label));
         self.push(Insn::Branch { op, width: Width::W64, dst, src, offset: 0 });
+    }
+
+    /// Says what is known of the last instruction, a branch.
+    pub fn mark(&mut self, odds: Odds) {
+        self.marks.extend(self.nodes.last().map(|node| (node.id, odds)));
+    }
+
+    /// What was said of branches.
+    pub fn take_marks(&mut self) -> Marks {
+        std::mem::take(&mut self.marks)
     }
 
     /// `goto label`.

@@ -20,6 +20,7 @@ mod kernel_memory;
 pub mod layout;
 mod operators;
 mod plan;
+mod slots;
 
 use kiln_platform::{AttachType, MapType, ProgramType};
 use kiln_program::{Function, FunctionId, Linkage, Map, MapContents, MapId, Object, Program};
@@ -27,6 +28,7 @@ use kiln_program::{Function, FunctionId, Linkage, Map, MapContents, MapId, Objec
 use crate::query::Query;
 use crate::split::Split;
 use crate::table::{Hook, Moment, Side};
+use code::Marks;
 use layout::{Origin, Record, check_hook};
 use operators::Writing;
 use plan::Plan;
@@ -53,6 +55,8 @@ pub struct Generated {
     pub stacks: Option<MapId>,
     /// What was lost, an array of one value: see [`COUNTERS`].
     pub counters: MapId,
+    /// Branches whose odds no instruction shows.
+    pub marks: Marks,
 }
 
 /// Maximum number of frames of a stack.
@@ -90,12 +94,14 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         .any(|column| query.table.is_stack(*column))
         .then(|| add_map(&mut object, "stacks", MapType::StackTrace, [4, 8 * MAX_FRAMES], settings.max_stacks));
     let hooks: Vec<Hook> = query.table.hooks().into_iter().cloned().collect();
+    let mut marks = Marks::new();
     for (index, hook) in hooks.iter().enumerate() {
         let side = if query.table.is_pair() && index == 0 { Side::Enter } else { Side::Exit };
         let frame = plan.frame(side)?;
         let writing = Writing { query, plan: &plan, settings, origin, side, frame: &frame, stacks };
         let maps = operators::Maps { counters, ring, starts, groups: groups.as_ref() };
-        let nodes = writing.program(&mut object, &maps)?;
+        let (nodes, own) = writing.program(&mut object, &maps)?;
+        marks.extend(own);
         add_program(&mut object, hook, origin, nodes);
     }
     let records = match (ring, query.table.is_pair() && split < Split::Pair) {
@@ -103,7 +109,7 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         (Some(_), true) => vec![plan.enter.clone(), plan.exit.clone()],
         (Some(_), false) => vec![plan.exit.clone()],
     };
-    Ok(Generated { object, split, sample: settings.sample, ring, records, groups, stacks, counters })
+    Ok(Generated { object, split, sample: settings.sample, ring, records, groups, stacks, counters, marks })
 }
 
 pub(crate) fn add_map(

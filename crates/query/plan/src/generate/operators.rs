@@ -2,15 +2,18 @@
 //!
 //! R6 is the context. R7 is the running thread (`bpf_get_current_pid_tgid`), later the value of a map.
 
+use std::collections::BTreeSet;
+
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source as Operand};
 use kiln_program::{MapId, Node, Object};
 
-use super::code::{Code, Label};
+use super::code::{Code, Label, Marks, Odds};
 use super::expression::Writer;
 use super::failure::Failure;
 use super::frame::Frame;
-use super::layout::{Origin, Record, Slot, SlotKind, TAG_BYTES, field, resolve, size};
+use super::layout::{Origin, Slot, SlotKind, field, resolve, size};
 use super::plan::{GroupMap, Plan, Settings, pair_key};
+use super::slots::{clear_gaps, copy_slot};
 use crate::query::{Query, Shape};
 use crate::split::{KernelKey, Sign, State};
 use crate::table::{Read, Scalar, Scan, Side, Source};
@@ -43,8 +46,8 @@ pub struct Maps<'a> {
 }
 
 impl Writing<'_> {
-    /// The program's instructions.
-    pub fn program(&self, object: &mut Object, maps: &Maps<'_>) -> Result<Vec<Node>, Failure> {
+    /// The program's instructions, and what is known of its branches.
+    pub fn program(&self, object: &mut Object, maps: &Maps<'_>) -> Result<(Vec<Node>, Marks), Failure> {
         let mut code = Code::new(object);
         let out = code.label();
         self.begin(&mut code, out)?;
@@ -53,8 +56,7 @@ impl Writing<'_> {
                 let fails = code.label();
                 self.sample(&mut code, fails);
                 self.clear_gaps(&mut code);
-                self.read(&mut code)?;
-                self.decide(&mut code, 0, fails)?;
+                self.read_and_decide(&mut code, 0, fails)?;
                 self.remember(&mut code, maps, starts, out)?;
                 code.bind(fails);
                 self.forget(&mut code, starts);
@@ -65,8 +67,7 @@ impl Writing<'_> {
                     Some(starts) => self.find_beginning(&mut code, starts, out)?,
                     None => self.sample(&mut code, out),
                 }
-                self.read(&mut code)?;
-                self.decide(&mut code, usize::from(side != Side::Enter), out)?;
+                self.read_and_decide(&mut code, usize::from(side != Side::Enter), out)?;
                 match maps.groups {
                     Some(groups) => self.group(&mut code, maps, groups, out)?,
                     None => self.hand_over(&mut code, maps, out)?,
@@ -76,7 +77,8 @@ impl Writing<'_> {
         code.bind(out);
         code.push(Insn::mov_imm(Reg::R0, 0));
         code.push(Insn::Exit);
-        Ok(code.finish())
+        let marks = code.take_marks();
+        Ok((code.finish(), marks))
     }
 
     /// Saves the context and the running thread, exits if the thread is not selected, and saves the pair's key.
@@ -91,6 +93,7 @@ impl Writing<'_> {
             self.value(code, process)?;
             code.constant(Reg::R2, pid.into());
             code.branch(JumpOp::Eq, Reg::R1, Operand::Reg(Reg::R2), out);
+            code.mark(Odds::Seldom);
         }
         if let Some((direction, port)) = self.datagram() {
             self.open_datagram(code, direction, port, out)?;
@@ -294,7 +297,12 @@ impl Writing<'_> {
         let Some(counts) = &counts[usize::from(self.side != Side::Enter)] else { return Ok(()) };
         self.value(code, &counts.what)?;
         let is_one = if counts.are { code.label() } else { out };
-        counts.values.iter().for_each(|value| code.branch(JumpOp::Eq, Reg::R1, Operand::Imm(*value), is_one));
+        for value in &counts.values {
+            code.branch(JumpOp::Eq, Reg::R1, Operand::Imm(*value), is_one);
+            if !counts.are {
+                code.mark(Odds::Seldom);
+            }
+        }
         if counts.are {
             code.jump(out);
             code.bind(is_one);
@@ -311,10 +319,29 @@ impl Writing<'_> {
         }
     }
 
-    /// Reads the columns of this hook into the record.
-    fn read(&self, code: &mut Code<'_>) -> Result<(), Failure> {
+    /// Reads the columns of this hook into the record, and exits unless all conditions of this hook hold. Each condition is
+    /// decided as soon as its columns are read, so that an event that is not wanted costs no clock and no texts.
+    fn read_and_decide(&self, code: &mut Code<'_>, index: usize, out: Label) -> Result<(), Failure> {
+        let mut is_read = BTreeSet::new();
+        for condition in &self.plan.conditions[index] {
+            let mut columns = BTreeSet::new();
+            condition.columns(&mut columns);
+            let mut columns = self.query.table.read_for(columns);
+            columns.retain(|column| is_read.insert(*column));
+            self.read(code, |column| column.is_some_and(|column| columns.contains(&column)))?;
+            self.writer().branch(code, condition, false, out)?;
+        }
+        self.read(code, |column| column.is_none_or(|column| !is_read.contains(&column)))?;
+        if let Some(tag) = self.frame.record.tag {
+            code.store(Size::B4, Reg::R10, self.frame.start(), Operand::Imm(tag as i32));
+        }
+        Ok(())
+    }
+
+    /// Reads some columns of this hook into the record; `None` is the pair's key.
+    fn read(&self, code: &mut Code<'_>, wanted: impl Fn(Option<usize>) -> bool) -> Result<(), Failure> {
         let (record, start) = (&self.frame.record, self.frame.start());
-        for slot in &record.slots {
+        for slot in record.slots.iter().filter(|slot| wanted(slot.column)) {
             let at = start + slot.offset as i16;
             let Some(column) = slot.column else {
                 code.load(Size::B8, false, Reg::R1, Reg::R10, self.frame.pair_key);
@@ -342,20 +369,11 @@ impl Writing<'_> {
                 },
             }
         }
-        if let Some(tag) = record.tag {
-            code.store(Size::B4, Reg::R10, start, Operand::Imm(tag as i32));
-        }
         Ok(())
     }
 
     fn writer(&self) -> Writer<'_> {
         Writer { table: &self.query.table, frame: self.frame, unknown_zero: None }
-    }
-
-    /// Exits unless all conditions of this hook hold.
-    fn decide(&self, code: &mut Code<'_>, index: usize, out: Label) -> Result<(), Failure> {
-        let conditions = &self.plan.conditions[index];
-        conditions.iter().try_for_each(|condition| self.writer().branch(code, condition, false, out))
     }
 
     /// Adds one to a counter of what was lost.
@@ -416,6 +434,9 @@ impl Writing<'_> {
         code.frame_address(Reg::R2, self.frame.pair_key);
         code.call("map_lookup_elem");
         code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
+        if !self.plan.conditions[0].is_empty() {
+            code.mark(Odds::Unwanted);
+        }
         code.copy(Reg::R8, Reg::R0);
         for slot in &start.slots {
             let to = self.frame.record.slot(slot.column).ok_or_else(|| Failure::NotHere("a column".to_owned()))?;
@@ -571,33 +592,4 @@ fn update_state(code: &mut Code<'_>, at: i16, state: State, sign: Sign) {
     }
     code.store(Size::B8, Reg::R8, at, Operand::Reg(Reg::R1));
     code.bind(keep);
-}
-
-/// Copies a slot from an address into the frame.
-fn copy_slot(code: &mut Code<'_>, slot: &Slot, (base, from): (Reg, i16), to: i16) {
-    match slot.kind {
-        SlotKind::Number(scalar) => {
-            code.load(size(scalar), false, Reg::R1, base, from);
-            code.store(size(scalar), Reg::R10, to, Operand::Reg(Reg::R1));
-        }
-        SlotKind::Command | SlotKind::Text | SlotKind::Short(_) | SlotKind::Bytes(_) => {
-            for word in 0..slot.kind.bytes() as i16 / 8 {
-                code.load(Size::B8, false, Reg::R1, base, from + 8 * word);
-                code.store(Size::B8, Reg::R10, to + 8 * word, Operand::Reg(Reg::R1));
-            }
-        }
-    }
-}
-
-/// Clears the words of a record that its slots do not fill, so that nothing else of the frame is handed over.
-fn clear_gaps(code: &mut Code<'_>, record: &Record, start: i16) {
-    let mut filled = vec![0; usize::from(record.bytes / 8)];
-    let tag = record.tag.map(|_| (0, TAG_BYTES));
-    let slots = record.slots.iter().map(|slot| (slot.offset, slot.kind.bytes()));
-    for (offset, bytes) in slots.chain(tag) {
-        (offset..offset + bytes).for_each(|byte| filled[usize::from(byte / 8)] += 1);
-    }
-    for (word, _) in filled.iter().enumerate().filter(|(_, bytes)| **bytes < 8) {
-        code.store(Size::B8, Reg::R10, start + 8 * word as i16, Operand::Imm(0));
-    }
 }

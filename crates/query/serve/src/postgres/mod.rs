@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
+use kiln_tls::Tls;
 use pgwire::messages::response::SslResponse;
 use pgwire::messages::startup::{
     Authentication, BackendKeyData, ParameterStatus, PasswordMessageFamily as Proof, SecretKey,
@@ -62,22 +63,25 @@ pub struct Door {
     address: SocketAddr,
     key: String,
     verifier: scram::Verifier,
+    tls: Option<Tls>,
 }
 
 impl Door {
-    /// Opens one. Only addresses of this machine are taken unless `anywhere`.
+    /// Opens one. Only addresses of this machine are taken unless `anywhere`; with TLS, only clients that encrypt.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] where the address cannot be listened at.
-    pub fn open(address: &str, anywhere: bool) -> Result<Door, Error> {
-        let (listener, address, key) = address::listen(address, anywhere, "rows are not encrypted")?;
+    pub fn open(address: &str, anywhere: bool, tls: Option<&Tls>) -> Result<Door, Error> {
+        let danger = if tls.is_some() { "a password is all that it asks for" } else { "rows are not encrypted" };
+        let (listener, address, key) = address::listen(address, anywhere, danger)?;
         let verifier = scram::Verifier::new(&key)?;
-        Ok(Door { listener, address, key, verifier })
+        Ok(Door { listener, address, key, verifier, tls: tls.cloned() })
     }
 
     /// How clients connect, with the password.
     pub fn address(&self) -> Shown {
-        format!("postgresql://kiln:{}@{}/kiln", self.key, self.address).into()
+        let mode = if self.tls.is_some() { "?sslmode=require" } else { "" };
+        format!("postgresql://kiln:{}@{}/kiln{mode}", self.key, self.address).into()
     }
 
     /// Answers clients from threads of its own, until what it returns is dropped.
@@ -85,6 +89,7 @@ impl Door {
         let shared = Arc::new(Shared {
             service: Arc::clone(service),
             verifier: self.verifier,
+            tls: self.tls,
             connections: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
@@ -139,6 +144,8 @@ impl Connection {
 struct Shared {
     service: Arc<Service>,
     verifier: scram::Verifier,
+    /// Without it, no client can encrypt; with it, every client has to.
+    tls: Option<Tls>,
     /// The oldest first.
     connections: Mutex<Vec<Connection>>,
     is_over: AtomicBool,
@@ -207,7 +214,12 @@ fn started(shared: &Shared, wire: &mut Wire, own: (i32, i32)) -> io::Result<Opti
     let end = Some(Instant::now() + START_TIME);
     let startup = loop {
         match wire.read(end)? {
-            // There is no encryption: clients that insist on it end the connection.
+            Asked::SslNegotiation(Negotiation::PostgresSsl(_)) if shared.tls.is_some() && !wire.is_encrypted() => {
+                wire.send(&SslResponse::Accept)?;
+                wire.flush()?;
+                wire.encrypt(shared.tls.as_ref())?;
+            }
+            // Clients that insist on what there is not end the connection.
             Asked::SslNegotiation(Negotiation::PostgresSsl(_) | Negotiation::PostgresGss(_)) => {
                 wire.send(&SslResponse::Refuse)?;
                 wire.flush()?;
@@ -219,6 +231,10 @@ fn started(shared: &Shared, wire: &mut Wire, own: (i32, i32)) -> io::Result<Opti
                 };
                 connections.iter().find(asked).inspect(|one| one.cancelled.store(true, Ordering::SeqCst));
                 return Ok(None);
+            }
+            Asked::Startup(_) if shared.tls.is_some() && !wire.is_encrypted() => {
+                let fault = Fault::new("28000", "this address asks for TLS: sslmode=require, or verify-full");
+                return wire.end(&fault).map(|()| None);
             }
             Asked::Startup(startup) => break startup,
             _ => return wire.end(&Fault::new("08P01", "a session begins with a start-up message")).map(|()| None),

@@ -3,11 +3,12 @@
 //! Messages are those of `pgwire`. It expects whole messages, so each is looked at before: its length, and that its fields
 //! end where it does.
 
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use kiln_tls::{Tls, Transport};
 use pgwire::messages::response::ErrorResponse;
 use pgwire::messages::{DecodeContext, Message, PgWireFrontendMessage, ProtocolVersion};
 
@@ -24,9 +25,41 @@ const WRITE_TIME: Duration = Duration::from_secs(30);
 /// Bytes that are collected before they are sent.
 const SEND_BYTES: usize = 64 << 10;
 
+/// A socket whose reads end in time, however many of them encryption needs.
+struct Timed {
+    stream: TcpStream,
+    /// When reading has to end, if ever.
+    end: Option<Instant>,
+}
+
+impl io::Read for Timed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(left)?;
+        // The system's word for a time that is over is that of a socket that does not block.
+        self.stream.read(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+            _ => error,
+        })
+    }
+}
+
+impl io::Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A connection.
 pub struct Wire {
-    stream: TcpStream,
+    transport: Transport<Timed>,
     context: DecodeContext,
     received: BytesMut,
     sending: BytesMut,
@@ -48,7 +81,27 @@ impl Wire {
         // Rows of a live query are small and should not wait for others.
         stream.set_nodelay(true)?;
         let context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
-        Ok(Wire { stream, context, received: BytesMut::new(), sending: BytesMut::new(), is_known: false })
+        let transport = Transport::Plain(Timed { stream, end: None });
+        Ok(Wire { transport, context, received: BytesMut::new(), sending: BytesMut::new(), is_known: false })
+    }
+
+    /// Encrypts what follows; the handshake is part of the next reads. What a client sent before it could know that it may
+    /// encrypt is refused: somebody else may have sent it.
+    ///
+    /// # Errors
+    /// Returns one if there is such a message, and if the connection is over.
+    pub fn encrypt(&mut self, tls: Option<&Tls>) -> io::Result<()> {
+        if !self.received.is_empty() {
+            return Err(broken("a message came before its encryption"));
+        }
+        let stream = self.transport.stream().stream.try_clone()?;
+        self.transport = Transport::new(Timed { stream, end: None }, tls)?;
+        Ok(())
+    }
+
+    /// Whether messages are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.transport, Transport::Tls(_))
     }
 
     /// The client has given its password: it may send longer messages.
@@ -71,16 +124,9 @@ impl Wire {
             }
             let ends = [end, begun.map(|begun| begun + MESSAGE_TIME)];
             let end = ends.into_iter().flatten().min();
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            self.stream.set_read_timeout(left)?;
+            self.transport.stream().end = end;
             let mut some = [0; 4096];
-            let count = self.stream.read(&mut some).map_err(|error| match error.kind() {
-                io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
-                _ => error,
-            })?;
+            let count = self.transport.read(&mut some)?;
             match count {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 count => self.received.extend_from_slice(&some[..count]),
@@ -134,7 +180,7 @@ impl Wire {
     /// As [`Wire::send`].
     pub fn flush(&mut self) -> io::Result<()> {
         let sending = std::mem::take(&mut self.sending);
-        self.stream.write_all(&sending)
+        self.transport.write_all(&sending)
     }
 
     /// Sends the fault that ends a session.
@@ -149,19 +195,27 @@ impl Wire {
         self.flush()
     }
 
-    /// Whether the client has closed the connection, or ended the session.
+    /// Whether the client has closed the connection, or ended the session. What it sends meanwhile is kept for
+    /// [`Wire::read`], up to the length of a message.
     pub fn is_gone(&mut self) -> bool {
-        let mut next = [0; 1];
-        if self.stream.set_nonblocking(true).is_err() {
+        if self.received.len() >= MAX_MESSAGE {
+            return false;
+        }
+        self.transport.stream().end = None;
+        let mut some = [0; 4096];
+        if self.transport.stream().stream.set_nonblocking(true).is_err() {
             return true;
         }
-        let peeked = self.stream.peek(&mut next);
-        let is_gone = match peeked {
+        let read = self.transport.read(&mut some);
+        let is_gone = match read {
             // `Terminate` ends a session.
-            Ok(count) => count == 0 || self.received.is_empty() && next[0] == b'X',
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock && error.kind() != io::ErrorKind::Interrupted,
+            Ok(count) => {
+                self.received.extend_from_slice(&some[..count]);
+                count == 0 || self.received.starts_with(b"X")
+            }
+            Err(error) => !matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::Interrupted),
         };
-        self.stream.set_nonblocking(false).is_err() || is_gone
+        self.transport.stream().stream.set_nonblocking(false).is_err() || is_gone
     }
 }
 

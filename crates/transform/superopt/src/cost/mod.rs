@@ -214,10 +214,26 @@ macro_rules! rows {
 rows! {
     /// Parts of what an event costs that a query looks at, beside the instructions of its programs.
     EventPart {
-    /// A tracepoint calls a program of type `tp_btf`.
+    /// A tracepoint calls a program of type `tp_btf`, without the program's own time.
     TypedHook = "typed-hook";
-    /// A tracepoint makes its record and calls a program.
+    /// A tracepoint makes its record and calls a program, without the program's own time.
     RecordHook = "record-hook";
+    /// A function of a process calls a program (a uprobe), without the program's own time.
+    FunctionHook = "function-hook";
+    /// A function of the kernel calls a program (`fentry`, `fexit`), without the program's own time.
+    KernelHook = "kernel-hook";
+    /// A processor's clock calls a program (a perf event), without the program's own time.
+    ClockHook = "clock-hook";
+    /// An empty program's own time at a tracepoint (`tp_btf`), as the kernel counts it: mostly its reading of the clock.
+    TypedEntry = "typed-entry";
+    /// The own time of an empty program that gets a tracepoint's record.
+    RecordEntry = "record-entry";
+    /// The own time of an empty program at a function of a process.
+    FunctionEntry = "function-entry";
+    /// The own time of an empty program at a function of the kernel.
+    KernelEntry = "kernel-entry";
+    /// The own time of an empty program at a processor's clock.
+    ClockEntry = "clock-entry";
     /// One more byte in a record of the ring buffer.
     RingByte = "ring-byte";
     /// User space takes a record from the ring buffer, reads its columns, pairs and groups it.

@@ -1,25 +1,30 @@
 //! TLS 1.2 and 1.3, in user space.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use mio::net::TcpStream;
+use kiln_program::Error;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+use crate::files::Files;
 
 /// What a server shows its clients, and asks of them.
 #[derive(Clone)]
 pub struct Tls(Arc<ServerConfig>);
 
 impl Tls {
-    /// Reads a certificate with those above it, its key, and the certificates that have to stand above a client's: PEM. Without the last
-    /// ones, clients show none.
+    /// Reads the files.
     ///
     /// # Errors
-    /// Returns what is wrong with them.
-    pub fn read(certificates: &[u8], key: &[u8], clients: Option<&[u8]>) -> Result<Tls, String> {
+    /// Returns [`Error::InvalidInput`] with what is wrong with them.
+    pub fn read(files: &Files) -> Result<Tls, Error> {
+        Tls::parse(&files.certificates, &files.key, files.clients.as_deref()).map_err(Error::InvalidInput)
+    }
+
+    fn parse(certificates: &[u8], key: &[u8], clients: Option<&[u8]>) -> Result<Tls, String> {
         let all = |pem: &[u8], what: &str| -> Result<Vec<CertificateDer<'static>>, String> {
             let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
             let read = read.map_err(|error| format!("{what}: {error}"))?;
@@ -49,20 +54,23 @@ impl Tls {
     ///
     /// # Errors
     /// Returns an error if there is no memory or no randomness.
-    pub fn accept(&self, stream: TcpStream) -> io::Result<Secured> {
+    pub fn accept<S: Read + Write>(&self, stream: S) -> io::Result<Secured<S>> {
         let session = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
         Ok(Secured { stream, session })
     }
 }
 
 /// A connection with TLS.
-pub struct Secured {
-    stream: TcpStream,
+pub struct Secured<S: Read + Write> {
+    stream: S,
     session: ServerConnection,
 }
 
-impl Secured {
+impl<S: Read + Write> Secured<S> {
     /// Reads what clients have said, as [`io::Read::read`].
+    ///
+    /// # Errors
+    /// Returns the stream's errors, and `InvalidData` if the client breaks TLS.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.session.reader().read(buffer) {
@@ -82,6 +90,9 @@ impl Secured {
     }
 
     /// Encrypts as much as there is room for, as [`io::Write::write`].
+    ///
+    /// # Errors
+    /// Returns the stream's errors; `WouldBlock` if nothing can be taken now.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let written = self.session.writer().write(bytes)?;
@@ -95,7 +106,10 @@ impl Secured {
         }
     }
 
-    /// Gives the socket what is encrypted; whether it has everything.
+    /// Gives the stream what is encrypted; returns whether it has everything.
+    ///
+    /// # Errors
+    /// Returns the stream's errors.
     pub fn flush(&mut self) -> io::Result<bool> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut self.stream) {
@@ -108,12 +122,22 @@ impl Secured {
         }
         Ok(true)
     }
+
+    /// Says that no more follows, so that the client knows that nothing was cut off.
+    pub fn end(&mut self) {
+        self.session.send_close_notify();
+        // A client that has gone does not need to know.
+        let _ = self.flush();
+    }
+
+    /// The stream below.
+    pub fn stream(&mut self) -> &mut S {
+        &mut self.stream
+    }
 }
 
-impl Drop for Secured {
+impl<S: Read + Write> Drop for Secured<S> {
     fn drop(&mut self) {
-        // So that the client knows that nothing was cut off; whether it gets to know does not matter here.
-        self.session.send_close_notify();
-        let _ = self.flush();
+        self.end();
     }
 }

@@ -1,0 +1,116 @@
+//! What each kind of hook costs an event, with a program that does nothing.
+//!
+//! ```text
+//!   a call without programs     |---- the call ----|
+//!   with an empty program       |---- the call ----|-- hook --|-- entry --|
+//!                                                             what the kernel counts as the program's time
+//! ```
+//!
+//! The kernel counts in both cases, as it does while a query is measured or has a budget. The least of many short samples
+//! counts, of the thread's own time: other work disturbs longer ones.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use kiln_linux::Statistics;
+use kiln_live::live::Nothing;
+use kiln_plan::table::{Hook, Moment};
+use kiln_program::Error;
+
+/// How often programs are attached, and samples with and without them each time.
+const ROUNDS: usize = 5;
+const SAMPLES: usize = 100;
+/// How long the clock's program is counted, and how often it runs a second.
+const COUNTED: Duration = Duration::from_millis(300);
+const HERTZ: u32 = 999;
+
+/// A call that passes each of some hooks of one kind once.
+pub struct Passing {
+    /// The hooks, at least one.
+    pub hooks: Vec<Hook>,
+    /// Calls of a sample.
+    calls: u32,
+    call: fn(),
+}
+
+/// A call for each kind of hook that this machine may have.
+pub fn passings() -> Vec<Passing> {
+    let both = ["sys_enter", "sys_exit"].map(str::to_owned);
+    let record = |name| Hook::Record { category: "raw_syscalls".to_owned(), name };
+    let kernel = |at| Hook::Kernel { function: format!("__{MACHINE}_sys_getppid"), at };
+    let function = |file| Hook::Function { file, function: "getenv".to_owned() };
+    let system_call: fn() = || _ = black_box(rustix::process::getppid());
+    // The standard library asks libc for variables.
+    let library_call: fn() = || _ = black_box(std::env::var_os("KILN_NO_SUCH_VARIABLE"));
+    vec![
+        Passing { hooks: both.clone().map(Hook::Typed).into(), calls: 500, call: system_call },
+        Passing { hooks: both.map(record).into(), calls: 500, call: system_call },
+        Passing { hooks: [Moment::Call, Moment::Return].map(kernel).into(), calls: 500, call: system_call },
+        Passing { hooks: vec![function(libc().unwrap_or_default())], calls: 200, call: library_call },
+    ]
+}
+
+/// How the kernel names this machine in functions of system calls.
+const MACHINE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+
+/// The file of libc that this process runs; none in a static build.
+fn libc() -> Option<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines()
+        .filter_map(|line| line.find('/').map(|at| &line[at..]))
+        .find(|path| path.contains("/libc.so"))
+        .map(str::to_owned)
+}
+
+impl Passing {
+    /// Nanoseconds of the hook, and of an empty program's run as the kernel counts it.
+    ///
+    /// # Errors
+    /// What the kernel lacks, and [`Error::Unsupported`] where the call passes no such hook.
+    pub fn measure(&self) -> Result<[f64; 2], Error> {
+        let _statistics = Statistics::keep()?;
+        let [mut without, mut with, mut entry] = [f64::INFINITY; 3];
+        for _ in 0..ROUNDS {
+            without = without.min(self.least());
+            let attached = self.hooks.iter().map(Nothing::at).collect::<Result<Vec<_>, _>>()?;
+            with = with.min(self.least());
+            let runs: Vec<_> = attached.iter().map(Nothing::counted).collect::<Result<_, _>>()?;
+            if runs.iter().any(|(runs, _)| *runs < u64::from(self.calls)) {
+                return Err(Error::Unsupported(format!("nothing here passes {}", self.hooks[0].section())));
+            }
+            entry = entry.min(runs.iter().map(|(runs, ns)| *ns as f64 / *runs as f64).sum::<f64>() / runs.len() as f64);
+        }
+        Ok([((with - without) / self.hooks.len() as f64 - entry).max(0.0), entry])
+    }
+
+    /// Nanoseconds of a call in the sample that took least.
+    fn least(&self) -> f64 {
+        let sample = |_| {
+            let begun = own_ns();
+            (0..self.calls).for_each(|_| (self.call)());
+            (own_ns() - begun) as f64 / f64::from(self.calls)
+        };
+        (0..SAMPLES).map(sample).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Nanoseconds that this thread has run.
+pub fn own_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    1_000_000_000 * time.tv_sec as u64 + time.tv_nsec as u64
+}
+
+/// Nanoseconds of an empty program's run at the clock of processors. What the interrupt takes is not measured.
+///
+/// # Errors
+/// What the kernel lacks, and [`Error::Unsupported`] where the clock does not run.
+pub fn clock() -> Result<f64, Error> {
+    let _statistics = Statistics::keep()?;
+    let nothing = Nothing::at(&Hook::Clock { hertz: HERTZ })?;
+    let begun = Instant::now();
+    while begun.elapsed() < COUNTED {
+        std::hint::spin_loop();
+    }
+    let (runs, ns) = nothing.counted()?;
+    if runs == 0 { Err(Error::Unsupported("the clock did not run".to_owned())) } else { Ok(ns as f64 / runs as f64) }
+}
