@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-python dist-test test-build-systems test-forges test-redis test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-editor lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-python dist-test test-build-systems test-forges test-redis test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-bare test-newest-kernel test-editor lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -124,6 +124,13 @@ test-forges: setup-tests ## Play action.yml, the GitLab component and the pre-co
 	@cargo build --quiet -p kiln-cli
 	@rm -rf target/forges && mkdir -p target/forges
 	@KILN=$(or $(CARGO_TARGET_DIR),target)/debug/kiln tests/forge/play target/forges
+
+test-bare: setup-tests ## Play a session in a virtual machine that has a kernel, busybox and kiln only (some minutes)
+	@cargo build --quiet -p kiln-cli
+	@scripts/bare-machine $(or $(LINUX),7.3) $(or $(CARGO_TARGET_DIR),target)/debug/kiln
+
+test-newest-kernel: setup-tests corpus ## Ask Debian's newest kernel about 100 objects, and print the verdicts that changed (some minutes)
+	@scripts/other-kernel newest --update --small 100
 
 test-other-systems: ## Type-check the checker for Windows, macOS and WASI, the VM for macOS and WebAssembly (needs rustup)
 	@scripts/other-systems

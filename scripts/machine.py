@@ -13,7 +13,8 @@ SUITES = [("debian", "sid"), ("debian", "experimental"), ("debian", "trixie-back
           ("debian-security", "bookworm-security"), ("debian", "bullseye"), ("debian-security", "bullseye-security")]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Releases of Ubuntu whose kernels Debian has not, by series. Debian's package `ubuntu-keyring` says whom to trust.
-UBUNTU = {"5.4": "focal", "5.15": "jammy", "6.8": "noble"}
+UBUNTU = {"4.18": "bionic", "5.0": "bionic", "5.3": "bionic", "5.4": "focal", "5.15": "jammy", "6.8": "noble",
+          "6.14": "plucky", "6.17": "questing"}
 UBUNTU_SERVER = "http://archive.ubuntu.com/ubuntu"
 
 
@@ -37,6 +38,12 @@ def newest_image(series, architecture, ask, flavour="cloud-"):
     if not numbers:
         sys.exit(f"apt knows no linux-image-{series}*-{ending}; `apt-get update` may help")
     return max(numbers)[1]
+
+
+def newest_series(ask):
+    """The newest series that Debian has a kernel of, as `7.3`."""
+    found = ask("apt-cache", "search", "--names-only", "^linux-image-[0-9]+[.][0-9]+[.][0-9]+.*-cloud-amd64$")
+    return ".".join(map(str, max(tuple(map(int, row)) for row in re.findall(r"^linux-image-(\d+)\.(\d+)\.", found, re.M))))
 
 
 class Archive:
@@ -142,6 +149,12 @@ def elf_sections(data):
         start = names + number(at, 4)
         name = data[start:data.index(b"\0", start)].decode()
         yield name, data[number(at + 24, 8):number(at + 24, 8) + number(at + 32, 8)]
+
+
+def libraries(binary):
+    """The libraries that a program is linked with; none of a static one."""
+    lines = subprocess.run(["ldd", binary], capture_output=True, text=True).stdout.splitlines()
+    return re.findall(r"(/\S+)", "\n".join(line.split("=>")[-1] for line in lines))
 
 
 def pack(root, init, path):

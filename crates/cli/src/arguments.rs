@@ -254,7 +254,7 @@ pub struct CheckArguments {
     /// Write the profile of all programs as one flame graph, an SVG that a browser opens.
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath, conflicts_with = "kernel")]
     pub flame_graph: Option<PathBuf>,
-    /// The kernels to check for: 5.4 to 7.3, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default
+    /// The kernels to check for: 4.18 to 7.3, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default
     /// those that KILN_KERNEL or the nearest kiln.toml names, or else the running one.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',', conflicts_with = "with_kernel", add = complete::kernels())]
     pub kernel: Vec<Kernel>,

@@ -15,7 +15,7 @@ pub use kiln_driver::shown::count;
 use kiln_driver::shown::{Clean, clean, escaped_json};
 use kiln_driver::{Error, Shown, forge, ops, sarif};
 
-pub use table::{table, terminal_width};
+pub use table::{fitted, table, terminal_width};
 
 use crate::arguments::Format;
 use crate::{output, say};

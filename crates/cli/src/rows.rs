@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, Table, presets};
 use kiln_driver::query::export::Exported;
 use kiln_driver::query::parquet::{self, ParquetWriter};
 use kiln_driver::query::plan::Step;
@@ -131,8 +131,7 @@ impl Printer {
     }
 
     fn table(&self, rows: &[Row]) {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        let mut table = print::fitted();
         table.set_header(self.columns.iter().map(|column| &column.name));
         for row in rows {
             table.add_row(self.cells(row));

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use kiln_driver::serve::client::{self, Client};
 use kiln_driver::serve::listen::{Addresses, Doors};
 use kiln_driver::serve::{Install, Limits, Service};
@@ -103,8 +102,7 @@ fn list(client: &Client, format: Format) -> Result<u8, Error> {
         print::json(&document)?;
         return Ok(0);
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    let mut table = print::fitted();
     table.set_header(["name", "state", "of one CPU", "events", "rows", "lost", "query"]);
     let text = |json: &Json| Shown::from(json.as_str().unwrap_or_default()).to_string();
     for query in document["queries"].as_array().into_iter().flatten() {

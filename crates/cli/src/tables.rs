@@ -1,6 +1,5 @@
 //! `kiln tables`.
 
-use comfy_table::{ContentArrangement, Table, presets};
 use kiln_driver::Error;
 use kiln_driver::kernels::Kernel;
 use kiln_driver::tables::{self, CheckedTable, CheckedTables};
@@ -21,8 +20,7 @@ pub fn tables(arguments: &TablesArguments, format: Format) -> Result<u8, Error> 
         print::json(&tables)?;
         return Ok(0);
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    let mut table = print::fitted();
     if name.is_none() {
         table.set_header(["table", "a row is", "from", ""]);
         for one in &tables {

@@ -122,13 +122,23 @@ pub fn default_release() -> KernelVersion {
 
 /// [`default_release`] in words, which say so if the running kernel is newer than the tables.
 pub fn default_release_in_words() -> String {
-    let (release, newer) = rules_of(running_release());
-    newer.map_or_else(|| release.to_string(), newer_than_tables)
+    let (release, other) = rules_of(running_release());
+    match other {
+        Some(running) => outside_tables(running),
+        None if cfg!(target_os = "linux") && !Path::new("/proc/self").exists() => {
+            format!("{release} (which kernel runs here is not known: mount /proc)")
+        }
+        None => release.to_string(),
+    }
 }
 
-/// What is said of a kernel that is newer than all rows of the tables.
-pub(crate) fn newer_than_tables(release: KernelVersion) -> String {
-    format!("{} (the newest that Kiln describes; {release} runs here)", KernelVersion::NEWEST)
+/// What is said of a kernel that is newer than all rows of the tables, or older.
+pub(crate) fn outside_tables(release: KernelVersion) -> String {
+    let (nearest, which) = match release > KernelVersion::NEWEST {
+        true => (KernelVersion::NEWEST, "newest"),
+        false => (Profile::OLDEST, "oldest"),
+    };
+    format!("{nearest} (the {which} that Kiln describes; {release} runs here)")
 }
 
 pub(crate) fn running_release() -> Option<KernelVersion> {
@@ -137,11 +147,11 @@ pub(crate) fn running_release() -> Option<KernelVersion> {
     *RELEASE.get_or_init(read)
 }
 
-/// The release whose rules stand for a running one; and that one, if it is newer than the tables.
+/// The release whose rules stand for a running one; and that one, if the tables do not describe it.
 fn rules_of(running: Option<KernelVersion>) -> (KernelVersion, Option<KernelVersion>) {
     let release = running.unwrap_or(KernelVersion::DESCRIBED);
-    let newer = (release > KernelVersion::NEWEST).then_some(release);
-    (release.clamp(Profile::OLDEST, KernelVersion::NEWEST), newer)
+    let nearest = release.clamp(Profile::OLDEST, KernelVersion::NEWEST);
+    (nearest, (nearest != release).then_some(release))
 }
 
 /// The types of the running kernel, where they can be read; parsed once.
@@ -149,6 +159,14 @@ pub fn running_kernel_types() -> Option<Arc<Btf>> {
     static TYPES: OnceLock<Option<Arc<Btf>>> = OnceLock::new();
     let read = || Some(Arc::new(Btf::parse(&std::fs::read(RUNNING_KERNEL_TYPES).ok()?).ok()?));
     TYPES.get_or_init(read).clone()
+}
+
+/// Says why [`running_kernel_types`] has none, and what to do.
+pub fn lack_of_kernel_types() -> &'static str {
+    match Path::new("/sys/kernel").exists() {
+        true => "/sys/kernel/btf/vmlinux is not there: this kernel was built without CONFIG_DEBUG_INFO_BTF",
+        false => "/sys/kernel/btf/vmlinux is not there: mount /sys",
+    }
 }
 
 /// The running kernel's configuration with the values that loaders add; read once. Where its text cannot be read, only
@@ -466,13 +484,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rules_are_those_of_the_running_kernel_if_it_is_newer() {
+    fn the_rules_are_those_of_the_nearest_release() {
         let of = |major, minor| KernelVersion::new(major, minor);
         assert_eq!(rules_of(None), (of(6, 18), None));
         assert_eq!(rules_of(Some(of(6, 1))), (of(6, 1), None));
-        assert_eq!(rules_of(Some(of(4, 19))), (Profile::OLDEST, None));
+        assert_eq!(rules_of(Some(of(4, 19))), (of(4, 19), None));
+        assert_eq!(rules_of(Some(of(4, 9))), (Profile::OLDEST, Some(of(4, 9))));
         assert_eq!(rules_of(Some(of(7, 2))), (of(7, 2), None));
         assert_eq!(rules_of(Some(of(9, 1))), (KernelVersion::NEWEST, Some(of(9, 1))));
-        assert_eq!(newer_than_tables(of(9, 1)), "7.3 (the newest that Kiln describes; 9.1 runs here)");
+        assert_eq!(outside_tables(of(9, 1)), "7.3 (the newest that Kiln describes; 9.1 runs here)");
+        assert_eq!(outside_tables(of(4, 9)), "4.18 (the oldest that Kiln describes; 4.9 runs here)");
     }
 }

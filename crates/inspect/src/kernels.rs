@@ -6,6 +6,7 @@
 //! ```
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use kiln_verifier::Prepared;
 use serde::{Deserialize, Serialize};
 
 use crate::check::{self, Checked, Verdict};
-use crate::input::{Input, elf_error, newer_than_tables, release_config, running_kernel_config, running_kernel_types};
+use crate::input::{Input, elf_error, outside_tables, release_config, running_kernel_config, running_kernel_types};
 use crate::show::shown::Shown;
 use crate::show::word::{self, Word};
 use kiln_program::Error;
@@ -84,7 +85,8 @@ impl KernelTypes for RunningTypes {
     fn of(&self, _running: bool, _release: KernelVersion) -> Result<(Option<Arc<Btf>>, Shown), Error> {
         Ok(match running_kernel_types() {
             Some(types) => (Some(types), "BTF of the running kernel".into()),
-            None => (None, "without a kernel's BTF (--btf names one)".into()),
+            None if Path::new("/sys/kernel").exists() => (None, "without a kernel's BTF (--btf names one)".into()),
+            None => (None, "without a kernel's BTF (mount /sys, or name one with --btf)".into()),
         })
     }
 
@@ -252,7 +254,7 @@ fn as_loaded_on(input: &Input, name: &str, profile: &Profile, types: &dyn Kernel
     let running = name == RUNNING;
     let (kernel_types, mut said) = types.of(running, profile.version())?;
     if running && profile.version() > KernelVersion::NEWEST {
-        said = format!("{said}, rules of {}", newer_than_tables(profile.version())).into();
+        said = format!("{said}, rules of {}", outside_tables(profile.version())).into();
     }
     let mut object = input.object.clone();
     match (&kernel_types, running || types.are_named()) {

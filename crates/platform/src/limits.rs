@@ -1,4 +1,49 @@
-//! Limits of the kernel's verifier and runtime (Linux 6.18).
+//! Limits of the kernel's verifier and runtime (Linux 6.18), and those that older releases have lower ([`Limits`]).
+
+use crate::KernelVersion;
+
+/// Limits that older releases have lower.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The first release that has them.
+    since: KernelVersion,
+    /// [`MAX_SLOTS`].
+    pub slots: usize,
+    /// [`MAX_PROCESSED_INSTRUCTIONS`].
+    pub processed: u64,
+    /// [`MAX_PENDING_BRANCHES`].
+    pub pending: usize,
+}
+
+impl Limits {
+    /// By release, the newest first.
+    const ALL: [Limits; 3] = [
+        Limits {
+            since: KernelVersion::new(5, 3),
+            slots: MAX_SLOTS,
+            processed: MAX_PROCESSED_INSTRUCTIONS,
+            pending: MAX_PENDING_BRANCHES,
+        },
+        Limits {
+            since: KernelVersion::new(5, 2),
+            slots: MAX_SLOTS,
+            processed: MAX_PROCESSED_INSTRUCTIONS,
+            pending: 1024,
+        },
+        Limits {
+            since: KernelVersion::new(4, 18),
+            slots: MAX_SLOTS_UNPRIVILEGED,
+            processed: 128 * 1024,
+            pending: 1024,
+        },
+    ];
+
+    /// Those of a release.
+    pub(crate) fn of(release: KernelVersion) -> &'static Limits {
+        let [.., oldest] = &Self::ALL;
+        Self::ALL.iter().find(|row| row.since <= release).unwrap_or(oldest)
+    }
+}
 
 /// Bytes of stack one frame may use: `r10 - 512` is the lowest address.
 pub const MAX_STACK_BYTES: u32 = 512;

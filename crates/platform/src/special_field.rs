@@ -109,7 +109,11 @@ const fn row(kind: SpecialType, name: &'static str, bytes: u32, align: u32) -> S
 
 /// All of them.
 const ROWS: &[SpecialField] = &[
-    row(SpecialType::SpinLock, "bpf_spin_lock", 4, 4).in_values(LOCKABLE).in_objects().refused_in(LOCKLESS),
+    row(SpecialType::SpinLock, "bpf_spin_lock", 4, 4)
+        .in_values(LOCKABLE)
+        .in_objects()
+        .refused_in(LOCKLESS)
+        .needs(Feature::SpinLocks),
     row(SpecialType::ResilientLock, "bpf_res_spin_lock", 4, 4)
         .in_values(LOCKABLE)
         .in_objects()

@@ -14,6 +14,7 @@ the kernel function KFUNC.
 import ctypes
 import os
 import platform
+import re
 import struct
 import sys
 
@@ -25,6 +26,14 @@ LOG = ctypes.create_string_buffer(LOG_BYTES)
 BTF_KINDS = {8: "typedef", 12: "func", 4: "struct"}
 # Bytes that follow a BTF type record: (fixed, per member).
 BTF_TAIL = {1: (4, 0), 3: (12, 0), 4: (0, 12), 5: (0, 12), 6: (0, 8), 13: (0, 8), 14: (4, 0), 15: (0, 12), 17: (4, 0), 19: (0, 12)}
+
+
+def version_code():
+    """The number of the kernel's version, which kernels before 5.0 want of a kprobe program. Ubuntu's `uname -r` hides it."""
+    signature = "/proc/version_signature"
+    text = open(signature).read().split()[-1] if os.path.exists(signature) else platform.release()
+    major, minor, patch = map(int, (re.findall(r"\d+", text) + ["0"] * 3)[:3])
+    return major << 16 | minor << 8 | min(patch, 255)
 
 
 def bpf(command, attributes):
@@ -52,6 +61,9 @@ def kernel_types():
         fixed, each = BTF_TAIL.get(kind, (0, 0))
         position += 12 + fixed + each * members
     return types
+
+
+VERSION_CODE = version_code()
 
 
 def create_map(maps, words):
@@ -98,7 +110,7 @@ def load(maps, types, words):
     attributes = struct.pack(
         "<IIQQIIQII16sIIIIQIIQII",
         *(program_type, len(code) // 8, ctypes.addressof(instructions), ctypes.addressof(license)),
-        *(2, LOG_BYTES, ctypes.addressof(LOG), 0, flags, b"", 0, max(attach, 0)),
+        *(2, LOG_BYTES, ctypes.addressof(LOG), VERSION_CODE, flags, b"", 0, max(attach, 0)),
         *(0, 0, 0, 0, 0, 0, 0, btf_id),
     )
     LOG[0] = b"\0"

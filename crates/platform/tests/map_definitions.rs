@@ -1,9 +1,9 @@
 //! Compares what the table says of a map's sizes and flags with the maps that the running kernel makes. Each kernel since
-//! 5.4 can be asked: `scripts/under-kernel 5.10 env KILN_ANY_KERNEL=1 BINARY`.
+//! 4.18 can be asked: `scripts/under-kernel 5.10 env KILN_ANY_KERNEL=1 BINARY`.
 
 mod oracle;
 
-use kiln_platform::{KernelVersion, MapDefinition, MapType};
+use kiln_platform::{KernelVersion, MapDefinition, MapType, Profile};
 use oracle::{Kernel, TYPED_MAPS};
 
 /// A map of each type that the kernel has, as the kernel makes it.
@@ -25,7 +25,7 @@ fn makes(kernel: &mut Kernel, map: &MapDefinition) -> bool {
 
 #[test]
 fn maps_have_the_sizes_the_rules_allow() {
-    let Some(mut kernel) = Kernel::open_since("map sizes", KernelVersion::new(5, 4)) else {
+    let Some(mut kernel) = Kernel::open_since("map sizes", Profile::OLDEST) else {
         return;
     };
     let mut wrong = Vec::new();
@@ -54,7 +54,7 @@ fn maps_have_the_sizes_the_rules_allow() {
 fn maps_take_the_flags_of_the_table() {
     // Flags of loaders: a file descriptor or a node comes with each, or the map's file is meant.
     const FOR_LOADERS: u32 = 1 << 2 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16;
-    let Some(mut kernel) = Kernel::open_since("map flags", KernelVersion::new(5, 4)) else {
+    let Some(mut kernel) = Kernel::open_since("map flags", Profile::OLDEST) else {
         return;
     };
     let (mut wrong, mut asked) = (Vec::new(), 0);

@@ -53,7 +53,7 @@ pub fn cost(object: &Object, program: &Program, options: &Options) -> Result<Cos
     let mut profiler = Profiler::new(&code);
     // The verdict is `verify`'s to give; here a rejection only ends the exploration.
     let _ = Explorer::new(&code, &options).run(&mut profiler);
-    Ok(profiler.finish(&code))
+    Ok(profiler.finish(&code, options.profile.limits().processed))
 }
 
 /// Verifies one program of an object. For several of its programs, [`Prepared`] does what they share only once.

@@ -97,7 +97,7 @@ pub struct TablesArguments {
     /// if a program is refused, or if the table that was named is lacking.
     #[arg(long)]
     pub check: bool,
-    /// The kernels to check for: 5.4 to 7.3, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default as
+    /// The kernels to check for: 4.18 to 7.3, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default as
     /// for `kiln check`.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',', requires = "check", add = complete::kernels())]
     pub kernel: Vec<Kernel>,

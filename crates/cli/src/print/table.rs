@@ -24,6 +24,16 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     }
 }
 
+/// An empty table whose columns are made to fit the terminal.
+pub fn fitted() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    if table.width() == Some(0) {
+        table.set_width(USUAL_WIDTH as u16);
+    }
+    table
+}
+
 /// Columns of a terminal that does not know its own, as those of some containers and build machines.
 const USUAL_WIDTH: usize = 80;
 

@@ -5,7 +5,7 @@
 //!   R0 invalid mem access 'map_value_or_null'           R* invalid mem access '*_or_null'       possibly-null
 //! ```
 //!
-//! Patterns are of Linux 5.4 to 7.3; `*` stands for any text. The first row that fits counts, so special rows come
+//! Patterns are of Linux 4.18 to 7.3; `*` stands for any text. The first row that fits counts, so special rows come
 //! before general ones. `crates/test/tests/kernel_words.rs` compares the reasons with the verifier's own, for every
 //! program of the corpora that this machine's kernel rejects.
 

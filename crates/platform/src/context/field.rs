@@ -84,6 +84,14 @@ impl FieldAccess {
     pub const fn value(&self) -> FieldValue {
         self.field.value
     }
+
+    /// Whether it is of a part of the field behind its first byte. Fields of 16 bytes are four fields of 4, and what may be
+    /// stored byte by byte has no parts.
+    pub(crate) const fn is_behind_start(&self) -> bool {
+        let whole = if self.field.size > 8 { 4 } else { self.field.size };
+        let bytes = self.field.store.widths & 1 != 0;
+        self.width < whole && !self.offset_in_field.is_multiple_of(whole) && !bytes
+    }
 }
 
 pub(super) fn checked_start(size: u32, unaligned: bool, offset: i64, width: u32) -> Result<u32, ContextError> {

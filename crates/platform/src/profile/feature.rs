@@ -2,7 +2,7 @@
 //!
 //! Helpers, kernel functions, map types, program types, attach types and context fields have tables of their own; this
 //! table has features without a name in the ABI: groups of instructions, flags, special fields of map values, and
-//! relaxed rules of the verifier. Features of every kernel since 5.4 ([`Profile::OLDEST`](crate::Profile::OLDEST))
+//! relaxed rules of the verifier. Features of every kernel since 4.18 ([`Profile::OLDEST`](crate::Profile::OLDEST))
 //! have no row.
 
 use crate::KernelVersion;
@@ -37,6 +37,12 @@ macro_rules! features {
 
 features! {
     // Instructions.
+    /// Arithmetic shifts to the right of the lower half.
+    HalfArithmeticShifts: (5, 0), "an arithmetic shift of 32 bits";
+    /// Branches that compare the lower halves (`-mcpu=v3`).
+    HalfBranches: (5, 1), "a branch on 32 bits, of -mcpu=v3,";
+    /// The address of a value of a map: the variables of the program and its constants, strings included.
+    MapValueAddresses: (5, 2), "the address of a variable or constant of the program";
     /// Atomic instructions other than an addition without a result.
     FetchingAtomics: (5, 12), "an atomic instruction other than the addition to memory";
     /// The address of a function of the program, for callbacks.
@@ -58,10 +64,14 @@ features! {
     ContextImmediates: (6, 4), "an immediate stored to a context";
 
     // How programs are loaded.
+    /// Branches back to an instruction before them.
+    Loops: (5, 3), "a loop";
     /// Functions that are verified once, by themselves. Before, every call is followed.
     GlobalFunctions: (5, 6), "verifying a global function by itself";
     /// Tail calls in programs that call functions.
     TailCallsWithFunctions: (5, 10), "a tail call in a program that calls functions";
+    /// Classic packet loads in programs that call functions.
+    PacketLoadsWithFunctions: (5, 10), "a classic packet load in a program that calls functions";
     /// Tracing and LSM programs that may sleep.
     SleepablePrograms: (5, 10), "a program that sleeps";
     /// XDP programs that take frames in fragments (`BPF_F_XDP_HAS_FRAGS`).
@@ -74,6 +84,8 @@ features! {
     SleepableStructOps: (6, 5), "a struct_ops program that sleeps";
 
     // Special fields of map values.
+    /// `struct bpf_spin_lock`.
+    SpinLocks: (5, 1), "a spin lock in a map value";
     /// Pointers to kernel objects in map values.
     KernelPointers: (5, 19), "a kernel pointer in a map value";
     /// `struct bpf_list_head`.
@@ -94,6 +106,30 @@ features! {
     TaskWork: (6, 18), "task work in a map value";
 
     // Rules that became laxer.
+    /// The range of a number decides a comparison with a constant. Before, only a known number did, and only whether it is
+    /// equal.
+    OutcomesOfRanges: (5, 0), "knowing the outcome of a comparison with a constant by the range";
+    /// A copy of a number's lower half is known where the number is.
+    HalfCopies: (5, 0), "knowing a copy of a number's lower half";
+    /// A number whose value is known is remembered on the stack, and a pointer that is overwritten in part becomes bytes
+    /// that may be read.
+    NumbersOnStack: (5, 3), "remembering a known number on the stack";
+    /// A helper is passed the stack at an offset that is not constant.
+    VariableStackArguments: (5, 3), "passing a helper the stack at a variable offset";
+    /// A comparison of a packet pointer teaches callers too.
+    PacketsOfCallers: (5, 0), "learning of a caller's packet pointer in a function";
+    /// A pointer that is not null decides a comparison with 0.
+    OutcomesOfPointers: (5, 8), "knowing that a pointer is not 0";
+    /// The exclusive or of two numbers is known where they are.
+    KnownXor: (5, 10), "knowing the exclusive or of two numbers";
+    /// 0 is added to a pointer to a map.
+    MapPointerArithmetic: (5, 10), "adding 0 to a pointer to a map";
+    /// The lower halves of packet pointers are subtracted.
+    HalfPointerDifferences: (5, 8), "subtracting 32 bits from a pointer";
+    /// A helper reads stack that holds a pointer. Since 5.12; the stable updates of 5.10 have it too.
+    PointersInArguments: (5, 10), "passing a helper stack that holds a pointer";
+    /// A number in a register that is known decides a comparison as a constant does.
+    OutcomesOfRegisters: (5, 3), "knowing the outcome of a comparison with a register";
     /// Values of frozen read-only maps are known.
     ReadOnlyValues: (5, 5), "knowing the values of read-only maps";
     /// Programs may read the kernel's structure behind a pointer to a map.
@@ -110,6 +146,10 @@ features! {
     NumberPointers: (5, 17), "a hook's argument that points to a number";
     /// The lower half of a number is a copy of it where the upper half is 0.
     NarrowCopies: (6, 5), "learning through a copy of a number's lower half";
+    /// A part of a context field may be read that does not begin where the field does.
+    PartsOfFields: (5, 0), "reading a part of a context field behind its start";
+    /// Programs on outgoing packets of a group of processes may return 2 and 3.
+    EgressFlags: (5, 3), "returning more than 1 from an egress hook";
     /// Programs on `bind` may return 2 and 3.
     BindFlags: (5, 12), "returning more than 1 from a bind hook";
     /// Privileged programs may read stack bytes that were never written. Since 6.3; the stable updates of 6.1 have it

@@ -1,9 +1,9 @@
 //! Helpers and context fields that some program types got later than others.
 //!
-//! Measured: `tests/kernel.rs` runs under Linux 5.4, 5.10, 5.15, 6.1, 6.12 and 6.18 (`scripts/under-kernel`) and fails for
+//! Measured: `tests/kernel.rs` runs under Linux 4.18, 5.0, 5.3, 5.4, 5.10, 5.15, 6.1, 6.12 and 6.18 (`scripts/under-kernel`) and fails for
 //! a row that is missing. Between two of these, the release is the one in docs.ebpf.io, or else the later one.
 
-use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
+use crate::{AttachType, AttachTypes, FieldAccess, KernelVersion, ProgramType, ProgramTypes};
 
 /// Helpers, the program types that may call them only since that release, and the attach types where not all.
 struct Later {
@@ -183,6 +183,19 @@ const HELPERS: &[Later] = &[
     ),
     later(&["skb_adjust_room"], ProgramTypes::of(&[SkSkb]), 5, 10),
     later(&["get_current_task"], OTHERS, 5, 10),
+    later(&["perf_event_output"], ProgramTypes::of(&[SocketFilter, SkSkb, CgroupSkb]), 5, 4),
+    later(&["perf_event_output"], ProgramTypes::of(&[SockOps]), 5, 0),
+    later(&["skb_change_head"], ProgramTypes::of(&[SchedCls, SchedAct]), 5, 4),
+    later(&["skb_cgroup_id"], ProgramTypes::of(&[CgroupSkb]), 5, 3),
+    later(
+        &["map_push_elem", "map_pop_elem", "map_peek_elem"],
+        ProgramTypes::of(&[Kprobe, Tracepoint, PerfEvent, RawTracepoint, CgroupDevice]),
+        5,
+        3,
+    ),
+    later(&["lwt_push_encap"], ProgramTypes::of(&[LwtXmit]), 5, 1),
+    later(&["get_current_cgroup_id"], ProgramTypes::of(&[CgroupDevice]), 4, 20),
+    later(&["get_socket_cookie"], ProgramTypes::of(&[SockOps, CgroupSockAddr]), 4, 19),
 ];
 
 /// The first release in which programs of this type may call the helper, where that is later than the helper itself.
@@ -194,11 +207,51 @@ pub(super) fn helper_since(name: &str, program: ProgramType, attach: Option<Atta
     rows.find(|row| at(row)).map(|row| row.since)
 }
 
-/// A context field that is older than its use in some program types.
-const FIELDS: &[(&str, ProgramTypes, KernelVersion)] = &[];
+/// Accesses of context fields that are younger than the fields.
+struct LaterAccess {
+    fields: &'static [&'static str],
+    programs: ProgramTypes,
+    /// The widths in bytes, as a mask: `1 | 2`.
+    widths: u32,
+    /// Whether reads are as old as the field.
+    writes_only: bool,
+    since: KernelVersion,
+}
 
-/// The first release in which programs of this type may access the field, where that is later than the field itself.
-pub(super) fn field_since(name: &str, program: ProgramType) -> Option<KernelVersion> {
-    let row = FIELDS.iter().find(|(field, programs, _)| *field == name && programs.contains(program));
-    row.map(|(_, _, since)| *since)
+const fn access(
+    fields: &'static [&'static str],
+    programs: ProgramTypes,
+    widths: u32,
+    major: u8,
+    minor: u8,
+) -> LaterAccess {
+    LaterAccess { fields, programs, widths, writes_only: false, since: KernelVersion::new(major, minor) }
+}
+
+const ALL_WIDTHS: u32 = 1 | 2 | 4 | 8;
+/// Programs on the packets of a group of processes.
+const ON_PACKETS: ProgramTypes = ProgramTypes::of(&[CgroupSkb]);
+
+const ACCESSES: &[LaterAccess] = &[
+    LaterAccess {
+        writes_only: true,
+        ..access(&["queue_mapping"], ProgramTypes::of(&[SchedCls, SchedAct]), ALL_WIDTHS, 5, 1)
+    },
+    access(&["data", "data_end", "family", "remote_port", "local_port"], ON_PACKETS, ALL_WIDTHS, 4, 20),
+    access(&["remote_ip4", "local_ip4", "remote_ip6", "local_ip6"], ON_PACKETS, ALL_WIDTHS, 4, 20),
+    LaterAccess { writes_only: true, ..access(&["mark", "priority"], ON_PACKETS, ALL_WIDTHS, 4, 20) },
+    access(&["family", "type", "protocol", "src_port"], ProgramTypes::of(&[CgroupSock]), 1 | 2, 5, 1),
+    access(&["user_ip6", "msg_src_ip6"], ProgramTypes::of(&[CgroupSockAddr]), 8, 5, 3),
+    access(&["user_port"], ProgramTypes::of(&[CgroupSockAddr]), 1 | 2, 5, 8),
+];
+
+/// The first release in which programs of this type may access the field so, where that is later than the field itself.
+pub(super) fn access_since(access: &FieldAccess, program: ProgramType, write: bool) -> Option<KernelVersion> {
+    let meant = |row: &&LaterAccess| {
+        row.fields.contains(&access.field.name)
+            && row.programs.contains(program)
+            && row.widths & access.width != 0
+            && (write || !row.writes_only)
+    };
+    ACCESSES.iter().find(meant).map(|row| row.since)
 }

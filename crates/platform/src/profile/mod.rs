@@ -27,7 +27,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{AttachType, Field, Helper, KernelVersion, Kfunc, MapType, ProgramType, ReturnRule, helper_id};
+use crate::limits::Limits;
+use crate::{
+    AttachType, ContextAccess, FieldAccess, Helper, KernelVersion, Kfunc, MapType, ProgramType, ReturnRule, helper_id,
+};
 pub use feature::Feature;
 
 /// What one kernel accepts.
@@ -97,7 +100,7 @@ impl Profile {
     ];
 
     /// The oldest release the tables are checked for.
-    pub const OLDEST: KernelVersion = KernelVersion::new(5, 4);
+    pub const OLDEST: KernelVersion = KernelVersion::new(4, 18);
 
     /// A release with everything switched on.
     pub const fn of(version: KernelVersion) -> Profile {
@@ -117,6 +120,11 @@ impl Profile {
     /// The kernel's own answers, if it was asked.
     pub fn found(&self) -> Option<&Found> {
         self.found.as_deref()
+    }
+
+    /// How large a program may be, and how long its verification.
+    pub fn limits(&self) -> &'static Limits {
+        Limits::of(self.version)
     }
 
     /// Whether it has a feature.
@@ -142,6 +150,7 @@ impl Profile {
             }
             _ => None,
         };
+        let replaced = replaced.filter(|older| older.allowed_in(program));
         let first = replaced.unwrap_or(helper).since;
         match later::helper_since(helper.name, program, attach) {
             Some(since) if self.version >= first => {
@@ -178,9 +187,17 @@ impl Profile {
         self.lacking(format!("the attach type {attach}"), attach.since(), None)
     }
 
-    /// Why a field of the context cannot be accessed.
-    pub fn lacks_field(&self, field: &Field, program: ProgramType) -> Option<Lack> {
-        let since = later::field_since(field.name, program).unwrap_or(field.since).max(field.since);
+    /// Why a field of the context cannot be read, or written.
+    pub fn lacks_field(&self, access: &FieldAccess, program: ProgramType, write: bool) -> Option<Lack> {
+        let rewritten = program.context().access == ContextAccess::Rewritten;
+        if rewritten
+            && access.is_behind_start()
+            && let Some(lack) = self.lacks(Feature::PartsOfFields)
+        {
+            return Some(lack);
+        }
+        let field = access.field;
+        let since = later::access_since(access, program, write).unwrap_or(field.since).max(field.since);
         self.lacking(format!("the context field `{}` in {program} programs", field.name), since, None)
     }
 
@@ -188,6 +205,9 @@ impl Profile {
     pub fn return_rule(&self, program: ProgramType, attach: Option<AttachType>) -> ReturnRule {
         match attach {
             Some(AttachType::CgroupInet4Bind | AttachType::CgroupInet6Bind) if !self.has(Feature::BindFlags) => {
+                ReturnRule::Range { minimum: 0, maximum: 1 }
+            }
+            Some(AttachType::CgroupInetEgress) if !self.has(Feature::EgressFlags) => {
                 ReturnRule::Range { minimum: 0, maximum: 1 }
             }
             _ => program.return_rule(attach),

@@ -11,12 +11,14 @@ use kiln_program::btf::Btf;
 use kiln_superopt::CostModel;
 use serde::{Deserialize, Serialize};
 
-use kiln_inspect::input::running_kernel_types;
+use kiln_inspect::input::{lack_of_kernel_types, running_kernel_types};
 use kiln_inspect::show::shown::Shown;
 use kiln_program::Error;
 
 /// What a query says where there is no BTF.
-const NO_TYPES: &str = "queries need the kernel's types, and /sys/kernel/btf/vmlinux is not there";
+fn no_types() -> String {
+    format!("queries need the kernel's types, and {}", lack_of_kernel_types())
+}
 
 /// A query and the kernel types that it is for.
 pub struct Session {
@@ -42,7 +44,7 @@ impl Session {
     /// # Errors
     /// As [`Session::new`].
     pub fn with_lookups(sql: &str, own: Vec<Lookup>) -> Result<Session, Error> {
-        let types = running_kernel_types().ok_or_else(|| Error::Unsupported(NO_TYPES.to_owned()))?;
+        let types = running_kernel_types().ok_or_else(|| Error::Unsupported(no_types()))?;
         Session::of(sql, types, own).map_err(|error| {
             // Errors of a named query are in its own text.
             let shown = error.shown(crate::named::query(sql).unwrap_or(sql));
@@ -55,7 +57,7 @@ impl Session {
     /// # Errors
     /// The first error of the query; one without a place where the kernel has no BTF.
     pub fn read(sql: &str, own: Vec<Lookup>) -> Result<Session, kiln_sql::Error> {
-        Session::of(sql, running_kernel_types().ok_or_else(|| kiln_sql::Error::new(NO_TYPES))?, own)
+        Session::of(sql, running_kernel_types().ok_or_else(|| kiln_sql::Error::new(no_types()))?, own)
     }
 
     fn of(sql: &str, types: Arc<Btf>, mut lookups: Vec<Lookup>) -> Result<Session, kiln_sql::Error> {

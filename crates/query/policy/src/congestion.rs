@@ -23,7 +23,7 @@ pub use kiln_plan::congestion::{MAX_CONNECTIONS, Placement};
 pub use kiln_live::plan::StepProgram as Program;
 
 use crate::ccp;
-use kiln_inspect::input::running_kernel_types;
+use kiln_inspect::input::{lack_of_kernel_types, running_kernel_types};
 use kiln_live::plan::verified;
 use kiln_program::Error;
 
@@ -76,8 +76,8 @@ pub fn plan(text: &str, connections: u32) -> Result<Plan, Error> {
         let shown = error.shown(text);
         Error::InvalidQuery(shown.trim_start_matches("error: ").trim_end().to_owned())
     })?;
-    let lacks = "policies need the kernel's types, and /sys/kernel/btf/vmlinux is not there";
-    let types = running_kernel_types().ok_or_else(|| Error::Unsupported(lacks.to_owned()))?;
+    let lacks = || format!("policies need the kernel's types, and {}", lack_of_kernel_types());
+    let types = running_kernel_types().ok_or_else(|| Error::Unsupported(lacks()))?;
     let planned = |in_kernel: usize| -> Result<(Generated, Vec<Program>), Error> {
         let generated = generate(&policy, &types, in_kernel, connections).map_err(|failure| match failure {
             kiln_plan::generate::Failure::Frame => Error::Limit(failure.to_string()),

@@ -2,7 +2,7 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_VARIABLE_SIZE;
-use kiln_platform::{ArgKind, Helper, Lookup, Prototype, SpecialType, helper_id};
+use kiln_platform::{ArgKind, Feature, Helper, Lookup, Prototype, SpecialType, helper_id};
 
 use crate::call::callback::check_same_map;
 use crate::call::checked::{Argument, Check};
@@ -349,6 +349,9 @@ impl<'c, 'p> Check<'c, 'p> {
         match register.kind() {
             Kind::Stack => {
                 let (lowest, highest) = register.stack_range(reg, 0, bytes)?;
+                if lowest != highest {
+                    self.path.options.check_feature_in_profile(Feature::VariableStackArguments)?;
+                }
                 let frame = register.frame();
                 let length = bytes as i32;
                 if length > 0 && how == Use::Write && !reads && constant && lowest == highest {

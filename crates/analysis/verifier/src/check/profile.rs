@@ -8,8 +8,8 @@
 //!
 //! Rules of the verifier that newer kernels relaxed are checked where they apply: `options.kernel_has(...)`.
 
-use kiln_isa::{AtomicOp, CallTarget, Imm64, Insn, forms};
-use kiln_platform::{AttachType, Feature, Field, Helper, Kfunc, Lack, Profile, ProgramType};
+use kiln_isa::{AluOp, AtomicOp, CallTarget, Imm64, Insn, Width, forms};
+use kiln_platform::{AttachType, Feature, FieldAccess, Helper, Kfunc, Lack, Profile, ProgramType};
 use kiln_program::{ExternKind, Map, Program, Reference};
 
 use crate::code::{Code, Position};
@@ -28,6 +28,8 @@ pub fn needs(insn: &Insn) -> Option<Feature> {
         Insn::Call(CallTarget::Kfunc { fd_index, .. }) if *fd_index != 0 => Some(Feature::ModuleKfuncs),
         Insn::Atomic { op, fetch, .. } if *op != AtomicOp::Add || *fetch => Some(Feature::FetchingAtomics),
         Insn::LoadImm64 { imm: Imm64::Code { .. }, .. } => Some(Feature::FunctionAddresses),
+        Insn::Alu { op: AluOp::Arsh, width: Width::W32, .. } => Some(Feature::HalfArithmeticShifts),
+        Insn::Branch { width: Width::W32, .. } => Some(Feature::HalfBranches),
         _ if forms::version_of(insn) == 4 => Some(Feature::CpuV4),
         _ => None,
     }
@@ -83,8 +85,15 @@ impl Options {
         if let Some(lack) = lacks_program(profile, code.program, code.program_type) {
             return Some((code.functions[0].start, lack));
         }
+        if let Some(lack) = profile.lacks(Feature::Loops)
+            && let Some(at) = code.back_edge()
+        {
+            return Some((at, lack));
+        }
         code.ops.iter().enumerate().find_map(|(at, op)| {
+            let address = || profile.lacks(Feature::MapValueAddresses).map(|lack| (at as Position, lack));
             let lack = match op.node.reference {
+                Reference::MapValue { .. } if address().is_some() => return address(),
                 Reference::Map(map) | Reference::MapValue { map, .. } => lacks_map(
                     profile,
                     code.object.maps.get(map.index())?,
@@ -92,6 +101,9 @@ impl Options {
                 ),
                 Reference::Extern(id) => {
                     let symbol = code.object.externs.get(id.index()).filter(|symbol| !symbol.weak)?;
+                    if matches!(symbol.kind, ExternKind::Kconfig { .. }) {
+                        return address();
+                    }
                     if symbol.kind == ExternKind::TypedKsym {
                         return profile.lacks(Feature::KernelVariables).map(|lack| (at as Position, lack));
                     }
@@ -123,8 +135,8 @@ impl Options {
         not_lacking(self.profile.lacks(feature))
     }
 
-    pub(crate) fn check_field_in_profile(&self, code: &Code<'_>, field: &Field) -> Step<()> {
-        not_lacking(self.profile.lacks_field(field, code.program_type))
+    pub(crate) fn check_field_in_profile(&self, code: &Code<'_>, access: &FieldAccess, write: bool) -> Step<()> {
+        not_lacking(self.profile.lacks_field(access, code.program_type, write))
     }
 }
 

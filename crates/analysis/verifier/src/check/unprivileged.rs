@@ -42,35 +42,7 @@ pub(crate) fn broken_rule(code: &Code<'_>) -> Option<(Position, &'static str)> {
         Some((at as Position, what))
     };
     let call = code.ops.iter().enumerate().find_map(forbidden);
-    call.or_else(|| Some((back_edge(code)?, "loops need privilege")))
-}
-
-/// Finds a branch back to an instruction of the same path.
-fn back_edge(code: &Code<'_>) -> Option<Position> {
-    const UNSEEN: u8 = 0;
-    const OPEN: u8 = 1;
-    const CLOSED: u8 = 2;
-    let mut state = vec![UNSEEN; code.ops.len()];
-    let mut path: Vec<(Position, Vec<Position>)> = vec![(0, code.successors(0).collect())];
-    *state.first_mut()? = OPEN;
-    while let Some((at, left)) = path.last_mut() {
-        let at = *at;
-        match left.pop() {
-            None => {
-                state[at as usize] = CLOSED;
-                path.pop();
-            }
-            Some(next) => match state.get(next as usize) {
-                Some(&OPEN) => return Some(at),
-                Some(&UNSEEN) => {
-                    state[next as usize] = OPEN;
-                    path.push((next, code.successors(next).collect()));
-                }
-                _ => {}
-            },
-        }
-    }
-    None
+    call.or_else(|| Some((code.back_edge()?, "loops need privilege")))
 }
 
 impl Options {

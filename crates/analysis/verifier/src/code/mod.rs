@@ -5,6 +5,7 @@
 //!   function   entry     | helper                 the registers read later, whether states are kept here
 //! ```
 
+mod edges;
 pub(crate) mod ends;
 mod exceptions;
 pub(crate) mod parameter;
@@ -127,7 +128,7 @@ impl<'a> Prepared<'a> {
         let Some(program_type) = program.program_type else {
             return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
         };
-        if let Some(rejection) = size::too_large(self.object, program) {
+        if let Some(rejection) = size::too_large(self.object, program, &options.profile) {
             return Err(Error::Rejected(Box::new(rejection)));
         }
         let thrown_to = callback_of(self.object, self.btf.as_deref(), &self.exception_callbacks, program);
@@ -207,21 +208,6 @@ impl<'a> Code<'a> {
         code.mark_components();
         code.live_registers(options.kernel_has(Feature::CallsReadArguments));
         Ok(code)
-    }
-
-    /// An instruction that no path through its function reaches, which the kernel refuses.
-    pub(crate) fn unreachable(&self) -> Option<Position> {
-        let mut reached = vec![false; self.ops.len()];
-        let mut pending: Vec<Position> = self.functions.iter().map(|routine| routine.start).collect();
-        while let Some(at) = pending.pop() {
-            if let Some(seen) = reached.get_mut(at as usize)
-                && !*seen
-            {
-                *seen = true;
-                pending.extend(self.successors(at));
-            }
-        }
-        reached.iter().position(|seen| !seen).map(|at| at as Position)
     }
 
     /// The slot of each instruction in its function, as listings count.

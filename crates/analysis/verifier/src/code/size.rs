@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use kiln_isa::Insn;
-use kiln_platform::limits::{MAX_FUNCTIONS, MAX_KFUNCS, MAX_MAPS, MAX_SLOTS};
+use kiln_platform::Profile;
+use kiln_platform::limits::{MAX_FUNCTIONS, MAX_KFUNCS, MAX_MAPS};
 use kiln_program::{ExternId, ExternKind, FunctionId, MapId, Node, Object, Program, Reference};
 
 use crate::reason::Reason;
@@ -22,10 +23,12 @@ struct Size<'a> {
     maps: BTreeSet<MapId>,
     kfuncs: BTreeSet<ExternId>,
     slots: usize,
+    /// Slots that the kernel takes.
+    most_slots: usize,
 }
 
 /// Returns a rejection if a program has more of something than the kernel takes.
-pub(crate) fn too_large(object: &Object, program: &Program) -> Option<Rejection> {
+pub(crate) fn too_large(object: &Object, program: &Program, profile: &Profile) -> Option<Rejection> {
     let mut size = Size {
         object,
         program,
@@ -34,6 +37,7 @@ pub(crate) fn too_large(object: &Object, program: &Program) -> Option<Rejection>
         maps: BTreeSet::new(),
         kfuncs: BTreeSet::new(),
         slots: 0,
+        most_slots: profile.limits().slots,
     };
     let mut next = 0;
     while let Some(id) = size.functions.get(next).copied() {
@@ -52,9 +56,9 @@ impl Size<'_> {
     /// Counts an instruction. Returns what is wrong, and what the kernel says of it, if that is one too many.
     fn add(&mut self, node: &Node) -> Option<(String, Option<String>)> {
         self.slots += node.insn.slots() as usize;
-        if self.slots > MAX_SLOTS {
+        if self.slots > self.most_slots {
             // `bpf(2)` fails with E2BIG before there is a log.
-            return Some((format!("the program has more than {MAX_SLOTS} slots"), None));
+            return Some((format!("the program has more than {} slots", self.most_slots), None));
         }
         match (node.insn, node.reference) {
             (_, Reference::Function(callee)) if self.found.insert(callee) => self.functions.push(callee),

@@ -432,11 +432,11 @@ impl Words<'_> {
     }
 
     fn complexity(&self) -> String {
-        use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
+        let limits = self.path.options.profile.limits();
         if self.cause.case == Case::Branches {
-            return format!("The sequence of {} jumps is too complex.", MAX_PENDING_BRANCHES + 1);
+            return format!("The sequence of {} jumps is too complex.", limits.pending + 1);
         }
-        format!("BPF program is too large. Processed {} insn", MAX_PROCESSED_INSTRUCTIONS + 1)
+        format!("BPF program is too large. Processed {} insn", limits.processed + 1)
     }
 
     fn return_value(&self) -> Option<String> {

@@ -11,7 +11,6 @@
 use std::collections::HashMap;
 
 use kiln_isa::Insn;
-use kiln_platform::limits::MAX_PROCESSED_INSTRUCTIONS;
 use kiln_program::{InsnId, SourceLine};
 
 use crate::code::{Code, Position};
@@ -99,7 +98,7 @@ impl Profiler {
         }
     }
 
-    pub(crate) fn finish(self, code: &Code<'_>) -> Cost {
+    pub(crate) fn finish(self, code: &Code<'_>, limit: u64) -> Cost {
         let slots = code.slots();
         let spot = |at: Position| spot(code, &slots, at);
         let visited = (0..code.ops.len()).filter(|at| self.visits[*at] > 0);
@@ -135,13 +134,7 @@ impl Profiler {
             }
         }
         chains.sort_by_key(|(chain, _)| chain.iter().map(|spot| spot.insn).collect::<Vec<_>>());
-        Cost {
-            processed_insns: self.visits.iter().sum(),
-            limit: MAX_PROCESSED_INSTRUCTIONS,
-            instructions,
-            loops,
-            chains,
-        }
+        Cost { processed_insns: self.visits.iter().sum(), limit, instructions, loops, chains }
     }
 }
 

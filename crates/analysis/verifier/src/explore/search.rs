@@ -9,7 +9,7 @@
 
 use kiln_isa::Reg;
 use kiln_platform::ProgramType;
-use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
+use kiln_platform::limits::Limits;
 
 use super::observe::{Moment, Observer};
 use super::prune::Kept;
@@ -45,6 +45,7 @@ pub(crate) struct Explorer<'a> {
     newer: Vec<bool>,
     /// Calls that run a callback are loops, whose turns are all explored before a state of one ends paths by what matters.
     pub(super) strict_callbacks: bool,
+    limits: &'static Limits,
     pub(super) processed: u64,
     pub(super) jumps: u64,
 }
@@ -58,6 +59,7 @@ impl<'a> Explorer<'a> {
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
             newer: newer_instructions(&options.profile, code),
             strict_callbacks: false,
+            limits: options.profile.limits(),
             processed: 0,
             jumps: 0,
         }
@@ -126,8 +128,8 @@ impl<'a> Explorer<'a> {
             let Some((state, at)) = self.pending.pop() else { return Ok(()) };
             self.path.resume(state, at);
             observer.resumed();
-            if self.processed > MAX_PROCESSED_INSTRUCTIONS {
-                return self.placed(too_complex());
+            if self.processed > self.limits.processed {
+                return self.placed(self.too_complex());
             }
         }
     }
@@ -140,8 +142,8 @@ impl<'a> Explorer<'a> {
             if self.path.options.most_insns.is_some_and(|most| self.processed > most) {
                 return limit("the program takes more instructions than asked for (most_insns)".to_owned());
             }
-            if self.processed > MAX_PROCESSED_INSTRUCTIONS {
-                return too_complex();
+            if self.processed > self.limits.processed {
+                return self.too_complex();
             }
             if self.processed.is_multiple_of(BETWEEN_LIMITS) || self.path.findings.liveness.is_full() {
                 self.check_limits()?;
@@ -201,11 +203,12 @@ impl<'a> Explorer<'a> {
             if let Some(since) = since {
                 self.widen(&mut state, since);
             }
-            if self.pending.len() >= MAX_PENDING_BRANCHES {
+            let most = self.limits.pending;
+            if self.pending.len() >= most {
                 return refuse(
                     Reason::TooComplex,
                     Case::Branches,
-                    format!("more than {MAX_PENDING_BRANCHES} branches wait to be explored"),
+                    format!("more than {most} branches wait to be explored"),
                 );
             }
             self.kept.path_forked(state.parent);
@@ -233,6 +236,11 @@ impl<'a> Explorer<'a> {
         Ok(())
     }
 
+    fn too_complex<T>(&self) -> Step<T> {
+        let most = self.limits.processed;
+        reject(Reason::TooComplex, format!("more than {most} instructions explored"))
+    }
+
     pub(crate) fn statistics(&self) -> Statistics {
         let frame_bytes = self.path.findings.noted.stack_bytes.iter().copied().max().unwrap_or(0);
         Statistics {
@@ -243,8 +251,4 @@ impl<'a> Explorer<'a> {
             frame_bytes,
         }
     }
-}
-
-fn too_complex<T>() -> Step<T> {
-    reject(Reason::TooComplex, format!("more than {MAX_PROCESSED_INSTRUCTIONS} instructions explored"))
 }

@@ -138,16 +138,21 @@ impl State {
 
     /// Changes every register and spilled register that the test picks.
     pub(crate) fn for_each_where(&mut self, wanted: impl Fn(&Register) -> bool, mut change: impl FnMut(&mut Register)) {
-        for frame in &mut self.frames {
-            for register in frame.registers.iter_mut().filter(|register| wanted(register)) {
-                change(register);
-            }
-            frame.stack.for_each_spilled_where(&wanted, &mut change);
-        }
+        self.frames.iter_mut().for_each(|frame| frame.for_each_where(&wanted, &mut change));
     }
 }
 
 impl Frame {
+    /// Changes registers and spilled registers of this frame.
+    pub(crate) fn for_each_where(
+        &mut self,
+        wanted: &impl Fn(&Register) -> bool,
+        change: &mut impl FnMut(&mut Register),
+    ) {
+        self.registers.iter_mut().filter(|register| wanted(register)).for_each(&mut *change);
+        self.stack.for_each_spilled_where(wanted, change);
+    }
+
     pub(crate) fn new(function: usize, depth: usize, call_site: Position, caller: Caller, instance: u32) -> Frame {
         let mut registers = [Register::UNINIT; Reg::COUNT];
         registers[Reg::R10.index()] = Register::pointer(Holds::Stack(depth as u32));

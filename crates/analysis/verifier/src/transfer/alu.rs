@@ -63,7 +63,7 @@ impl Path<'_> {
             (Source::Reg(reg), Width::W32) => {
                 let register = self.read(reg)?;
                 self.options.check_leak(&register, "is copied in part")?;
-                if register.is_pointer() {
+                if register.is_pointer() || !self.options.kernel_has(Feature::HalfCopies) {
                     Register::scalar(Scalar::of_width(32))
                 } else if register.scalar.umax <= u64::from(u32::MAX) {
                     match self.options.kernel_has(Feature::NarrowCopies) {
@@ -302,7 +302,8 @@ impl Arithmetic<'_, '_> {
         let Arithmetic { op, width, .. } = *self;
         let divides = matches!(op, AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod);
         let tracked = is_tracked(op, width, &second.scalar)
-            && (!divides || self.path.options.kernel_has(Feature::DivisionRanges));
+            && (!divides || self.path.options.kernel_has(Feature::DivisionRanges))
+            && (op != AluOp::Xor || self.path.options.kernel_has(Feature::KnownXor));
         // If the result matters, so do both numbers, even where nothing is known of it.
         let origin = self.path.findings.join_origins(first.origin, second.origin);
         if !tracked && !self.path.any_load() {
@@ -354,7 +355,7 @@ impl Arithmetic<'_, '_> {
         let Arithmetic { op, width, dst, .. } = *self;
         let name = pointer.kind().name();
         if width == Width::W32 {
-            if op == AluOp::Sub {
+            if op == AluOp::Sub && self.path.options.kernel_has(Feature::HalfPointerDifferences) {
                 return Ok(Register::scalar(Scalar::of_width(32)));
             }
             return reject(
@@ -368,7 +369,8 @@ impl Arithmetic<'_, '_> {
                 format!("r{}: arithmetic on a pointer ({name}) that may be null", dst.number()),
             );
         }
-        if !takes_arithmetic(pointer.kind(), op, number.scalar.as_constant()) {
+        let older = pointer.kind() == Kind::Map && !self.path.options.kernel_has(Feature::MapPointerArithmetic);
+        if older || !takes_arithmetic(pointer.kind(), op, number.scalar.as_constant()) {
             let message = format!("r{}: arithmetic on a {name} pointer", dst.number());
             return refuse(Reason::PointerArithmetic, Case::NoArithmetic, message);
         }

@@ -36,9 +36,12 @@ impl Path<'_> {
                 with_itself(op, width, &first.scalar)
             }
             _ if first.is_packet_pointer() && !self.options.kernel_has(Feature::PacketsBeyondEnd) => Truth::Unknown,
+            _ if first.is_pointer() != second.is_pointer() && !self.options.kernel_has(Feature::OutcomesOfPointers) => {
+                Truth::Unknown
+            }
             _ if !first.is_pointer()
                 && !second.is_pointer()
-                && !self.options.may_decide(op, width, &first.scalar, &second.scalar) =>
+                && !self.options.may_decide(op, width, src, &first.scalar, &second.scalar) =>
             {
                 Truth::Unknown
             }
@@ -143,7 +146,8 @@ impl Path<'_> {
                 self.types.learn_null(self.code, state, op, taken, first);
             }
             (true, true) if width == Width::W64 => {
-                learn_packet(state, op, taken, (dst, first), (src, second));
+                let all = self.options.kernel_has(Feature::PacketsOfCallers);
+                learn_packet(state, op, taken, (dst, first), (src, second), all);
                 let equal = op == JumpOp::Eq && taken || op == JumpOp::Ne && !taken;
                 let equal = equal && self.options.kernel_has(Feature::PointerComparisons);
                 if equal
@@ -213,11 +217,17 @@ impl Options {
     }
 
     /// Whether the kernel can know the outcome of a comparison of two numbers.
-    fn may_decide(&self, op: JumpOp, width: Width, first: &Scalar, second: &Scalar) -> bool {
+    fn may_decide(&self, op: JumpOp, width: Width, src: Source, first: &Scalar, second: &Scalar) -> bool {
         if self.kernel_has(Feature::RangeComparisons) {
             return true;
         }
+        if matches!(src, Source::Reg(_)) && !self.kernel_has(Feature::OutcomesOfRegisters) {
+            return false;
+        }
         let (first, second) = (first.constant_at(width).is_some(), second.constant_at(width).is_some());
+        if !self.kernel_has(Feature::OutcomesOfRanges) {
+            return first && matches!(op, JumpOp::Eq | JumpOp::Ne);
+        }
         if self.kernel_has(Feature::OutcomesByRange) {
             return first || second;
         }
@@ -349,7 +359,15 @@ impl Types {
 }
 
 /// `packet + n` compared with the packet's end, or metadata with the packet's start.
-fn learn_packet(state: &mut State, op: JumpOp, taken: bool, left: (Reg, &Register), right: (Source, &Register)) {
+/// In all frames, or the last one only.
+fn learn_packet(
+    state: &mut State,
+    op: JumpOp,
+    taken: bool,
+    left: (Reg, &Register),
+    right: (Source, &Register),
+    in_all: bool,
+) {
     let ((dst, first), (src, second)) = (left, right);
     let is_limit = |limit: &Register, of: &Register| match of.kind() {
         Kind::Packet => limit.kind() == Kind::PacketEnd,
@@ -376,10 +394,13 @@ fn learn_packet(state: &mut State, op: JumpOp, taken: bool, left: (Reg, &Registe
     };
     let Some(range) = proved_range(pointer, strictly) else { return };
     let (kind, id) = (pointer.kind(), pointer.id);
-    state.for_each_where(
-        |register| register.kind() == kind && register.id == id,
-        |register| register.range = register.range.max(range as i32),
-    );
+    let meant = |register: &Register| register.kind() == kind && register.id == id;
+    let mut learn = |register: &mut Register| register.range = register.range.max(range as i32);
+    if !in_all {
+        state.frame_mut().for_each_where(&meant, &mut learn);
+        return;
+    }
+    state.for_each_where(meant, learn);
     if kind == Kind::Packet && id == 0 {
         state.packet_bytes = state.packet_bytes.max(range);
     }

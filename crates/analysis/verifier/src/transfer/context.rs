@@ -35,7 +35,7 @@ impl Path<'_> {
                 );
             }
         };
-        self.options.check_field_in_profile(self.code, access.field)?;
+        self.options.check_field_in_profile(self.code, &access, false)?;
         self.options.check_field_privilege(self.code, access.field, false)?;
         let or_null = |this: &mut Self, holds| Register::pointer(holds).or_null(this.fresh_id());
         Ok(match access.value() {
@@ -66,7 +66,7 @@ impl Path<'_> {
         match layout.access_at(self.code.program.attach_type, at, size.bytes(), written) {
             Ok(access) => {
                 self.options.check_field_privilege(self.code, access.field, true)?;
-                self.options.check_field_in_profile(self.code, access.field)
+                self.options.check_field_in_profile(self.code, &access, true)
             }
             Err(error) => reject(
                 Reason::ContextAccess,

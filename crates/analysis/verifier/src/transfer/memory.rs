@@ -202,6 +202,9 @@ impl Path<'_> {
         if !self.state.locks.is_empty() {
             return reject(Reason::LockDiscipline, "LD_ABS may end the program while a lock is held");
         }
+        if self.code.functions.len() > 1 {
+            self.options.check_feature_in_profile(Feature::PacketLoadsWithFunctions)?;
+        }
         let context = self.read(Reg::R6)?;
         if !context.is_unmoved(Kind::Context) {
             return reject(Reason::ArgumentType, "r6 must hold the context for LD_ABS and LD_IND");

@@ -147,8 +147,8 @@ impl Path<'_> {
                 return self.store_bytes(frame, index, 0, bytes, &value);
             }
             _ if value.kind() == Kind::Scalar
-                && value.scalar.as_constant().is_none()
-                && !self.options.kernel_has(Feature::RangesOnStack) =>
+                && (value.scalar.as_constant().is_none() && !self.options.kernel_has(Feature::RangesOnStack)
+                    || !self.options.kernel_has(Feature::NumbersOnStack)) =>
             {
                 return self.store_bytes(frame, index, 0, bytes, &value);
             }
@@ -178,9 +178,14 @@ impl Path<'_> {
         if zero {
             self.findings.mark_precise(value);
         }
+        let unreadable = !self.options.kernel_has(Feature::NumbersOnStack);
         let slot = self.state.frames[frame].stack.slot_mut(index);
+        let spilled = slot.bytes[0] == Byte::Spill;
         // As in the kernel, any other write to the slot ends the spilled register, even one to other bytes.
         slot.scrub();
+        if spilled && unreadable {
+            slot.bytes.fill(Byte::Invalid);
+        }
         slot.bytes[within..within + bytes as usize].fill(if zero { Byte::Zero } else { Byte::Misc });
         Ok(())
     }
@@ -232,6 +237,9 @@ impl Path<'_> {
             let byte = slot.bytes[within];
             let spilled = slot.register;
             if byte == Byte::Spill {
+                if spilled.is_pointer() {
+                    self.options.check_feature_in_profile(Feature::PointersInArguments)?;
+                }
                 self.options.check_leak(&spilled, "on the stack is read as plain bytes")?;
                 self.findings.expose_stack(&self.state, self.at, &spilled);
             }

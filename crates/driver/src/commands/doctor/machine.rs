@@ -138,7 +138,7 @@ fn kernel_profile() -> Finding {
         }
         Ok(release) if kiln_linux::available().is_ok() => (State::Ok, format!("{release}, and it may be asked"), ""),
         Ok(release) => (State::Ok, format!("{release}, by the tables (without privilege it is not asked)"), ""),
-        Err(error) => (State::Missing, error.to_string(), "a Linux kernel"),
+        Err(error) => (State::Missing, error.to_string(), MOUNT_PROC),
     };
     Finding {
         what: "profile of the running kernel".to_owned(),
@@ -284,8 +284,12 @@ fn unprivileged() -> &'static str {
 }
 
 fn kernel_release() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+    let read = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    read.map_or_else(|_| "of an unknown release".to_owned(), |text| text.trim().to_owned())
 }
+
+/// What mends findings that need `/proc`.
+const MOUNT_PROC: &str = "mount -t proc proc /proc";
 
 fn kernel_jit() -> Finding {
     let (what, needed_for) = ("the kernel's JIT", "comparing speed with the kernel");
@@ -293,7 +297,8 @@ fn kernel_jit() -> Finding {
     match std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable") {
         Ok(text) if text.trim() != "0" => ok(what, "enabled".to_owned(), needed_for),
         Ok(_) => missing(what, "disabled".to_owned(), needed_for, mend),
-        Err(error) => missing(what, error.to_string(), needed_for, mend),
+        Err(error) if Path::new("/proc/self").exists() => missing(what, error.to_string(), needed_for, mend),
+        Err(_) => missing(what, "/proc is not mounted".to_owned(), needed_for, MOUNT_PROC),
     }
 }
 
@@ -302,6 +307,9 @@ fn kernel_btf() -> Finding {
     let path = Path::new("/sys/kernel/btf/vmlinux");
     match std::fs::metadata(path) {
         Ok(data) => ok(what, format!("{} ({} KiB)", path.display(), data.len() / 1024), needed_for),
+        Err(_) if !Path::new("/sys/kernel").exists() => {
+            missing(what, "/sys is not mounted".to_owned(), needed_for, "mount -t sysfs sysfs /sys")
+        }
         Err(error) => missing(what, error.to_string(), needed_for, "boot a kernel with CONFIG_DEBUG_INFO_BTF=y"),
     }
 }
@@ -316,6 +324,7 @@ fn locked_memory() -> Finding {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     match limits.lines().find(|line| line.starts_with("Max locked memory")) {
         Some(line) if line.contains("unlimited") => ok(what, "unlimited".to_owned(), needed_for),
+        None => missing(what, "/proc is not mounted".to_owned(), needed_for, MOUNT_PROC),
         _ => missing(what, "limited".to_owned(), needed_for, "ulimit -l unlimited"),
     }
 }
