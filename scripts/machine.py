@@ -86,7 +86,7 @@ class Archive:
         version = re.search(r"^Version: (\S+)$", self.ask("apt-cache", "show", package), re.M)[1]
         stem = package.replace("linux-image-", "")
         known = set(self.ask("apt-cache", "pkgnames", "linux-").split())
-        parts = {f"linux-{kind}-{stem}" for kind in ("binary", "modules", "modules-extra")} & known
+        parts = {f"linux-{kind}-{stem}" for kind in ("binary", "base", "modules", "modules-extra")} & known
         os.makedirs(root)
         for part in [package, *sorted(parts)]:
             # A split package may be listed as a dependency, and have left the archive.
@@ -103,6 +103,17 @@ class Archive:
         for archive in glob.glob(os.path.join(root, "*.deb")):
             run("dpkg-deb", "-x", archive, root)
             os.remove(archive)
+
+
+def wrapped(folder, name, binary, libraries, loader=()):
+    """A script that runs a program of an unpacked package with the libraries of that package's suite."""
+    path = os.path.join(folder, name)
+    places = ":".join(os.path.join(folder, place) for place in libraries)
+    with open(path, "w") as out:
+        start = " ".join([*loader, os.path.join(folder, binary)])
+        out.write(f'#!/bin/sh\nLD_LIBRARY_PATH={places} exec {start} "$@"\n')
+    os.chmod(path, 0o755)
+    return path
 
 
 def ubuntu_sources(debian, release):

@@ -202,7 +202,8 @@ pub fn release_config(version: kiln_platform::KernelVersion) -> KernelConfig {
     with_loaders_values(KernelConfig::unknown(), [version.major.into(), version.minor.into(), 0])
 }
 
-fn with_loaders_values(config: KernelConfig, [major, minor, patch]: [u64; 3]) -> KernelConfig {
+/// Adds the values that loaders add to a kernel's configuration: its version, and what follows from it.
+pub fn with_loaders_values(config: KernelConfig, [major, minor, patch]: [u64; 3]) -> KernelConfig {
     let version = (major << 16) + (minor << 8) + patch.min(255);
     // Every kernel with BTF of its own and a `bpf_get_attach_cookie` since 5.15, and system calls wrapped since 4.17.
     let config = config.with_number("LINUX_KERNEL_VERSION", version);

@@ -1,12 +1,14 @@
 //! Prints the running kernel's verdict on every program of the corpora: one JSON object per line.
 //!
 //! ```text
-//!   {"program":"xdp_dummy.o:xdp_dummy_prog","group":"selftests-6.12","says":"accept"}
-//!   {"program":"lsm.o:test_int_hook","group":"selftests-6.12","says":"not asked","why":"..."}
+//!   {"asking":"selftests-6.12/xdp_dummy.o"}
+//!   {"program":"xdp_dummy.o:xdp_dummy_prog","group":"selftests-6.12","says":"accept","why":""}
+//!   {"asked":"selftests-6.12/xdp_dummy.o"}
 //! ```
 //!
-//! `scripts/other-kernel` runs it in a virtual machine; the agreement test uses these verdicts where the running kernel
-//! could not be asked. Arguments are parts of object names to select.
+//! `scripts/other-kernel` runs it in a virtual machine. An object without its last line has stopped that machine. The
+//! agreement test uses these verdicts where the running kernel could not be asked. Arguments are parts of object names
+//! to select.
 
 use kiln_driver::kernel::{Answer, ask};
 use kiln_test::corpus::{self, CorpusObject};
@@ -31,7 +33,10 @@ fn main() {
     for entry in corpus::objects() {
         let name = entry.file_name();
         if entry.refused().is_none() && (wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()))) {
+            let path = entry.path.to_string_lossy();
+            println!("{}", serde_json::json!({ "asking": path }));
             answers(&entry);
+            println!("{}", serde_json::json!({ "asked": path }));
         }
     }
 }

@@ -12,6 +12,7 @@
 //! compared with another kernel's verdict, if `scripts/other-kernel` has recorded one.
 
 pub mod annotation;
+pub mod own;
 pub mod recorded;
 pub mod report;
 

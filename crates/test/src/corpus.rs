@@ -66,6 +66,8 @@ struct Manifest {
     objects: Vec<CorpusObject>,
     #[serde(default)]
     k2: Vec<PublishedProgram>,
+    #[serde(default)]
+    compiler: Option<String>,
 }
 
 /// Where the corpora are.
@@ -83,6 +85,11 @@ pub fn objects() -> Vec<CorpusObject> {
 /// The programs of K2's Table 1; empty where the corpora were not built.
 pub fn published() -> Vec<PublishedProgram> {
     manifest().k2
+}
+
+/// The compiler, where it is not the usual one (`scripts/gcc-objects`).
+pub fn compiler() -> Option<String> {
+    manifest().compiler
 }
 
 fn manifest() -> Manifest {

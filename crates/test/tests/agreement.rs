@@ -11,13 +11,14 @@
 //! (`scripts/other-kernel`), they are compared with its verdicts.
 //!
 //! With `KILN_AGREEMENT_ROWS` set, every program is printed with both verdicts; `KILN_AGREEMENT_ONLY=dynptr,iters`
-//! compares only objects whose path contains one of the words. `BLESS=1` writes `docs/measurements/agreement.md`.
+//! compares only objects whose path contains one of the words. `BLESS=1` writes `docs/measurements/agreement.md`,
+//! or its section about another compiler (`scripts/gcc-objects`).
 
 use std::path::{Path, PathBuf};
 
 use kiln_driver::input::running_kernel_types;
 use kiln_test::agreement::recorded::OtherKernel;
-use kiln_test::agreement::{Column, Compared, compare_all, report};
+use kiln_test::agreement::{Column, Compared, Comparisons, compare_all, own, report};
 use kiln_test::corpus;
 use kiln_test::engine::kernel_available;
 use kiln_test::verdicts::Verdicts;
@@ -65,6 +66,25 @@ fn print_comparison(title: &str, all: &[Compared]) {
     print_rows(all);
 }
 
+/// Writes the page, or of objects of another compiler their section.
+fn write_page(all: &Comparisons, verdicts: &Verdicts, other: Option<&OtherKernel>) {
+    let running = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let path = in_repository("docs/measurements/agreement.md");
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    let page = match corpus::compiler() {
+        Some(compiler) => {
+            let section = report::of_compiler(&all.running, verdicts, &compiler, running.trim());
+            report::with_section(&before, report::COMPILER, &section)
+        }
+        None => {
+            let page = report::page(all, verdicts, running.trim(), other.map(|other| other.release.as_str()));
+            let kept = |page: String, heading| report::with_section(&page, heading, report::section(&before, heading));
+            [report::COMPILER, report::RELEASES, own::HEADING].into_iter().fold(page, kept)
+        }
+    };
+    std::fs::write(path, page).expect("docs/measurements/agreement.md can be written");
+}
+
 #[test]
 fn verdicts_are_the_kernels() {
     if let Err(reason) = kernel_available() {
@@ -93,11 +113,7 @@ fn verdicts_are_the_kernels() {
     }
     eprintln!("{}", report::annotations(&all.running));
     if std::env::var_os("BLESS").is_some() {
-        let running = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let other = other.as_ref().map(|other| other.release.as_str());
-        let page = report::page(&all, &verdicts, running.trim(), other);
-        std::fs::write(in_repository("docs/measurements/agreement.md"), page)
-            .expect("docs/measurements/agreement.md can be written");
+        write_page(&all, &verdicts, other.as_ref());
     }
     assert!(findings.is_empty(), "{} programs:\n{}", findings.len(), findings.join("\n"));
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use kiln_linux::LoadFailure;
 use kiln_program::{Object, Program};
 
-use super::{Target, load_for};
+use super::{Target, load_for, load_tersely};
 
 /// What the kernel says of one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,13 +95,25 @@ impl fmt::Display for NotAsked {
 
 /// Asks the running kernel about one program of an object file. `object` is the same file as read by Kiln.
 pub fn ask(bytes: &[u8], object: &Object, program: &Program, target: Option<Target<'_>>) -> Answer {
-    match load_for(bytes, object, program, target) {
-        Ok(_) => Answer::Accept,
-        Err(failure) => match failure.reason_of(&program.name) {
-            Some(reason) => Answer::Reject(reason.to_owned()),
-            None => Answer::NotAsked(why_not_asked(&failure)),
-        },
+    let failure = match load_tersely(bytes, object, program, target) {
+        Ok(_) => return Answer::Accept,
+        Err(failure) => failure,
+    };
+    match failure.reason_of(&program.name) {
+        Some(reason) if is_no_message(reason) => {
+            let again = load_for(bytes, object, program, target).err();
+            let told = again.as_ref().and_then(|failure| failure.reason_of(&program.name));
+            Answer::Reject(told.unwrap_or(reason).to_owned())
+        }
+        Some(reason) => Answer::Reject(reason.to_owned()),
+        None => Answer::NotAsked(why_not_asked(&failure)),
     }
+}
+
+/// Whether a terse log lacks the reason: of contexts the kernel tells it in a full log only, where libbpf also puts the
+/// name of a field that the kernel lacks in place of a function with an impossible number.
+fn is_no_message(reason: &str) -> bool {
+    reason.starts_with(';') || reason.starts_with("invalid func unknown")
 }
 
 /// What libbpf says where the verifier was not reached, and what that means.
@@ -138,4 +150,41 @@ fn why_not_asked(failure: &LoadFailure) -> NotAsked {
         let said = failure.messages.lines().last().map_or_else(|| failure.error.to_string(), str::to_owned);
         NotAsked::Other(said)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_inspect::input;
+
+    use super::*;
+
+    /// Terse logs leave out why a context is not accessed, and a full one says it.
+    #[test]
+    fn a_rejection_has_its_message() {
+        if let Err(reason) = kiln_linux::available() {
+            println!("skipped: {reason}");
+            return;
+        }
+        let Some(bytes) = assembled() else { return };
+        let input = input::parse("context.o", bytes, &[]).unwrap();
+        let answer = ask(&input.bytes, &input.object, &input.object.programs[0], None);
+        assert_eq!(answer, Answer::Reject("invalid bpf_context access off=2 size=1".to_owned()));
+    }
+
+    /// An object of clang's that reads the third byte of an XDP program's context.
+    fn assembled() -> Option<Vec<u8>> {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, object) = (folder.path().join("context.c"), folder.path().join("context.o"));
+        let code = "__attribute__((section(\"xdp\"))) int reads(volatile char *context) { return context[2]; }";
+        std::fs::write(&source, code).unwrap();
+        let mut clang = std::process::Command::new("clang-19");
+        match clang.args(["-target", "bpf", "-O2", "-g", "-c"]).arg(&source).arg("-o").arg(&object).status() {
+            Ok(status) => assert!(status.success()),
+            Err(error) => {
+                println!("skipped: clang-19: {error}");
+                return None;
+            }
+        }
+        Some(std::fs::read(object).unwrap())
+    }
 }

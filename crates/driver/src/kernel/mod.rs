@@ -31,6 +31,9 @@ pub struct Target<'a> {
     pub function: &'a str,
 }
 
+/// The kernel's `BPF_LOG_STATS`: its verifier prints messages and statistics, and no states.
+const LOG_STATISTICS: u32 = 4;
+
 /// Loads one program of an object file. `object` is the same file as read by Kiln.
 ///
 /// # Errors
@@ -52,12 +55,27 @@ pub fn load_for(
     load_logged(bytes, object, program, target, 0, None)
 }
 
+/// Loads one program of an object file for its verdict: like [`load_for`], but the log has messages and statistics
+/// without the states of the paths, and the kernel verifies a rejected program once, not twice. Where a machine is
+/// emulated, printing states takes most of the time.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_tersely(
+    bytes: &[u8],
+    object: &Object,
+    program: &Program,
+    target: Option<Target<'_>>,
+) -> Result<KernelProgram, LoadFailure> {
+    load_logged(bytes, object, program, target, LOG_STATISTICS, None)
+}
+
 /// Loads one program of an object file with the statistics of its verification (see [`LoadedObject::logs`]).
 ///
 /// # Errors
 /// As [`load`].
 pub fn load_with_statistics(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelProgram, LoadFailure> {
-    load_logged(bytes, object, program, None, 4, None)
+    load_logged(bytes, object, program, None, LOG_STATISTICS, None)
 }
 
 fn load_logged(

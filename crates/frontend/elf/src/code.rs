@@ -247,7 +247,7 @@ impl<'a> CodeReader<'a> {
         if symbol.section == SHN_UNDEF {
             return match self.referents.externs.by_symbol.get(&relocation.symbol) {
                 Some(id) => Ok((Insn::Call(CallTarget::Kfunc { id: 0, fd_index: 0 }), Reference::Extern(*id))),
-                None => invalid(section.name, offset, format!("{} is defined nowhere", symbol.name)),
+                None => Self::undefined(section, offset, &symbol.name),
             };
         }
         let target = i64::try_from(symbol.value).ok();
@@ -262,6 +262,11 @@ impl<'a> CodeReader<'a> {
         }
     }
 
+    fn undefined<T>(section: &CodeSection<'_>, offset: u64, name: &str) -> Result<T> {
+        let advice = "if another object has it, link the two first (bpftool gen object)";
+        invalid(section.name, offset, format!("{name} is defined nowhere; {advice}"))
+    }
+
     fn address(&self, section: &CodeSection<'_>, offset: u64, imm: i32, relocation: Option<Rel>) -> Result<Reference> {
         let Some(relocation) = relocation else { return Ok(Reference::None) };
         if relocation.kind != R_BPF_64_64 {
@@ -271,7 +276,7 @@ impl<'a> CodeReader<'a> {
         if symbol.section == SHN_UNDEF {
             return match self.referents.externs.by_symbol.get(&relocation.symbol) {
                 Some(id) => Ok(Reference::Extern(*id)),
-                None => invalid(section.name, offset, format!("{} is defined nowhere", symbol.name)),
+                None => Self::undefined(section, offset, &symbol.name),
             };
         }
         let target = i64::try_from(symbol.value).ok().and_then(|value| value.checked_add(imm.into()));

@@ -228,7 +228,9 @@ fn read_definitions(file: &ElfFile, index: usize, btf: Option<&Btf>, table: &mut
         return invalid(".maps", 0, "the maps have no BTF");
     };
     let symbols = symbol_values(file, index);
-    for variable in btf.variables(section) {
+    // A map of another object, which this one is to be linked with: programs that use it cannot be read.
+    let is_here = |id| !matches!(btf.kind(id), Kind::Variable { linkage: Linkage::Extern, .. });
+    for variable in btf.variables(section).iter().filter(|variable| is_here(variable.type_id)) {
         let offset = variable_offset(file, btf, index, &symbols, variable)?;
         let name = btf.name(variable.type_id).to_owned();
         let reader = Definition { btf, name: &name, offset };

@@ -24,6 +24,18 @@ fn what_clang_specializes_stays_global() {
     assert_eq!(specialized.expect("clang specializes it").linkage, Linkage::Global);
 }
 
+#[test]
+fn what_another_object_defines_refuses_only_its_users() {
+    let Some(elf) = compiled_from("unlinked") else { return };
+    let names: Vec<_> = elf.object.programs.iter().map(|program| program.name.as_str()).collect();
+    assert_eq!(names, ["uses_own"]);
+    assert_eq!(elf.object.maps.iter().map(|map| map.name.as_str()).collect::<Vec<_>>(), ["own"]);
+    for (user, symbol) in [("uses_map", "other"), ("uses_variable", "variable"), ("uses_function", "function")] {
+        let why = elf.unreadable.iter().find(|one| one.function == user).expect(user).reason.to_string();
+        assert!(why.contains(&format!("{symbol} is defined nowhere")) && why.contains("bpftool gen object"), "{why}");
+    }
+}
+
 fn map<'a>(object: &'a Object, name: &str) -> &'a Map {
     object.maps.iter().find(|map| map.name == name).unwrap_or_else(|| panic!("no map {name}"))
 }

@@ -3,14 +3,16 @@
 //! ```text
 //!   target/kernels/6.12/verdicts.jsonl    {"program":"lsm.o:test_int_hook","group":"selftests-6.12","says":"accept",..}
 //!                       btf/vmlinux       its types
-//!                       linux-image-*/boot/config-*
+//!                       config            its configuration
 //!                       release           6.12.117+deb12-cloud-amd64
+//!                       own.jsonl, own/   the same of its own tests ([`super::own`])
 //! ```
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kiln_driver::input::with_loaders_values;
 use kiln_elf::KernelConfig;
 use kiln_platform::{KernelVersion, Profile};
 use kiln_program::btf::Btf;
@@ -51,18 +53,23 @@ impl OtherKernel {
     pub fn newest() -> Option<OtherKernel> {
         let folders = std::fs::read_dir(folder()).ok()?.flatten().map(|entry| entry.path());
         folders
-            .filter_map(|folder| OtherKernel::read(&folder))
+            .filter_map(|folder| OtherKernel::read(&folder, "verdicts.jsonl"))
             .filter(|kernel| kernel.version <= KernelVersion::DESCRIBED)
             .max_by_key(|kernel| kernel.version)
     }
 
-    fn read(folder: &Path) -> Option<OtherKernel> {
+    /// Reads what a kernel answered about its own tests, by its series, such as `7.3`.
+    pub fn of_own_tests(series: &str) -> Option<OtherKernel> {
+        OtherKernel::read(&folder().join(series), "own.jsonl")
+    }
+
+    fn read(folder: &Path, answers: &str) -> Option<OtherKernel> {
         let release = std::fs::read_to_string(folder.join("release")).ok()?.trim().to_owned();
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u8>().ok());
         let version = KernelVersion::new(numbers.next()??, numbers.next()??);
         let types = Btf::parse(&std::fs::read(folder.join("btf/vmlinux")).ok()?).ok()?;
         let mut verdicts = HashMap::new();
-        for line in std::fs::read_to_string(folder.join("verdicts.jsonl")).ok()?.lines() {
+        for line in std::fs::read_to_string(folder.join(answers)).ok()?.lines() {
             let line: Line = serde_json::from_str(line).ok()?;
             let says = match line.says.as_str() {
                 "accept" => Says::Accept,
@@ -72,7 +79,8 @@ impl OtherKernel {
             };
             verdicts.insert((line.group, line.program), says);
         }
-        let config = config_of(folder).unwrap_or_default();
+        let config = KernelConfig::parse(&std::fs::read_to_string(folder.join("config")).ok()?);
+        let config = with_loaders_values(config, [version.major.into(), version.minor.into(), 0]);
         Some(OtherKernel { release, types: Arc::new(types), config, version, verdicts })
     }
 
@@ -97,14 +105,4 @@ impl OtherKernel {
 /// trace, and which results may be changed; it is often not built in.
 fn is_about_the_hook(message: &str) -> bool {
     message.ends_with("is not sleepable") || message.ends_with("is not modifiable")
-}
-
-/// The configuration file of the kernel's package.
-fn config_of(folder: &Path) -> Option<KernelConfig> {
-    let packages = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path().join("boot"));
-    let files = packages.filter_map(|boot| std::fs::read_dir(boot).ok()).flatten().flatten();
-    let mut configs = files
-        .map(|entry| entry.path())
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("config-")));
-    Some(KernelConfig::parse(&std::fs::read_to_string(configs.next()?).ok()?))
 }

@@ -210,5 +210,60 @@ pub fn page(all: &Comparisons, verdicts: &Verdicts, running: &str, other: Option
     text
 }
 
+/// The section of a page that begins with a heading, such as `## Other releases`; empty if it has none.
+pub fn section<'p>(page: &'p str, heading: &str) -> &'p str {
+    let Some(at) = page.find(&format!("{heading}\n")) else { return "" };
+    let rest = &page[at..];
+    &rest[..rest[heading.len()..].find("\n## ").map_or(rest.len(), |end| heading.len() + end + 1)]
+}
+
+/// Returns a page with a section in place of the one with the same heading, or at its end; without it if it is empty.
+pub fn with_section(page: &str, heading: &str, text: &str) -> String {
+    let old = section(page, heading);
+    let text = if text.is_empty() { String::new() } else { format!("{}\n", text.trim_end()) };
+    let joined = match page.split_once(old).filter(|_| !old.is_empty()) {
+        Some((before, after)) => format!("{}\n\n{text}\n{}", before.trim_end(), after.trim_start()),
+        None => format!("{}\n\n{text}", page.trim_end()),
+    };
+    joined.trim_end().to_owned() + "\n"
+}
+
+/// The heading of the section about objects of another compiler.
+pub const COMPILER: &str = "## Another compiler";
+
+/// That section: the counts, and what differs.
+pub fn of_compiler(all: &[Compared], verdicts: &Verdicts, compiler: &str, running: &str) -> String {
+    let matrix = matrix(all);
+    let mut rows = matrix.lines();
+    let head: Vec<_> = rows.by_ref().take(2).collect();
+    format!(
+        "{COMPILER}\n\n`scripts/gcc-objects core` compiles the sources of the core tier with {compiler}. Linux {running} was asked:\n\
+         `BLESS=1 KILN_CORPUS_DIR=$PWD/target/gcc cargo test -p kiln-test --test agreement`.\n\n{}\n{}\n\n\
+         ### Unsupported\n\n{}\n### Differences\n\n{}",
+        head.join("\n"),
+        rows.next_back().unwrap_or_default(),
+        why(all, Column::Unsupported),
+        disagreements(all, verdicts, ""),
+    )
+}
+
+/// The heading of the table that `crates/test/tests/old_kernels.rs` writes.
+pub const RELEASES: &str = "## Other releases";
+
 /// The prefix of program names in `tests/verdicts.toml` for the other kernel.
 pub const OTHER_PREFIX: &str = "6.12 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_replaced_where_it_is() {
+        let page = "# Page\n\n## A\n\na\n\n## B\n\nb\n";
+        assert_eq!((section(page, "## A"), section(page, "## C")), ("## A\n\na\n\n", ""));
+        assert_eq!(with_section(page, "## A", "## A\n\nnew\n"), "# Page\n\n## A\n\nnew\n\n## B\n\nb\n");
+        assert_eq!(with_section(page, "## B", "## B\n\nnew"), "# Page\n\n## A\n\na\n\n## B\n\nnew\n");
+        assert_eq!(with_section(page, "## C", "## C\n"), format!("{page}\n## C\n"));
+        assert_eq!(with_section(page, "## C", ""), page);
+    }
+}

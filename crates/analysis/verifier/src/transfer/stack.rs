@@ -95,7 +95,10 @@ impl Path<'_> {
         value: Register,
         src: Source,
     ) -> Step<()> {
-        let forgotten = value.kind() == Kind::Insn && !self.options.kernel_has(Feature::AddressesOnStack);
+        let forgotten = match value.kind() {
+            Kind::Insn => !self.options.kernel_has(Feature::AddressesOnStack),
+            kind => matches!(kind, Kind::Dynptr | Kind::TracepointBuffer),
+        };
         let value = if forgotten { Register::UNKNOWN } else { value };
         let (lowest, highest) = base.stack_range(reg, offset, u64::from(bytes))?;
         let frame = base.frame();
