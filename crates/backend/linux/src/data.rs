@@ -68,7 +68,9 @@ impl LoadFailure {
         let logs = self.logs.iter().rev().filter(|log| wanted(log));
         let lines = logs.flat_map(|log| log.log.lines().rev());
         let mut lines = lines.map(str::trim).filter(|line| !line.is_empty());
-        lines.find(|line| !statistics.iter().any(|word| line.starts_with(word)))
+        // Linux 7.3 tells them of each function, too.
+        let is_of_function = |line: &str| line.starts_with("subprog ") && line.contains(" insns_total ");
+        lines.find(|line| !statistics.iter().any(|word| line.starts_with(word)) && !is_of_function(line))
     }
 }
 
@@ -166,5 +168,8 @@ mod tests {
         let failure = LoadFailure { error, logs, messages: String::new() };
         assert_eq!((failure.line_of("main"), failure.line_of("other")), (Some("dir/a.c:12"), None));
         assert_eq!(failure.reason(), Some("math between pkt pointer"));
+        let statistics = "processed 3 insns\nsubprog 0 (main) main insns_self 9 insns_total 9 stack 0\n";
+        let logs = vec![ProgramLog { program: "main".to_owned(), log: format!("{log}{statistics}") }];
+        assert_eq!(LoadFailure { logs, ..failure }.reason(), Some("math between pkt pointer"));
     }
 }
