@@ -60,28 +60,27 @@ fn recognize_in(function: &Function, passes: &[Pass; 2], is_hard: &dyn Fn(InsnId
     let nodes = &function.nodes[..];
     let mut checker = Checker::new(function);
     let present = nodes.iter().filter_map(|node| kind_of(&node.insn)).fold(Kinds::default(), Kinds::with);
-    let [mut marks, more] =
-        passes.each_ref().map(|pass| {
-            let mut marks = Vec::new();
-            let viable = pass.viable(&present);
-            if viable.is_empty() {
-                return marks;
+    let [mut marks, more] = passes.each_ref().map(|pass| {
+        let mut marks = Vec::new();
+        let viable = pass.viable(&present);
+        if viable.is_empty() {
+            return marks;
+        }
+        for root in roots(nodes) {
+            if checker.is_taken(root) {
+                continue;
             }
-            for root in roots(nodes) {
-                if checker.is_taken(root) {
-                    continue;
-                }
-                let forms =
-                    kind_of(&nodes[root].insn).and_then(|ending| viable.get(&ending)).map_or(&[][..], Vec::as_slice);
-                let paying = |form: &Sequence| !form.loses_branch || root > 0 && is_hard(nodes[root - 1].id);
-                marks.extend(
-                    forms
-                        .iter()
-                        .find_map(|form| if paying(form) { find(nodes, &mut checker, pass, form, root) } else { None }),
-                );
-            }
-            marks
-        });
+            let forms =
+                kind_of(&nodes[root].insn).and_then(|ending| viable.get(&ending)).map_or(&[][..], Vec::as_slice);
+            let paying = |form: &Sequence| !form.loses_branch || root > 0 && is_hard(nodes[root - 1].id);
+            marks.extend(
+                forms
+                    .iter()
+                    .find_map(|form| if paying(form) { find(nodes, &mut checker, pass, form, root) } else { None }),
+            );
+        }
+        marks
+    });
     if more.is_empty() {
         return marks.into_iter().map(|(_, mark)| mark).collect();
     }
