@@ -4,7 +4,7 @@
 //! branches (1 MiB) is smaller than the largest program. If one does not reach its label, [`Assembler::finish`] reports
 //! it, and the caller compiles again with [`far`](Assembler::new) branches: the opposite branch over a jump.
 
-use kiln_isa::{Size, Width};
+use kiln_isa::{JumpOp, Size, Width};
 
 use crate::blind::Keys;
 
@@ -44,6 +44,22 @@ impl Condition {
 
     const fn opposite(self) -> Condition {
         Condition(self.0 ^ 1)
+    }
+
+    /// The condition under which a compared pair branches.
+    pub fn of(op: JumpOp) -> Condition {
+        match op {
+            JumpOp::Eq => Condition::EQUAL,
+            JumpOp::Ne | JumpOp::Set => Condition::NOT_EQUAL,
+            JumpOp::Gt => Condition::ABOVE,
+            JumpOp::Ge => Condition::ABOVE_EQUAL,
+            JumpOp::Lt => Condition::BELOW,
+            JumpOp::Le => Condition::BELOW_EQUAL,
+            JumpOp::Sgt => Condition::GREATER,
+            JumpOp::Sge => Condition::GREATER_EQUAL,
+            JumpOp::Slt => Condition::LESS,
+            JumpOp::Sle => Condition::LESS_EQUAL,
+        }
     }
 }
 

@@ -12,22 +12,6 @@ use crate::immediate::extended;
 use crate::walk::{Compile as _, Frame, LowerControl, call_function, dispatch};
 use crate::{Error, Runtime};
 
-/// The condition under which a compared pair branches.
-pub(super) fn condition(op: JumpOp) -> Condition {
-    match op {
-        JumpOp::Eq => Condition::EQUAL,
-        JumpOp::Ne | JumpOp::Set => Condition::NOT_EQUAL,
-        JumpOp::Gt => Condition::ABOVE,
-        JumpOp::Ge => Condition::ABOVE_EQUAL,
-        JumpOp::Lt => Condition::BELOW,
-        JumpOp::Le => Condition::BELOW_EQUAL,
-        JumpOp::Sgt => Condition::GREATER,
-        JumpOp::Sge => Condition::GREATER_EQUAL,
-        JumpOp::Slt => Condition::LESS,
-        JumpOp::Sle => Condition::LESS_EQUAL,
-    }
-}
-
 /// Sets the flags by a comparison with a number.
 pub(super) fn compare_imm(code: &mut Assembler, width: Width, first: Gpr, imm: i32) {
     match imm {
@@ -94,7 +78,7 @@ impl LowerControl for FunctionCompiler<'_, '_> {
             (_, Source::Reg(src)) => self.code().op(Op::Subs, width, Gpr::ZERO, first, gpr(src)),
             (_, Source::Imm(imm)) => compare_imm(self.code(), width, first, imm),
         }
-        self.code().jump_if(condition(op), target);
+        self.code().jump_if(Condition::of(op), target);
         Ok(())
     }
 

@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{JumpOp, Reg, Size, Width};
+use kiln_isa::{Reg, Size, Width};
 use kiln_program::operation::Region;
 use kiln_program::{FunctionId, Node, Object};
 
 use super::assembler::{Assembler, Condition, Gpr, Label, Op};
-use super::control::condition;
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, gpr};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::targets::{Targets, jump_targets};
-use crate::walk::{Compile, Frame};
+use crate::walk::Frame;
 use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime, Symbols};
 
 /// Compiles one function.
@@ -112,44 +111,8 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             self.code().pop_pair(first, second);
         }
     }
-}
 
-impl Frame for FunctionCompiler<'_, '_> {
-    fn nodes(&self) -> &[Node] {
-        self.nodes
-    }
-
-    fn targets(&self) -> &Targets {
-        &self.targets
-    }
-
-    fn object(&self) -> &Object {
-        self.shared.object
-    }
-
-    fn symbols(&self) -> &dyn Symbols {
-        self.shared.symbols
-    }
-}
-
-impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
-    type Assembly = Assembler;
-
-    const LOOP_ALIGNMENT: usize = 16;
-
-    fn shared(&mut self) -> &mut Shared<'a> {
-        self.shared
-    }
-
-    fn function(&self) -> (FunctionId, &'a [Node]) {
-        (self.id, self.nodes)
-    }
-
-    fn label(&self, at: usize) -> Label {
-        self.labels[at]
-    }
-
-    fn prologue(&mut self) {
+    pub fn prologue(&mut self) {
         for (first, second) in self.saved() {
             self.code().push_pair(first, second);
         }
@@ -174,14 +137,16 @@ impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
         }
     }
 
-    fn finish(&mut self) {
+    /// The epilogue, after the last instruction.
+    pub fn finish(&mut self) {
         self.shared.begin_at(Part::Epilogue(self.id), self.leave);
         self.tear_down();
         self.code().mov(Width::W64, RESULT, gpr(Reg::R0));
         self.code().ret();
     }
 
-    fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
+    /// Subtracts a loop's length from the budget, at its header.
+    pub fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
         if let Some(length) = self.targets.loop_length(at)
             && self.shared.options.metered
         {
@@ -189,41 +154,22 @@ impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
         }
         Ok(())
     }
+}
 
-    /// A region, or a lookup.
-    fn together(&mut self, at: usize) -> Result<usize, Error> {
-        let regions = self.regions;
-        if let Some(region) = regions.get(&at)
-            && self.native(at, region)
-        {
-            return Ok(region.length);
-        }
-        Ok(if self.array_look_up(at) { 2 } else { 0 })
+impl Frame for FunctionCompiler<'_, '_> {
+    fn nodes(&self) -> &[Node] {
+        self.nodes
     }
 
-    fn jump_if_number(&mut self, op: JumpOp, dst: Reg, number: u32, to: Label) {
-        self.code().constant(SCRATCH[0], number.into());
-        self.code().op(Op::Subs, Width::W32, Gpr::ZERO, gpr(dst), SCRATCH[0]);
-        self.code().jump_if(condition(op), to);
+    fn targets(&self) -> &Targets {
+        &self.targets
     }
 
-    fn end_with_zero(&mut self, from: Label) {
-        let leave = self.leave();
-        self.code().bind(from);
-        self.code().constant(gpr(Reg::R0), 0);
-        self.code().jump(leave);
+    fn object(&self) -> &Object {
+        self.shared.object
     }
 
-    fn reload_budget(&mut self) {
-        self.code().load(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
-    }
-
-    fn spend_after_call(&mut self, cost: i32) {
-        self.spend(cost as u64);
-    }
-
-    fn leave_if_spent(&mut self) {
-        self.code().subs_imm(Width::W64, Gpr::ZERO, BUDGET, 0);
-        self.leave_if(Condition::MINUS);
+    fn symbols(&self) -> &dyn Symbols {
+        self.shared.symbols
     }
 }

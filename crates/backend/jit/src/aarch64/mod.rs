@@ -16,7 +16,8 @@
 //!
 //! - `assembler`: words and labels; `registers`: the assignment of machine registers;
 //! - `shared`: what the functions of a program share; `function`: one of them, its frame and its labels;
-//! - `alu`, `memory`, `control`: the code of instructions; `native`: marked regions.
+//! - `alu`, `memory`, `control`: the code of instructions; `native`: marked regions;
+//! - `walk`: what of the walk over instructions is this machine's.
 
 mod alu;
 mod assembler;
@@ -26,6 +27,7 @@ mod memory;
 pub(crate) mod native;
 mod registers;
 mod shared;
+mod walk;
 
 use std::collections::HashMap;
 

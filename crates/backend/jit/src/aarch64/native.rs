@@ -4,8 +4,8 @@ use kiln_isa::operation::{Arch, Native, Operation};
 use kiln_isa::{JumpOp, Size, Width};
 use kiln_program::operation::Region;
 
-use super::assembler::{Assembler, Gpr, Label, Op};
-use super::control::{compare_imm, condition, test_imm};
+use super::assembler::{Assembler, Condition, Gpr, Label, Op};
+use super::control::{compare_imm, test_imm};
 use super::function::FunctionCompiler;
 use super::registers::{SCRATCH, gpr};
 use crate::immediate::extended;
@@ -85,10 +85,10 @@ const TABLE: &[Row] = &[
     row("cmp64", COMPARE, |code, regs, _| code.op(Op::Subs, Width::W64, Gpr::ZERO, regs[0], regs[1])),
     number("cmpi32", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W32, regs[0], imm)),
     number("cmpi64", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W64, regs[0], imm)),
-    flag("cset32", &[Access::Write, Access::Comparison], |code, regs, op| code.set_if(condition(op), regs[0])),
+    flag("cset32", &[Access::Write, Access::Comparison], |code, regs, op| code.set_if(Condition::of(op), regs[0])),
     // dst, what it is where the comparison holds, what it is where not.
     flag("csel64", &[Access::Write, Access::Read, Access::Read, Access::Comparison], |code, regs, op| {
-        code.select(condition(op), regs[0], regs[1], regs[2]);
+        code.select(Condition::of(op), regs[0], regs[1], regs[2]);
     }),
     number("subi32", LESS_NUMBER, |code, regs, imm| less(code, Width::W32, regs[0], regs[1], imm)),
     number("subi64", LESS_NUMBER, |code, regs, imm| less(code, Width::W64, regs[0], regs[1], imm)),
@@ -110,7 +110,7 @@ const TABLE: &[Row] = &[
     row("tst64", COMPARE, |code, regs, _| code.op(Op::Ands, Width::W64, Gpr::ZERO, regs[0], regs[1])),
     number("tsti32", COMPARE_NUMBER, |code, regs, imm| test_imm(code, Width::W32, regs[0], imm)),
     number("tsti64", COMPARE_NUMBER, |code, regs, imm| test_imm(code, Width::W64, regs[0], imm)),
-    branch("bcond64", |code, _, op, out| code.jump_if(condition(op), out)),
+    branch("bcond64", |code, _, op, out| code.jump_if(Condition::of(op), out)),
     row("prfm64", &[Access::Read], |code, regs, _| code.prefetch(regs[0])),
     row("dsbisb64", &[], |code, _, _| code.speculation_barrier()),
     row("reverse16", ONE, |code, regs, _| code.reverse_halves(regs[0], regs[1])),

@@ -12,22 +12,6 @@ use crate::address::Address;
 use crate::walk::{Compile as _, Frame, LowerControl, call_function, dispatch};
 use crate::{Error, Runtime};
 
-/// The condition under which a compared pair branches.
-pub(super) fn condition(op: JumpOp) -> Condition {
-    match op {
-        JumpOp::Eq => Condition::EQUAL,
-        JumpOp::Ne | JumpOp::Set => Condition::NOT_EQUAL,
-        JumpOp::Gt => Condition::ABOVE,
-        JumpOp::Ge => Condition::ABOVE_EQUAL,
-        JumpOp::Lt => Condition::BELOW,
-        JumpOp::Le => Condition::BELOW_EQUAL,
-        JumpOp::Sgt => Condition::GREATER,
-        JumpOp::Sge => Condition::GREATER_EQUAL,
-        JumpOp::Slt => Condition::LESS,
-        JumpOp::Sle => Condition::LESS_EQUAL,
-    }
-}
-
 /// Sets the flags by a comparison with a number; those of `test` with itself are those of a comparison with zero.
 pub(super) fn compare_imm(code: &mut Assembler, width: Width, dst: Gpr, imm: i32) {
     match imm {
@@ -63,7 +47,7 @@ impl LowerControl for FunctionCompiler<'_, '_> {
             return Ok(());
         }
         self.compare(op, width, gpr(dst), src);
-        self.code().jump_if(condition(op), target);
+        self.code().jump_if(Condition::of(op), target);
         Ok(())
     }
 
@@ -149,7 +133,7 @@ impl FunctionCompiler<'_, '_> {
         }
         let target = self.target(at + 1)?;
         self.compare(op, width, gpr(dst), src);
-        self.code().jump_if(condition(op).opposite(), target);
+        self.code().jump_if(Condition::of(op).opposite(), target);
         Ok(true)
     }
 

@@ -2,19 +2,18 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{Insn, JumpOp, Reg, RegSet, Size, Source, Width};
+use kiln_isa::{Insn, Reg, RegSet, Size, Width};
 use kiln_program::liveness::live_after;
 use kiln_program::operation::{Region, Schedule};
 use kiln_program::{FunctionId, InsnId, Node, Object};
 
 use super::assembler::{Assembler, Label};
-use super::control::condition;
 use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
 use super::registers::{BASE, BUDGET, RUNTIME, SCRATCH2, gpr, runtime_field};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::targets::{Targets, jump_targets};
-use crate::walk::{Compile, Frame};
+use crate::walk::Frame;
 use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime, Symbols};
 
 /// Bytes below rsp that a leaf may use without asking (System V ABI, "red zone").
@@ -233,44 +232,8 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
     pub fn needed(&self, reg: Reg) -> bool {
         self.lives_after(self.current, reg)
     }
-}
 
-impl Frame for FunctionCompiler<'_, '_> {
-    fn nodes(&self) -> &[Node] {
-        self.nodes
-    }
-
-    fn targets(&self) -> &Targets {
-        &self.targets
-    }
-
-    fn object(&self) -> &Object {
-        self.shared.object
-    }
-
-    fn symbols(&self) -> &dyn Symbols {
-        self.shared.symbols
-    }
-}
-
-impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
-    type Assembly = Assembler;
-
-    const LOOP_ALIGNMENT: usize = 64;
-
-    fn shared(&mut self) -> &mut Shared<'a> {
-        self.shared
-    }
-
-    fn function(&self) -> (FunctionId, &'a [Node]) {
-        (self.id, self.nodes)
-    }
-
-    fn label(&self, at: usize) -> Label {
-        self.labels[at]
-    }
-
-    fn prologue(&mut self) {
+    pub fn prologue(&mut self) {
         let lowered = self.lowered();
         for saved in self.saved() {
             self.code().push(saved);
@@ -304,7 +267,8 @@ impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
         }
     }
 
-    fn finish(&mut self) {
+    /// The epilogue, after the last instruction.
+    pub fn finish(&mut self) {
         if self.leave_used || self.cold.iter().any(|cold| cold.back.is_none()) {
             self.shared.begin_at(Part::Epilogue(self.id), self.leave);
             self.tear_down();
@@ -325,7 +289,8 @@ impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
         self.code().frame = None;
     }
 
-    fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
+    /// Subtracts a loop's length from the budget, at its header.
+    pub fn loop_cost(&mut self, at: usize) -> Result<(), Error> {
         self.current = at;
         // A `may_goto` there branches if the budget is spent.
         let point = match self.nodes[at].insn {
@@ -342,41 +307,23 @@ impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
         }
         Ok(())
     }
+}
 
-    /// A region, or a run.
-    fn together(&mut self, at: usize) -> Result<usize, Error> {
-        let regions = self.regions;
-        if let Some(region) = regions.get(&at)
-            && !(at..at + region.length).any(|at| self.in_arena(at))
-        {
-            let covered = self.addressed(at, region).or_else(|| self.native(at, region, None).then_some(region.length));
-            if let Some(covered) = covered {
-                return Ok(covered);
-            }
-        }
-        self.fused(at)
+impl Frame for FunctionCompiler<'_, '_> {
+    fn nodes(&self) -> &[Node] {
+        self.nodes
     }
 
-    fn jump_if_number(&mut self, op: JumpOp, dst: Reg, number: u32, to: Label) {
-        self.compare(op, Width::W32, gpr(dst), Source::Imm(number as i32));
-        self.code().jump_if(condition(op), to);
+    fn targets(&self) -> &Targets {
+        &self.targets
     }
 
-    fn end_with_zero(&mut self, from: Label) {
-        self.rare(from, None, ColdKind::Zero(gpr(Reg::R0)));
+    fn object(&self) -> &Object {
+        self.shared.object
     }
 
-    fn reload_budget(&mut self) {
-        self.code().load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
-    }
-
-    fn spend_after_call(&mut self, cost: i32) {
-        self.spend(cost, Condition::SIGN, None);
-    }
-
-    fn leave_if_spent(&mut self) {
-        self.code().test(Width::W64, BUDGET, BUDGET);
-        self.leave_if(Condition::SIGN);
+    fn symbols(&self) -> &dyn Symbols {
+        self.shared.symbols
     }
 }
 

@@ -16,10 +16,9 @@
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_program::Node;
 
-use super::control::condition;
 use super::function::FunctionCompiler;
 use super::memory::memory;
-use super::operand::{Arithmetic, Memory, Shift};
+use super::operand::{Arithmetic, Condition, Memory, Shift};
 use super::registers::gpr;
 use crate::Error;
 use crate::walk::{Frame as _, LowerArithmetic as _};
@@ -303,7 +302,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
         let target = self.target(at + 1).ok()?;
         self.begin_access(at, 0);
         self.code().compare_byte(place, imm);
-        self.code().jump_if(condition(op), target);
+        self.code().jump_if(Condition::of(op), target);
         Some(2)
     }
 
@@ -369,7 +368,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
             Source::Imm(imm) => self.code().arithmetic_imm(machine, width, gpr(dst), imm),
             Source::Reg(src) => self.code().arithmetic(machine, width, gpr(dst), gpr(src)),
         }
-        self.code().jump_if(condition(op), target);
+        self.code().jump_if(Condition::of(op), target);
         Ok(2)
     }
 }

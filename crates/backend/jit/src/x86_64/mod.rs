@@ -25,6 +25,7 @@
 //! - `native`: marked regions;
 //! - `blind`: constants that do not appear in the code;
 //! - `fuse`: runs of instructions that one machine instruction does;
+//! - `walk`: what of the walk over instructions is this machine's.
 
 mod alu;
 mod assembler;
@@ -39,6 +40,7 @@ pub(crate) mod native;
 mod operand;
 mod registers;
 mod shared;
+mod walk;
 
 use kiln_isa::operation::Arch;
 use kiln_program::{FunctionId, Object};

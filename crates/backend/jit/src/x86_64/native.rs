@@ -5,10 +5,10 @@ use kiln_isa::{JumpOp, Reg, Size, Width};
 use kiln_program::operation::Region;
 
 use super::assembler::{Assembler, Label};
-use super::control::{compare_imm, condition};
+use super::control::compare_imm;
 use super::function::FunctionCompiler;
 use super::fuse::Chain;
-use super::operand::{Arithmetic, Gpr, Memory, Shift, Unary};
+use super::operand::{Arithmetic, Condition, Gpr, Memory, Shift, Unary};
 use super::registers::{SCRATCH, SCRATCH2, gpr};
 use crate::native::{Access, Emit, MachineInsn, Places, later_access, prepare};
 use crate::walk::Frame as _;
@@ -121,10 +121,10 @@ const TABLE: &[Row] = &[
     row("cmp64", COMPARE, |code, regs, _| code.arithmetic(Arithmetic::Cmp, Width::W64, regs[0], regs[1])),
     number("cmpi32", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W32, regs[0], imm)),
     number("cmpi64", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W64, regs[0], imm)),
-    flag("setcc32", &[Access::Both, Access::Comparison], |code, regs, op| code.set_if(condition(op), regs[0])),
+    flag("setcc32", &[Access::Both, Access::Comparison], |code, regs, op| code.set_if(Condition::of(op), regs[0])),
     // Where the comparison does not hold.
     flag("cmovncc64", &[Access::Both, Access::Read, Access::Comparison], |code, regs, op| {
-        code.move_if(condition(op).opposite(), regs[0], regs[1]);
+        code.move_if(Condition::of(op).opposite(), regs[0], regs[1]);
     }),
     // dst, what is less by a number.
     number("leaminus32", LESS_NUMBER, |code, regs, imm| code.lea(Width::W32, regs[0], less(regs[1], imm))),
@@ -145,7 +145,7 @@ const TABLE: &[Row] = &[
     row("test64", COMPARE, |code, regs, _| code.test(Width::W64, regs[0], regs[1])),
     number("testi32", COMPARE_NUMBER, |code, regs, imm| code.test_imm(Width::W32, regs[0], imm)),
     number("testi64", COMPARE_NUMBER, |code, regs, imm| code.test_imm(Width::W64, regs[0], imm)),
-    branch("jcc64", |code, _, op, out| code.jump_if(condition(op), out)),
+    branch("jcc64", |code, _, op, out| code.jump_if(Condition::of(op), out)),
     row("prefetch64", &[Access::Read], |code, regs, _| code.prefetch(Memory::at(regs[0], 0))),
     row("lfence64", &[], |code, _, _| code.load_fence()),
     // The second operand is cl.

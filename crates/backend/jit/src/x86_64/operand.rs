@@ -1,5 +1,7 @@
 //! What instructions name: registers, memory, conditions and operations, by their numbers in encodings.
 
+use kiln_isa::JumpOp;
+
 /// A general-purpose register, by its number in encodings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gpr(pub(super) u8);
@@ -86,6 +88,22 @@ impl Condition {
     /// The condition that holds when this one does not.
     pub const fn opposite(self) -> Condition {
         Condition(self.0 ^ 1)
+    }
+
+    /// The condition under which a compared pair branches.
+    pub fn of(op: JumpOp) -> Condition {
+        match op {
+            JumpOp::Eq => Condition::EQUAL,
+            JumpOp::Ne | JumpOp::Set => Condition::NOT_EQUAL,
+            JumpOp::Gt => Condition::ABOVE,
+            JumpOp::Ge => Condition::ABOVE_EQUAL,
+            JumpOp::Lt => Condition::BELOW,
+            JumpOp::Le => Condition::BELOW_EQUAL,
+            JumpOp::Sgt => Condition::GREATER,
+            JumpOp::Sge => Condition::GREATER_EQUAL,
+            JumpOp::Slt => Condition::LESS,
+            JumpOp::Sle => Condition::LESS_EQUAL,
+        }
     }
 }
 
