@@ -180,7 +180,7 @@ mod tests {
         let own = if std::env::consts::ARCH == "aarch64" { "arm64" } else { std::env::consts::ARCH };
         let other = if own == "x86_64" { "arm64" } else { "x86_64" };
         let folder = tempfile::tempdir().expect("a folder");
-        let own_names = ["5.3.0-1.btf", "5.15.0-9-generic.btf.tar.xz", "5.15.0-91-generic.btf.tar.xz", "notes.txt"];
+        let own_names = ["4.17.0-1.btf", "5.15.0-9-generic.btf.tar.xz", "5.15.0-91-generic.btf.tar.xz", "notes.txt"];
         for (machine, name) in own_names.iter().map(|name| (own, *name)).chain([(other, "6.1.0-1.btf")]) {
             let place = folder.path().join("ubuntu/20.04").join(machine);
             std::fs::create_dir_all(&place).expect("a folder");
