@@ -210,6 +210,7 @@ const NEEDS: &[Need] = &[
     row("redis-server", Tool("redis-server", "--version"), "make test: answers of kiln kv beside Redis'"),
     row("redis-tools", Tool("redis-cli", "--version"), "make test: clients of kiln kv"),
     row("python3-redis", AnyOf(&["/usr/lib/python3/dist-packages/redis"]), "make test: a client of kiln kv"),
+    row("tcl", Tool("tclsh", "/dev/null"), "make test-redis: Redis' own tests"),
     row("postgresql-client", Tool("psql", "--version"), "make test: a client of kiln serve"),
     row(
         "python3-pytest",
@@ -246,6 +247,8 @@ const NEEDS: &[Need] = &[
     row("bison", Tool("bison", "--version"), "make kernel"),
     row("bc", Tool("bc", "--version"), "make kernel"),
     row("qemu-system-x86", Tool("qemu-system-x86_64", "--version"), "make kernel, scripts/under-kernel"),
+    row("meson", Tool("meson", "--version"), "make test-build-systems"),
+    row("ninja-build", Tool("ninja", "--version"), "make test-build-systems"),
     row("clang-13", Tool("clang-13", "--version"), "scripts/variants"),
     row("clang-14", Tool("clang-14", "--version"), "scripts/variants"),
     row("clang-15", Tool("clang-15", "--version"), "scripts/variants"),
