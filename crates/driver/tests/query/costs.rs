@@ -81,7 +81,7 @@ fn conditions_are_decided_before_the_clock_is_read() {
         let begin = text.split("; function").nth(1).expect("the beginning's program");
         let clock = begin.find("ktime_get_ns").expect("it reads the clock");
         let condition = begin[..clock].contains("!= 0x1 goto");
-        let decides = generated.split >= kiln_driver::query::Split::Pair;
+        let decides = generated.split >= kiln_driver::query::Split::Filter;
         assert_eq!(condition, decides, "{:?}\n{begin}", generated.split);
     }
 }
