@@ -9,7 +9,7 @@ use super::function::FunctionCompiler;
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, SIXTH, gpr};
 use crate::address::Address;
 use crate::immediate::extended;
-use crate::walk::{Compile as _, Frame, LowerControl, call_function, dispatch};
+use crate::walk::{Frame, LowerControl, call_function, dispatch};
 use crate::{Error, Runtime};
 
 /// Sets the flags by a comparison with a number.
@@ -107,7 +107,7 @@ impl LowerControl for FunctionCompiler<'_, '_> {
         if budget {
             code.load(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
             if may_stop {
-                self.leave_if_spent();
+                self.leave_when_spent();
             }
         }
         Ok(())

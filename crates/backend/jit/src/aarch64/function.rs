@@ -77,6 +77,12 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         self.leave
     }
 
+    /// Leaves the function if the budget is spent.
+    pub fn leave_when_spent(&mut self) {
+        self.code().subs_imm(Width::W64, Gpr::ZERO, BUDGET, 0);
+        self.leave_if(Condition::MINUS);
+    }
+
     /// The label of a branch's target.
     pub fn target(&self, at: usize) -> Result<Label, Error> {
         Ok(self.labels[self.targets.target(at)?])

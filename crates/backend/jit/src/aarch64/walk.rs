@@ -72,7 +72,6 @@ impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
     }
 
     fn leave_if_spent(&mut self) {
-        self.code().subs_imm(Width::W64, Gpr::ZERO, BUDGET, 0);
-        self.leave_if(Condition::MINUS);
+        self.leave_when_spent();
     }
 }

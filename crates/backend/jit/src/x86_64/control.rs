@@ -9,7 +9,7 @@ use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
 use crate::address::Address;
-use crate::walk::{Compile as _, Frame, LowerControl, call_function, dispatch};
+use crate::walk::{Frame, LowerControl, call_function, dispatch};
 use crate::{Error, Runtime};
 
 /// Sets the flags by a comparison with a number; those of `test` with itself are those of a comparison with zero.
@@ -78,7 +78,7 @@ impl LowerControl for FunctionCompiler<'_, '_> {
         if budget {
             code.load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
             if may_stop {
-                self.leave_if_spent();
+                self.leave_when_spent();
             }
         }
         Ok(())

@@ -133,6 +133,12 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         self.code().jump_if(condition, leave);
     }
 
+    /// Leaves the function if the budget is spent.
+    pub fn leave_when_spent(&mut self) {
+        self.code().test(Width::W64, BUDGET, BUDGET);
+        self.leave_if(Condition::SIGN);
+    }
+
     /// The label of a branch's target.
     pub fn target(&self, at: usize) -> Result<Label, Error> {
         Ok(self.labels[self.targets.target(at)?])

@@ -72,7 +72,6 @@ impl<'a> Compile<'a> for FunctionCompiler<'_, 'a> {
     }
 
     fn leave_if_spent(&mut self) {
-        self.code().test(Width::W64, BUDGET, BUDGET);
-        self.leave_if(Condition::SIGN);
+        self.leave_when_spent();
     }
 }
