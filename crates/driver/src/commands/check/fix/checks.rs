@@ -369,7 +369,7 @@ pub fn size(case: &Case<'_>) -> Vec<Proposal> {
         if text.parse::<u64>().is_ok() || text.starts_with('&') || text.starts_with("sizeof") {
             continue;
         }
-        found.extend(not_zero(case, &range, text));
+        found.extend(not_zero(case, range, text));
         let Some(room) = room else { continue };
         let name = case.source.fresh("size");
         let named = if is_name(text) { text } else { name.as_str() };
