@@ -1,7 +1,12 @@
 //! Patterns of keys: `*`, `?`, `[a-z]`, `[^a]`, and `\` before what means itself.
 
 /// Whether a text fits a pattern. It takes at most as many steps as both lengths multiplied.
+///
+/// Of the patterns that take nothing, Redis lets the empty text fit only these two: not `**`.
 pub fn fits(pattern: &[u8], text: &[u8]) -> bool {
+    if text.is_empty() {
+        return matches!(pattern, b"" | b"*");
+    }
     let (mut rest, mut left) = (pattern, text);
     // Behind the last star, and the text that it has not taken.
     let mut star: Option<(&[u8], &[u8])> = None;
@@ -73,6 +78,9 @@ mod tests {
     fn patterns_fit_what_redis_says() {
         for (pattern, text, wanted) in [
             ("*", "", true),
+            ("**", "", false),
+            ("", "", true),
+            ("a**", "a", true),
             ("a*c", "abbc", true),
             ("a*c", "abbd", false),
             ("h?llo", "hello", true),
