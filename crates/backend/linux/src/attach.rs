@@ -129,24 +129,26 @@ impl Link {
     /// # Errors
     /// [`Error::Os`]; [`Error::InvalidInput`] where the kernel has no uprobes.
     pub fn uprobe(prog: &Prog, file: &Path, offset: u64) -> Result<Link, Error> {
-        Link::uprobe_of(prog, file, offset, Whose::ThisThread)
+        Link::uprobe_of(prog, file, offset, false, Whose::ThisThread)
     }
 
-    /// As [`Link::uprobe`], in all processes.
+    /// As [`Link::uprobe`], in all processes; where the function returns that begins there, if `returns` (a uretprobe).
     ///
     /// # Errors
     /// As [`Link::uprobe`].
-    pub fn uprobe_everywhere(prog: &Prog, file: &Path, offset: u64) -> Result<Link, Error> {
+    pub fn uprobe_everywhere(prog: &Prog, file: &Path, offset: u64, returns: bool) -> Result<Link, Error> {
         // The event is one CPU's, the program runs on all: the kernel keeps it with the probe.
-        Link::uprobe_of(prog, file, offset, Whose::Cpu(0))
+        Link::uprobe_of(prog, file, offset, returns, Whose::Cpu(0))
     }
 
-    fn uprobe_of(prog: &Prog, file: &Path, offset: u64, whose: Whose) -> Result<Link, Error> {
+    fn uprobe_of(prog: &Prog, file: &Path, offset: u64, returns: bool, whose: Whose) -> Result<Link, Error> {
         const KIND: &str = "/sys/bus/event_source/devices/uprobe/type";
         let kind = std::fs::read_to_string(KIND).ok().and_then(|text| text.trim().parse().ok());
         let kind = kind.ok_or_else(|| Error::InvalidInput(format!("this kernel has no uprobes: no {KIND}")))?;
         let file = crate::error::c_string(&file.to_string_lossy())?;
-        let mut attributes = libbpf_sys::perf_event_attr { type_: kind, ..Default::default() };
+        // `format/retprobe` of the event source: the lowest bit.
+        let config = u64::from(returns);
+        let mut attributes = libbpf_sys::perf_event_attr { type_: kind, config, ..Default::default() };
         // The name is read before the call returns.
         attributes.__bindgen_anon_3.uprobe_path = file.as_ptr() as u64;
         attributes.__bindgen_anon_4.probe_offset = offset;

@@ -1,14 +1,16 @@
-//! Functions of the kernel as tables. The running kernel may lack what they need: `scripts/under-kernel 6.12` runs a test
-//! in one that has it.
+//! Functions as tables: of programs and libraries, and of the kernel. The running kernel may lack what the latter need:
+//! `scripts/under-kernel 6.12` runs a test in one that has it.
 
 use std::io::Read as _;
+use std::time::Duration;
 
-use kiln_driver::query::live::Nothing;
-use kiln_driver::query::{Settings, plan};
+use kiln_driver::query::budget::{Sample, plan_within};
+use kiln_driver::query::live::{self, Nothing, Watch};
+use kiln_driver::query::{Limits, Row, Session, Settings, Split, Value, plan};
 use kiln_plan::table::{Hook, Moment};
 
 use super::tables::in_every_split;
-use super::{may_load, own_thread, session};
+use super::{may_load, own_thread, run, session};
 
 /// A number of bytes that nothing else in this thread asks for.
 const ASKED: usize = 777;
@@ -58,4 +60,58 @@ fn calls_of_a_kernel_function_are_rows() {
     in_every_split(&grouped, &work, &|split, rows| {
         assert_eq!(rows, [["777", "3", "-21"].map(str::to_owned)], "{split:?}");
     });
+}
+
+#[test]
+fn calls_of_functions_are_seen() {
+    let libraries =
+        ["/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/aarch64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6"];
+    let Some(library) = libraries.into_iter().find(|library| std::path::Path::new(library).exists()) else { return };
+    let has_uprobes = std::path::Path::new("/sys/bus/event_source/devices/uprobe/type").exists();
+    if !may_load() || !has_uprobes {
+        return;
+    }
+    // Another process looks an address up.
+    let sql = format!("SELECT text0, comm FROM uprobe.'{library}:getaddrinfo' WHERE text0 = '127.0.0.77'");
+    let work = || {
+        let _ = std::process::Command::new("getent").args(["ahosts", "127.0.0.77"]).output();
+    };
+    for split in [Some(Split::Mvsf), None] {
+        let Some((rows, _)) = run(&sql, split, work) else { return };
+        assert!(!rows.is_empty(), "getent calls it");
+        assert!(rows.iter().all(|row| row.values == [Value::text("127.0.0.77"), Value::text("getent")]), "{rows:?}");
+    }
+    // How long it took, and what it returned: an address that is none (EAI_NONAME), and one that is.
+    let returned = format!(
+        "SELECT text0, ret_int, latency_ns FROM uretprobe.'{library}:getaddrinfo' \
+         WHERE comm = 'getent' AND text0 IN ('127.0.0.77', '127.0.0.777.invalid') ORDER BY ret_int"
+    );
+    let both = || {
+        work();
+        let _ = std::process::Command::new("getent").args(["ahosts", "127.0.0.777.invalid"]).output();
+    };
+    for split in [Split::Mvsf, Split::Columns, Split::Filter, Split::Pair] {
+        let Some((rows, _)) = run(&returned, Some(split), both) else { return };
+        let of = |row: &Row| (row.values[0].to_string(), row.values[1].as_integer().expect("it is a number"));
+        let [failed, found] = &rows[..] else { panic!("{split:?}: {rows:?}") };
+        assert!(of(failed).0.ends_with("invalid") && of(failed).1 < 0, "{split:?}: {rows:?}");
+        assert_eq!(of(found), ("127.0.0.77".to_owned(), 0), "{split:?}");
+        let takes = |row: &Row| row.values[2].bits().is_some_and(|ns| (1_000..60_000_000_000).contains(&ns));
+        assert!(rows.iter().all(takes), "{split:?}: {rows:?}");
+    }
+    let seen = session(&sql).expect("it is a query");
+    let (_, forecast) = plan_within(&seen, &Settings::default(), None, Some(1.0), Sample::All).expect("it is planned");
+    assert_eq!(forecast.map(|forecast| forecast.rates.len()), Some(1), "calls are counted first");
+    let missing = Session::new(&format!("SELECT pid FROM uprobe.'{library}:no_such_function'")).expect("it is a query");
+    let plan = plan::plan(&missing, &Settings::default(), None).expect("it can be planned");
+    let watch = Watch {
+        duration: Some(Duration::from_millis(1)),
+        stop: &|| false,
+        limits: Limits::default(),
+        measure: false,
+        max_overhead: None,
+        status: None,
+    };
+    let error = live::run(&missing, plan, &watch, &mut |_, _| {}, &mut |_| true).expect_err("there is none");
+    assert!(error.to_string().contains("no function `no_such_function`"), "{error}");
 }

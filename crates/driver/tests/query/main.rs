@@ -3,6 +3,7 @@
 mod commonest;
 mod costs;
 mod functions;
+mod memory;
 mod questions;
 mod tables;
 mod threads;

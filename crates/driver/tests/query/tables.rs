@@ -4,8 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
 use kiln_driver::query::budget::{Sample, plan_within};
-use kiln_driver::query::live::{self, Watch};
-use kiln_driver::query::{Limits, Row, Session, Settings, Split, Value, plan};
+use kiln_driver::query::{Row, Settings, Split, Value};
 
 use super::{may_load, own_thread, run, run_with, session};
 
@@ -93,42 +92,6 @@ fn texts_of_the_kernel_are_shown() {
         let Some(found) = texts(recorded, &run_true) else { return };
         assert!(!found.is_empty() && found.iter().all(|name| name.ends_with("/true")), "{found:?}");
     }
-}
-
-#[test]
-fn calls_of_functions_are_seen() {
-    let libraries =
-        ["/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/aarch64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6"];
-    let Some(library) = libraries.into_iter().find(|library| std::path::Path::new(library).exists()) else { return };
-    let has_uprobes = std::path::Path::new("/sys/bus/event_source/devices/uprobe/type").exists();
-    if !may_load() || !has_uprobes {
-        return;
-    }
-    // Another process looks an address up.
-    let sql = format!("SELECT text0, comm FROM uprobe.'{library}:getaddrinfo' WHERE text0 = '127.0.0.77'");
-    let work = || {
-        let _ = std::process::Command::new("getent").args(["ahosts", "127.0.0.77"]).output();
-    };
-    for split in [Some(Split::Mvsf), None] {
-        let Some((rows, _)) = run(&sql, split, work) else { return };
-        assert!(!rows.is_empty(), "getent calls it");
-        assert!(rows.iter().all(|row| row.values == [Value::text("127.0.0.77"), Value::text("getent")]), "{rows:?}");
-    }
-    let seen = session(&sql).expect("it is a query");
-    let (_, forecast) = plan_within(&seen, &Settings::default(), None, Some(1.0), Sample::All).expect("it is planned");
-    assert_eq!(forecast.map(|forecast| forecast.rates.len()), Some(1), "calls are counted first");
-    let missing = Session::new(&format!("SELECT pid FROM uprobe.'{library}:no_such_function'")).expect("it is a query");
-    let plan = plan::plan(&missing, &Settings::default(), None).expect("it can be planned");
-    let watch = Watch {
-        duration: Some(Duration::from_millis(1)),
-        stop: &|| false,
-        limits: Limits::default(),
-        measure: false,
-        max_overhead: None,
-        status: None,
-    };
-    let error = live::run(&missing, plan, &watch, &mut |_, _| {}, &mut |_| true).expect_err("there is none");
-    assert!(error.to_string().contains("no function `no_such_function`"), "{error}");
 }
 
 #[test]

@@ -18,23 +18,37 @@ const MIN_ID: usize = 6;
 
 /// Where cgroup2 is mounted.
 fn mount() -> Result<PathBuf, Error> {
+    mounted(|kind, _| kind == "cgroup2").ok_or_else(|| Error::Unsupported("cgroup2 is not mounted here".to_owned()))
+}
+
+/// The first mount whose kind of file system and options are wanted.
+fn mounted(is_wanted: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let place = mounts.lines().find_map(|line| match &line.split(' ').collect::<Vec<_>>()[..] {
-        [_, place, "cgroup2", ..] => Some(PathBuf::from(*place)),
+    mounts.lines().find_map(|line| match &line.split(' ').collect::<Vec<_>>()[..] {
+        [_, place, kind, options, ..] if is_wanted(kind, options) => Some(PathBuf::from(*place)),
         _ => None,
-    });
-    place.ok_or_else(|| Error::Unsupported("cgroup2 is not mounted here".to_owned()))
+    })
+}
+
+/// Where cgroups have their processor time: the controller `cpu` of version 1 if it is mounted, else cgroup2.
+pub(crate) fn of_processors() -> Option<PathBuf> {
+    mounted(|kind, options| kind == "cgroup" && options.split(',').any(|option| option == "cpu"))
+        .or_else(|| mount().ok())
 }
 
 /// All cgroups: the number of each, and its path from the mount of cgroup2 on. None where it is not mounted.
 pub(crate) fn all() -> Vec<(u64, String)> {
-    let Ok(mount) = mount() else { return Vec::new() };
+    mount().map(|mount| in_mount(&mount)).unwrap_or_default()
+}
+
+/// The cgroups below a mount: the number of each, and its path from there on.
+pub(crate) fn in_mount(mount: &Path) -> Vec<(u64, String)> {
     let cgroup = |directory: PathBuf| {
         let number = std::fs::metadata(&directory).ok()?.ino();
-        let path = directory.strip_prefix(&mount).ok()?.to_string_lossy().into_owned();
+        let path = directory.strip_prefix(mount).ok()?.to_string_lossy().into_owned();
         Some((number, format!("/{path}")))
     };
-    below(&mount, MAX_SEARCHED).into_iter().filter_map(cgroup).collect()
+    below(mount, MAX_SEARCHED).into_iter().filter_map(cgroup).collect()
 }
 
 /// The id of the container that a cgroup is, or is in: the last run of 64 hexadecimal digits in its path.

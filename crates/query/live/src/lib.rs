@@ -32,6 +32,7 @@ pub mod replay;
 pub mod session;
 mod settled;
 mod stacks;
+mod throttled;
 
 pub use kiln_plan::execute::Limits;
 pub use kiln_plan::generate::COUNTERS;

@@ -472,9 +472,9 @@ fn link(prog: &Prog, hook: &Hook) -> Result<Vec<Link>, Error> {
             Error::Unsupported(format!("this kernel lets no program be attached to its function `{function}`: {error}"))
         })?,
         Hook::Record { category, name } => Link::tracepoint(prog, category, name)?,
-        Hook::Function { file, function } => {
+        Hook::Function { file, function, at } => {
             let file = Path::new(file);
-            Link::uprobe_everywhere(prog, file, functions::offset(file, function)?)?
+            Link::uprobe_everywhere(prog, file, functions::offset(file, function)?, *at == Moment::Return)?
         }
         Hook::Clock { hertz } => {
             let clock = |cpu| Ok::<_, Error>(Link::cpu_clock(prog, cpu, u64::from(*hertz))?);
@@ -520,7 +520,7 @@ impl Nothing {
                 format!("tracing section \"{}\" attach trace_fexit", hook.section())
             }
             Hook::Record { .. } => format!("tracepoint section \"{}\"", hook.section()),
-            Hook::Function { .. } => "kprobe section \"uprobe\"".to_owned(),
+            Hook::Function { .. } => format!("kprobe section \"{}\"", hook.name()),
             Hook::Clock { .. } => "perf_event section \"perf_event\"".to_owned(),
         };
         let images = loaded(&format!("; license GPL\n; program {kind}\n; function main\nr0 = 0\nexit\n"))?;

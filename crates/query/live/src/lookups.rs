@@ -50,6 +50,7 @@ pub fn all() -> Vec<Lookup> {
         columns: cgroups.map(column).into(),
         rows: Arc::new(Cgroups::default()),
     });
+    all.push(crate::throttled::lookup());
     all.push(Lookup {
         name: "processes".to_owned(),
         about: "a process, as /proc described it when the query began or first met it".to_owned(),

@@ -33,6 +33,7 @@ pub const NAMED: &[Named] = &[
     row("cputop", "who runs most, each second", "SELECT comm, pid, sum(run_ns) AS run_ns, count(*) AS runs, max(run_ns) AS longest_ns FROM on_cpu GROUP BY comm, pid ORDER BY run_ns DESC LIMIT 20 WINDOW 1 SECOND"),
     row("cpuwalk", "which processors work", "SELECT cpu, count(*) AS samples FROM samples WHERE pid > 0 GROUP BY cpu ORDER BY cpu"),
     row("dnstop", "names that are asked for most", "SELECT name, type, rcode, count(*) AS questions, max(latency_ns) AS slowest_ns FROM dns GROUP BY name, type, rcode ORDER BY questions DESC LIMIT 30"),
+    row("drsnoop", "who had to free memory, and how long it took", "SELECT ts, comm, pid, wait_ns, pages FROM memory_pressure"),
     row("execsnoop", "programs that are started", "SELECT ts, comm, pid, ppid, uid, filename FROM execs"),
     row("exectop", "programs that are started most", "SELECT filename, count(*) AS starts FROM execs GROUP BY filename ORDER BY starts DESC LIMIT 30"),
     row("exitsnoop", "how processes end, and how long they lived", "SELECT ts, comm, pid, ppid, exit_code / 256 AS status, exit_code & 127 AS signal, lifetime_ns FROM exits WHERE pid = tid"),

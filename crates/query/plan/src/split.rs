@@ -308,6 +308,7 @@ fn column_number(column: usize, table: &Table) -> Option<Number> {
         }
         Source::SyscallName(_)
         | Source::Dns(..)
+        | Source::Int(_)
         | Source::Device(_)
         | Source::Line(_)
         | Source::Path(_)

@@ -89,12 +89,14 @@ pub enum Hook {
         /// The port.
         port: u16,
     },
-    /// The beginning of a function of a program or library (a uprobe).
+    /// A function of a program or library (a uprobe, a uretprobe).
     Function {
         /// The path of the file.
         file: String,
         /// The function's name in its symbols.
         function: String,
+        /// Where in it.
+        at: Moment,
     },
     /// A function of the kernel, its arguments typed by BTF (`fentry`, `fexit`).
     Kernel {
@@ -115,7 +117,7 @@ pub enum Hook {
 pub enum Moment {
     /// Before it begins.
     Call,
-    /// After it returned. Its arguments are those of the call.
+    /// After it returned. Of a function of the kernel, its arguments are those of the call.
     Return,
 }
 
@@ -142,7 +144,8 @@ impl Hook {
         match self {
             Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => format!("tp_btf/{name}"),
             Hook::Record { category, name } => format!("tracepoint/{category}/{name}"),
-            Hook::Function { file, function } => format!("uprobe/{file}:{function}"),
+            Hook::Function { file, function, at: Moment::Call } => format!("uprobe/{file}:{function}"),
+            Hook::Function { file, function, at: Moment::Return } => format!("uretprobe/{file}:{function}"),
             Hook::Kernel { function, at: Moment::Call } => format!("fentry/{function}"),
             Hook::Kernel { function, at: Moment::Return } => format!("fexit/{function}"),
             Hook::Clock { .. } => "perf_event".to_owned(),
@@ -154,7 +157,8 @@ impl Hook {
         match self {
             Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => name,
             Hook::Record { name, .. } | Hook::Kernel { function: name, .. } => name,
-            Hook::Function { .. } => "uprobe",
+            Hook::Function { at: Moment::Call, .. } => "uprobe",
+            Hook::Function { at: Moment::Return, .. } => "uretprobe",
             Hook::Clock { .. } => "clock",
         }
     }
@@ -197,6 +201,8 @@ pub enum Source {
     Port(usize),
     /// An eighth of a column: the kernel keeps some times in eighths of a microsecond.
     Eighth(usize),
+    /// The lower 32 bits of a column, as a signed number.
+    Int(usize),
     /// A part of a DNS message, from the column of its first bytes.
     Dns(crate::execute::dns::Part, usize),
     /// The first line of a text in a column.
@@ -470,7 +476,11 @@ impl Table {
             match self.columns[column].source {
                 Source::Read { .. } | Source::Given => {}
                 Source::Difference(of) | Source::Name(of) => pending.extend(of),
-                Source::SyscallName(of) | Source::Stack(of) | Source::Port(of) | Source::Eighth(of) => pending.push(of),
+                Source::SyscallName(of)
+                | Source::Stack(of)
+                | Source::Port(of)
+                | Source::Eighth(of)
+                | Source::Int(of) => pending.push(of),
                 Source::Dns(_, of) | Source::Device(of) | Source::Line(of) => pending.push(of),
                 Source::Path(of) => pending.extend(of),
                 Source::Address { family, v4, v6 } => pending.extend([family, v4, v6[0], v6[1]]),

@@ -44,6 +44,8 @@ pub fn all() -> Vec<Table> {
         packet_drops(),
         timers(),
         lock_contention(),
+        memory_pressure(),
+        cgroup_reclaims(),
         oom_kills(),
         dns::dns(),
         files::file_reads(),
@@ -55,13 +57,16 @@ pub fn all() -> Vec<Table> {
 }
 
 /// The table of this name: one of [`all`], `tracepoint.CATEGORY.NAME` where the kernel's types describe that tracepoint's
-/// record, `uprobe.FILE:FUNCTION`, `fn.FUNCTION` where they describe that function, or `samples_HERTZ`.
+/// record, `uprobe.FILE:FUNCTION`, `uretprobe.FILE:FUNCTION`, `fn.FUNCTION` where they describe that function, or `samples_HERTZ`.
 pub fn find(name: &str, types: Option<&Btf>) -> Option<Table> {
     let after = |prefix: &str| {
         name.get(..prefix.len()).filter(|it| it.eq_ignore_ascii_case(prefix)).and(name.get(prefix.len()..))
     };
     if let Some(target) = after(functions::FILE) {
         return functions::of_file(target);
+    }
+    if let Some(target) = after(functions::RETURNS) {
+        return functions::returns_of_file(target);
     }
     if let Some(function) = after(functions::KERNEL) {
         return functions::of_kernel(function, types?);
@@ -272,6 +277,30 @@ fn lock_contention() -> Table {
         endless: true,
     };
     pair("lock_contention", "a thread waited for a lock in the kernel", scan, "wait_ns", own)
+}
+
+fn memory_pressure() -> Table {
+    let about = "a thread had to free memory because the machine is short of it";
+    reclaims("memory_pressure", about, "mm_vmscan_direct_reclaim")
+}
+
+fn cgroup_reclaims() -> Table {
+    let about = "a thread had to free memory because a cgroup is at its limit";
+    reclaims("cgroup_reclaims", about, "mm_vmscan_memcg_reclaim")
+}
+
+/// A thread that frees memory itself before it gets some. What its beginning says is in another order since Linux 7.
+fn reclaims(name: &str, about: &str, tracepoint: &str) -> Table {
+    let freed = argument(0, Scalar::unsigned(8));
+    let own = vec![column("pages", DataType::Uint, Side::Exit, freed, "how many pages it freed")];
+    let scan = Scan::Pair {
+        enter: typed(&format!("{tracepoint}_begin")),
+        exit: typed(&format!("{tracepoint}_end")),
+        keys: [Read::Tid, Read::Tid],
+        counts: [None, None],
+        endless: false,
+    };
+    pair(name, about, scan, "wait_ns", own)
 }
 
 /// The state of the thread that stops at `sched_switch`. One that is preempted may have been about to sleep, but runs on.

@@ -216,9 +216,10 @@ fn no_table(text: &str, scope: &Scope<'_>) -> Error {
         let error = Error::of_source(format!("`{text}` is a lookup table, and has no events of its own"));
         return error.help(format!("join it with a table of events: FROM syscalls s JOIN {text} ON ..."));
     }
-    if text.to_lowercase().starts_with("uprobe") {
+    if ["uprobe", "uretprobe"].iter().any(|kind| text.to_lowercase().starts_with(kind)) {
         let error = Error::new(format!("`{text}` is no function of a file"));
-        return error.help("FROM uprobe.'/usr/lib/x86_64-linux-gnu/libc.so.6:malloc'");
+        return error
+            .help("FROM uprobe.'/usr/lib/x86_64-linux-gnu/libc.so.6:malloc', or uretprobe for its latency and result");
     }
     if let Some(function) = text.strip_prefix("fn.").or_else(|| text.strip_prefix("FN.")) {
         let why = match scope.types {

@@ -15,6 +15,7 @@ const SEEDS: &[&str] = &[
     "SELECT top_k(comm, 5), approx_distinct(pid) FROM forks GROUP BY cpu WINDOW SESSION 100 MS",
     "SELECT pid, count(*) FROM exits GROUP BY pid ORDER BY 2 DESC LIMIT 5 OFFSET 10",
     "SELECT text0, arg1 FROM uprobe.'/lib/libc.so.6:fopen' WHERE pid = 7",
+    "SELECT text0, ret_int, latency_ns FROM uretprobe.'/lib/libc.so.6:getaddrinfo' WHERE ret_int <> 0",
     "SELECT daddr, dport, kstack FROM tcp_states WHERE daddr << '10.0.0.0/8' OR cidr(saddr, '::/0')",
     "SELECT pid, comm FROM execs UNION ALL SELECT pid, comm FROM exits ORDER BY comm LIMIT 9",
     "SELECT e.comm, x.exit_code FROM execs e JOIN exits x ON e.pid = x.pid AND x.ts > e.ts WITHIN 5 SECONDS",

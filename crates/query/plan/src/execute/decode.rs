@@ -177,6 +177,7 @@ pub fn derive(table: &Table, columns: &[usize], stacks: Option<&dyn Stacks>, tex
                 row[of].bits().map_or(Value::Null, |port| Value::Uint((port as u16).swap_bytes().into()))
             }
             Source::Eighth(of) => row[of].bits().map_or(Value::Null, |bits| Value::Uint(bits >> 3)),
+            Source::Int(of) => row[of].bits().map_or(Value::Null, |bits| Value::Int((bits as u32 as i32).into())),
             Source::Dns(part, of) => super::dns::read(part, &row[of]),
             Source::Device(of) => row[of].bits().map_or(Value::Null, |device| {
                 // As the kernel has it inside: twenty bits of the minor number.

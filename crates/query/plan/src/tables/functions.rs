@@ -2,35 +2,68 @@
 
 use kiln_program::btf::{Btf, Kind, TypeId};
 
-use super::build::{argument, column, pair, single, with_stacks};
+use super::build::{argument, column, derived, pair, single, unlisted, with_stacks};
 use super::scalar;
-use crate::table::{Column, Hook, Moment, Read, Scan, Side, Table};
+use crate::table::{Column, Hook, Moment, Read, Scan, Side, Source, Table};
 use crate::value::DataType;
 
 /// What the names of tables of a file's functions begin with.
 pub(super) const FILE: &str = "uprobe.";
+/// What the names of tables of a file's functions begin with whose rows are whole calls.
+pub(super) const RETURNS: &str = "uretprobe.";
 /// What the names of tables of the kernel's functions begin with.
 pub(super) const KERNEL: &str = "fn.";
 
-/// The table of the calls of a function of a file: `FILE:FUNCTION`.
+/// The table of the calls of a function of a file, `FILE:FUNCTION`, when they begin.
 pub(super) fn of_file(target: &str) -> Option<Table> {
+    let hook = hook_of(target, Moment::Call)?;
+    let table =
+        single(&format!("{FILE}{target}"), "a function of a program or library is called", hook, passed(Side::Exit));
+    Some(with_stacks(table))
+}
+
+/// The table of the calls of a function of a file, `FILE:FUNCTION`, when they return.
+pub(super) fn returns_of_file(target: &str) -> Option<Table> {
+    let scan = Scan::Pair {
+        enter: hook_of(target, Moment::Call)?,
+        exit: hook_of(target, Moment::Return)?,
+        keys: [Read::Tid, Read::Tid],
+        counts: [None, None],
+        // A function that calls itself begins again: the inner call is the row.
+        endless: true,
+    };
+    let mut own = passed(Side::Enter);
+    let result = || register("ax");
+    own.push(column("ret", DataType::Int, Side::Exit, result(), "what it returns, if that has 64 bits"));
+    let about = "a function of a program or library was called and returned; of calls inside each other, the innermost";
+    let mut table = pair(&format!("{RETURNS}{target}"), about, scan, "latency_ns", own);
+    table.columns.push(unlisted("ret_bits", Side::Exit, result(), "what it returns, as bits"));
+    let bits = table.columns.len() - 1;
+    table.columns.push(derived("ret_int", DataType::Int, Source::Int(bits), "what it returns, if that is an `int`"));
+    Some(with_stacks(table))
+}
+
+/// A function of a file: `FILE:FUNCTION`.
+fn hook_of(target: &str, at: Moment) -> Option<Hook> {
     let (file, function) = target.rsplit_once(':').filter(|(file, name)| file.starts_with('/') && !name.is_empty())?;
-    let register = |name: &str| Read::Field { structure: "pt_regs".to_owned(), name: name.to_owned() };
+    Some(Hook::Function { file: file.to_owned(), function: function.to_owned(), at })
+}
+
+/// A register of a program where a probe stops it.
+fn register(name: &str) -> Read {
+    Read::Field { structure: "pt_regs".to_owned(), name: name.to_owned() }
+}
+
+/// What a function is given, which is known where it begins.
+fn passed(at: Side) -> Vec<Column> {
     let argument = |(index, name): (usize, &str)| {
         let about = format!("argument {index}, if it is an integer or an address");
-        column(&format!("arg{index}"), DataType::Uint, Side::Exit, register(name), &about)
+        column(&format!("arg{index}"), DataType::Uint, at, register(name), &about)
     };
     let mut own: Vec<Column> = ["di", "si", "dx", "cx", "r8", "r9"].into_iter().enumerate().map(argument).collect();
     let text = Read::UserText(Box::new(register("di")));
-    own.push(column(
-        "text0",
-        DataType::Text,
-        Side::Exit,
-        text,
-        "argument 0 as text; empty if it is no address of text",
-    ));
-    let hook = Hook::Function { file: file.to_owned(), function: function.to_owned() };
-    Some(with_stacks(single(&format!("{FILE}{target}"), "a function of a program or library is called", hook, own)))
+    own.push(column("text0", DataType::Text, at, text, "argument 0 as text; empty if it is no address of text"));
+    own
 }
 
 /// The table of the calls of a function of the kernel, with its parameters and its result, as the kernel's types name

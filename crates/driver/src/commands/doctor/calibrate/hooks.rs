@@ -38,7 +38,7 @@ pub fn passings() -> Vec<Passing> {
     let both = ["sys_enter", "sys_exit"].map(str::to_owned);
     let record = |name| Hook::Record { category: "raw_syscalls".to_owned(), name };
     let kernel = |at| Hook::Kernel { function: format!("__{MACHINE}_sys_getppid"), at };
-    let function = |file| Hook::Function { file, function: "getenv".to_owned() };
+    let function = |file| Hook::Function { file, function: "getenv".to_owned(), at: Moment::Call };
     let system_call: fn() = || _ = black_box(rustix::process::getppid());
     // The standard library asks libc for variables.
     let library_call: fn() = || _ = black_box(std::env::var_os("KILN_NO_SUCH_VARIABLE"));
