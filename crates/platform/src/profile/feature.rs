@@ -60,6 +60,8 @@ features! {
     /// Load-acquire and store-release.
     AcquireRelease: (6, 15), "load-acquire and store-release";
 
+    /// Structures of the kernel as memory that a helper or a global function reads.
+    StructureMemory: (6, 4), "a structure of the kernel as memory";
     /// Immediates stored to a context. Before, only registers were.
     ContextImmediates: (6, 4), "an immediate stored to a context";
 

@@ -2,7 +2,7 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_VARIABLE_SIZE;
-use kiln_platform::{ArgKind, Feature, Helper, Lookup, Prototype, SpecialType, helper_id};
+use kiln_platform::{ArgKind, Feature, Helper, Lookup, ProgramType, Prototype, SpecialType, helper_id};
 
 use crate::call::callback::check_same_map;
 use crate::call::checked::{Argument, Check};
@@ -172,6 +172,7 @@ impl<'c, 'p> Check<'c, 'p> {
             ArgKind::MapKey => {
                 let (size, _) = self.map_argument()?;
                 self.call.key = self.constant_key(size);
+                self.check_map_memory()?;
                 self.check_memory(reg, &register, Passed::of_map(size, Use::Read))
             }
             ArgKind::MapValue | ArgKind::MapValueOrNull if self.of_sockets() => {
@@ -181,6 +182,7 @@ impl<'c, 'p> Check<'c, 'p> {
             ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::UninitMapValue => {
                 let (_, size) = self.map_argument()?;
                 let how = if kind == ArgKind::UninitMapValue { Use::Write } else { Use::Read };
+                self.check_map_memory()?;
                 self.check_memory(reg, &register, Passed::of_map(size, how))
             }
             ArgKind::FixedMemory { size, memory, aligned } => {
@@ -212,7 +214,8 @@ impl<'c, 'p> Check<'c, 'p> {
                 }
             }
             ArgKind::SocketOrNull => {
-                if register.kind() != Kind::Socket {
+                // What a map's lookup found is a value of the map until it is tested.
+                if register.kind() != Kind::Socket || register.nullable && register.inner {
                     return self.argument.wrong("a full socket of a context or lookup");
                 }
             }
@@ -342,6 +345,19 @@ impl<'c, 'p> Check<'c, 'p> {
         self.check_memory(reg, &pointer, Passed { bytes: most, how, reads: memory.reads, constant }).about(reg)
     }
 
+    /// That a key or a value for a map is not in memory of the kernel's that is for reading alone (`check_reg_type`): no
+    /// prototype says of these arguments that the helper only reads them.
+    fn check_map_memory(&mut self) -> Step<()> {
+        let Argument { reg, register, .. } = self.argument;
+        let refused = match register.kind() {
+            Kind::Memory => register.read_only || register.sliced,
+            Kind::Buffer => register.read_only,
+            Kind::BtfId => return self.check_structure_memory(reg, &register, 0, Use::Write),
+            _ => false,
+        };
+        if refused { self.argument.wrong("memory of this program: copy it to the stack first") } else { Ok(()) }
+    }
+
     /// Memory that the helper reads or writes.
     fn check_memory(&mut self, reg: Reg, register: &Register, passed: Passed) -> Step<()> {
         let Passed { bytes, how, reads, constant } = passed;
@@ -362,7 +378,9 @@ impl<'c, 'p> Check<'c, 'p> {
                 self.path.read_stack_bytes(frame, lowest, highest - lowest + length, how == Use::Write)
             }
             Kind::Packet | Kind::PacketMeta => {
-                if !self.argument.prototype.packet_memory {
+                // The kernel does not ask the helper about the value of a socket's option.
+                let is_option = self.path.code.program_type == ProgramType::CgroupSockopt;
+                if !self.argument.prototype.packet_memory && !is_option {
                     return refuse(
                         Reason::ArgumentType,
                         Case::NoPacketMemory,

@@ -174,11 +174,16 @@ impl Path<'_> {
                 self.types.check_map_value(self.code, reg, register, 0, bytes, Use::Read)?;
                 self.types.check_map_value(self.code, reg, register, 0, bytes, Use::Write)
             }
-            Kind::Memory | Kind::RingBuffer | Kind::Packet | Kind::PacketMeta | Kind::MapKey => {
+            // Whether the program may write to packets is not asked here.
+            Kind::Packet | Kind::PacketMeta => self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Read),
+            Kind::Context if self.is_context_memory() => self.check_context_memory(reg, register, 0, u64::from(bytes)),
+            Kind::Memory | Kind::RingBuffer | Kind::MapKey | Kind::Buffer => {
                 self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Read)?;
                 self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Write)
             }
-            Kind::BtfId if register.trust.has(Trust::ALLOCATED) => {
+            Kind::BtfId
+                if register.trust.has(Trust::ALLOCATED) || self.options.kernel_has(Feature::StructureMemory) =>
+            {
                 self.load_structure(reg, register, 0, bytes).map(drop)
             }
             kind => reject(

@@ -107,8 +107,8 @@ impl HelperEffect<'_, '_> {
                 Register { inner: true, owner: id, ..Register::pointer(Holds::Map(argument.map().unwrap_or_default())) }
                     .or_null(id)
             }
-            Lookup::Socket => Register::pointer(Holds::Socket).or_null(id),
-            Lookup::XdpSocket => Register::pointer(Holds::XdpSock).or_null(id),
+            Lookup::Socket => Register { inner: true, ..Register::pointer(Holds::Socket) }.or_null(id),
+            Lookup::XdpSocket => Register { inner: true, ..Register::pointer(Holds::XdpSock) }.or_null(id),
             Lookup::None => {
                 return reject(
                     Reason::MapHelperMismatch,

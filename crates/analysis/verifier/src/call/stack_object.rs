@@ -34,7 +34,7 @@ impl KfuncEffect<'_, '_> {
             return reject(Reason::ArgumentSize, "the size of a slice fits 32 bits");
         };
         self.path.findings.alias_buffer(&self.path.state, bytes);
-        Ok(Some(Register { read_only, ..self.path.slice_of(&dynptr, bytes) }))
+        Ok(Some(Register { read_only, sliced: true, ..self.path.slice_of(&dynptr, bytes) }))
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) fn type_name(register: &Register) -> String {
     let trusted = register.kind() == Kind::BtfId && register.trust.has(Trust::TRUSTED);
     let trust = if trusted { "trusted_" } else { "" };
     match (register.nullable, register.kind()) {
+        (true, Kind::Map | Kind::Socket | Kind::XdpSock) if register.inner => "map_value_or_null".to_owned(),
         (true, Kind::BtfId) => format!("{trust}{name}or_null_"),
         _ if trusted => format!("{trust}{name}"),
         (true, _) => format!("{name}_or_null"),

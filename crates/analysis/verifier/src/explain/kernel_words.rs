@@ -375,6 +375,10 @@ impl Words<'_> {
             return Some("cannot write into packet".to_owned());
         }
         let (reg, register) = (self.reg()?.number(), self.register()?);
+        if let (Kind::BtfId, Some(helper)) = (register.kind(), self.path.code.op(self.path.at).helper) {
+            let name = type_name(&register);
+            return Some(format!("bpf_{}() may write into memory pointed by R{reg} type={name}", helper.name));
+        }
         if register.kind() == Kind::MapValue {
             let (offset, bytes, writes) = self.access().or_else(|| {
                 let size = self.path.state.frames.last()?.registers.get(self.reg()?.index() + 1)?;

@@ -211,7 +211,8 @@ pub(crate) struct Register {
     pub nullable: bool,
     /// Memory behind it must not be written.
     pub read_only: bool,
-    /// A map of maps' inner map (or a value of one).
+    /// What a lookup in a map found that is no value of that map: an inner map (or a value of one), a socket. The kernel calls
+    /// it a value until it is tested for null.
     pub inner: bool,
     /// Its offset comes from a CO-RE relocation that another kernel may resolve differently.
     pub relocated: bool,
@@ -229,6 +230,8 @@ pub(crate) struct Register {
     pub owner: u32,
     /// A slice of a packet, stale when the packet changes.
     pub in_packet: bool,
+    /// A slice of a dynptr: the kernel's type of it names the dynptr's kind, so it is no key or value of a map.
+    pub sliced: bool,
     /// Of pointers to structures: how far it may be relied on.
     pub trust: Trust,
     /// Numbers: where the value comes from, for precision (see `precision`).
@@ -251,6 +254,7 @@ impl Register {
         reference: 0,
         owner: 0,
         in_packet: false,
+        sliced: false,
         trust: Trust::NONE,
         origin: 0,
         scalar: Scalar::UNKNOWN,
