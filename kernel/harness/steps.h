@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/klog.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
@@ -133,10 +134,10 @@ static void steps(void)
 
 static void kernel_log(void)
 {
-	static char text[1 << 20];
+	static char text[4 << 20];
 	int size = klogctl(3, text, sizeof(text) - 1);
 
-	if (size < 0 || strstr(text, "WARNING:") || strstr(text, "BUG:") || strstr(text, "Oops"))
+	if (size < 0 || strstr(text, "WARNING:") || strstr(text, "BUG:") || strstr(text, "UBSAN:") || strstr(text, "Oops"))
 		fail("the kernel's log has a warning:\n%s", text);
 }
 
