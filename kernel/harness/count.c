@@ -113,18 +113,52 @@ static struct cost cost(int fd, u8 packets[PACKETS][INPUT])
 	return cost;
 }
 
-static bool emits(const struct kiln_operation *op, const struct sample *s, int fd)
+/* Where native code begins in an image; 0 if it has none. Sets its size. */
+static u32 find(const struct kiln_operation *op, const struct sample *s, const u8 *image, u32 jited, int *size)
 {
 	u8 code[64];
-	u32 ignored;
-	int features, size;
+	int features;
 
 	for (features = 0; features < 8; features++) {
-		size = kiln_emit(op, ARCH, features, s->rec.operands, code);
-		if (size && has_code(fd, code, size, &ignored))
-			return true;
+		const u8 *at;
+
+		*size = kiln_emit(op, ARCH, features, s->rec.operands, code);
+		at = *size ? memmem(image, jited, code, *size) : NULL;
+		if (at)
+			return at - image;
 	}
-	return false;
+	return 0;
+}
+
+static void print_code(const u8 *code, u32 size)
+{
+	printf(" ");
+	while (size--)
+		printf("%02x", *code++);
+}
+
+/* Prints the machine code of a proof sequence and of the native code, if it is
+ * sure that they are at one place: the same code is behind both.
+ */
+static void codes(const struct kiln_operation *op, const struct sample *s, int with, int without, int saved)
+{
+	static u8 left[IMAGE], right[IMAGE];
+	u32 at, jited = machine_code(with, left);
+	int size;
+
+	machine_code(without, right);
+	at = find(op, s, left, jited, &size);
+	if (memcmp(left + at + size, right + at + size + saved, 8)) {
+		fail("%s: native code is not where the proof sequence is", op->name);
+		return;
+	}
+	/* The JIT emits nothing for the proof sequence of a prefetch. */
+	if (size + saved <= 0)
+		return;
+	printf("code %s %d", op->name, s->rec.form);
+	print_code(right + at, size + saved);
+	print_code(left + at, size);
+	printf("\n");
 }
 
 static double sums[4];
@@ -147,7 +181,8 @@ static bool count(const struct kiln_operation *op, struct sample *s)
 	fds[2] = load(&none, HOOK->type, NULL, 0, 0);
 	if (fds[0] < 0 || fds[1] < 0 || fds[2] < 0)
 		fail("%s: %s %s", op->name, strerror(errno), verifier_log);
-	found = emits(op, s, fds[0]);
+	static u8 image[IMAGE];
+	found = find(op, s, image, machine_code(fds[0], image), &i);
 	if (found) {
 		for (i = 0; i < PACKETS; i++)
 			for (j = 0; j < 10; j++) {
@@ -161,6 +196,7 @@ static bool count(const struct kiln_operation *op, struct sample *s)
 		double row[] = { without.instructions - empty.instructions, with.instructions - empty.instructions,
 				 (double)without.bytes - empty.bytes, (double)with.bytes - empty.bytes };
 
+		codes(op, s, fds[0], fds[1], (int)without.bytes - (int)with.bytes);
 		printf("%-28s %4d %4d %8.1f %8.1f %6.0f %6.0f\n", op->name, s->rec.form, s->len, row[0], row[1], row[2],
 		       row[3]);
 		for (i = 0; i < 4; i++)
