@@ -73,9 +73,8 @@ def own_tests(kernel):
     return kernel.boot(root, steps)
 
 
-def compare(plain, patched):
-    """Runs the kernel's own tests without and with the patches. Exits unless the verdicts are the same."""
-    consoles = [own_tests(kernel) for kernel in (plain, patched)]
+def compare(patched, consoles):
+    """Compares the kernel's own tests without and with the patches. Exits unless the verdicts are the same."""
     before, after = map(verdicts, consoles)
     for suite in ("test_bpf", "test_verifier"):
         both = [collections.Counter(verdict for name, verdict in own.items() if name.startswith(suite)) for own in (before, after)]
