@@ -6,7 +6,7 @@
 
 #define STATES 96	/* random states for each record */
 #define HOSTILE 1000
-#define RELOADS 100	/* of the module, while programs are loaded and run */
+#define RELOADS 50	/* of the module, while programs are loaded and run */
 #define WORKERS 3
 
 static bool usable[ARRAY_SIZE(types)];
@@ -238,6 +238,14 @@ struct work {
 	volatile int loads, absent, other;
 };
 
+static u64 microseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000ull + now.tv_nsec / 1000;
+}
+
 /* Loads a program with a record, runs it against the one without, frees it, until it is told to stop. */
 static void worker(struct work *work, struct sample *s, const struct prog *p)
 {
@@ -245,6 +253,7 @@ static void worker(struct work *work, struct sample *s, const struct prog *p)
 
 	seed += getpid();
 	while (!work->stop) {
+		u64 from = microseconds();
 		int with = load_with(p, BPF_PROG_TYPE_XDP, &s->rec);
 
 		if (with < 0) {
@@ -254,8 +263,8 @@ static void worker(struct work *work, struct sample *s, const struct prog *p)
 		compare(with, without, &types[0], "under load");
 		close(with);
 		__sync_fetch_and_add(&work->loads, 1);
-		/* So that the module is free now and then. */
-		usleep(rnd() % 40000);
+		/* So that the module is free now and then, however fast the machine is. */
+		usleep(rnd() % (5 * (microseconds() - from) + 20000));
 	}
 	_exit(failures != before);
 }
