@@ -5,7 +5,6 @@
 """
 
 import collections
-import glob
 import os
 import re
 import shutil
@@ -16,6 +15,9 @@ from machine import run
 
 # Whoever submits the patches signs them off and names a maintainer of the new files.
 IGNORED = "MISSING_SIGN_OFF,FILE_PATH_CHANGES"
+
+# Verdicts that both suites have at least.
+LEAST = 1700
 
 
 def test_verifier(kernel, root):
@@ -64,14 +66,11 @@ def own_tests(kernel):
     root = kernel.root()
     shutil.copy(os.path.join(kernel.out, "lib/test_bpf.ko"), root)
     kernel.init(root, "own.c")
-    steps = []
-    if not kernel.machine["make"]:
-        test_verifier(kernel, root)
-        steps = ["/test_verifier"]
-    return kernel.boot(root, steps)
+    test_verifier(kernel, root)
+    return kernel.boot(root, ["/test_verifier"])
 
 
-def compare(patched, consoles):
+def compare(consoles):
     """Compares the kernel's own tests without and with the patches. Exits unless the verdicts are the same."""
     before, after = map(verdicts, consoles)
     for suite in ("test_bpf", "test_verifier"):
@@ -87,8 +86,7 @@ def compare(patched, consoles):
     failed = [name for name, verdict in after.items() if verdict.split()[0] not in ("PASS", "OK", "SKIP")]
     print("\n".join(f"{name}: {after[name]}" for name in failed))
     inside = [name for name in failed if name.startswith("test_bpf")]
-    few = len(after) < (1000 if patched.machine["make"] else 1700)
-    if differ or inside or few or not ended:
+    if differ or inside or len(after) < LEAST or not ended:
         sys.exit("the kernel's own tests fail, or differ with the patches")
 
 
