@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-python dist-test test-build-systems test-forges test-redis test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-bare test-newest-kernel test-editor lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel kernel-checks test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-python dist-test test-build-systems test-forges test-redis test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-bare test-newest-kernel test-editor lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -31,6 +31,11 @@ kernel: setup ## Build a Linux with native operations and test them in it (15 mi
 	@scripts/setup --kernel
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux $(or $(LINUX),6.12)
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux $(or $(LINUX),6.12) --canary
+
+kernel-checks: setup ## The same kernel's own tests, checkpatch and sparse, instructions counted, and a build with KASAN and lockdep (about an hour)
+	@scripts/setup --kernel
+	@for step in --own-tests --check --count --sanitized '--sanitized --canary'; do \
+	  scripts/patched-kernel --linux $(or $(LINUX),6.12) $$step || exit 1; done
 
 # ClickHouse's engine for Python.
 target/tools/chdb/bin/python:

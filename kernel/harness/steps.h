@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/klog.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef uint8_t u8;
@@ -37,22 +39,29 @@ static long bpf(int cmd, union bpf_attr *attr)
 	return syscall(__NR_bpf, cmd, attr, sizeof(*attr));
 }
 
-/* Whether a program's machine code has these bytes; its size. */
-static bool has_code(int fd, const u8 *code, int size, u32 *jited)
+#define IMAGE 65536
+
+/* Writes a program's machine code, and returns its size; 0 if there is none. */
+static u32 machine_code(int fd, u8 *image)
 {
-	static u8 image[65536];
 	struct bpf_prog_info info = { 0 };
 	union bpf_attr attr = { 0 };
 
 	info.jited_prog_insns = (u64)(uintptr_t)image;
-	info.jited_prog_len = sizeof(image);
+	info.jited_prog_len = IMAGE;
 	attr.info.bpf_fd = fd;
 	attr.info.info_len = sizeof(info);
 	attr.info.info = (u64)(uintptr_t)&info;
-	if (bpf(BPF_OBJ_GET_INFO_BY_FD, &attr))
-		return false;
-	*jited = info.jited_prog_len;
-	return size && memmem(image, info.jited_prog_len, code, size);
+	return bpf(BPF_OBJ_GET_INFO_BY_FD, &attr) ? 0 : info.jited_prog_len;
+}
+
+/* Whether a program's machine code has these bytes; its size. */
+static bool has_code(int fd, const u8 *code, int size, u32 *jited)
+{
+	static u8 image[IMAGE];
+
+	*jited = machine_code(fd, image);
+	return size && memmem(image, *jited, code, size);
 }
 
 static void write_text(const char *path, const char *text)
@@ -133,10 +142,10 @@ static void steps(void)
 
 static void kernel_log(void)
 {
-	static char text[1 << 20];
+	static char text[4 << 20];
 	int size = klogctl(3, text, sizeof(text) - 1);
 
-	if (size < 0 || strstr(text, "WARNING:") || strstr(text, "BUG:") || strstr(text, "Oops"))
+	if (size < 0 || strstr(text, "WARNING:") || strstr(text, "BUG:") || strstr(text, "UBSAN:") || strstr(text, "Oops"))
 		fail("the kernel's log has a warning:\n%s", text);
 }
 

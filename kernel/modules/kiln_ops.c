@@ -3,6 +3,8 @@
 #include <linux/bpf_native_op.h>
 #include <linux/filter.h>
 #include <linux/module.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
 #ifdef CONFIG_X86
 #include <asm/cpufeature.h>
 #endif
@@ -63,8 +65,29 @@ static int wrong(const struct bpf_native_op_rec *rec, u8 *code)
 	return emit(&other, code);
 }
 #define EMIT wrong
+
+/* What KASAN, lockdep and the check for sleeping report, in a kernel that has them. */
+static void splats(void)
+{
+#ifdef CONFIG_KASAN
+	static void __rcu *nothing;
+	char *bytes = kmalloc(13, GFP_KERNEL);
+
+	preempt_disable();
+	might_sleep();
+	preempt_enable();
+	rcu_dereference(nothing);
+	if (bytes)
+		*(volatile char *)(bytes + 13) = 0;
+	kfree(bytes);
+#endif
+}
 #else
 #define EMIT emit
+
+static void splats(void)
+{
+}
 #endif
 
 static void forget(int count)
@@ -77,6 +100,7 @@ static int __init kiln_ops_init(void)
 {
 	int i, err;
 
+	splats();
 	for (i = 0; i < ARRAY_SIZE(ops); i++) {
 		ops[i] = (struct bpf_native_op){
 			.name = kiln_operations[i].name,

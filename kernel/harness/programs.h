@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Programs with a record, for the inits of the test machine.
+ *
+ * The program of a record saves its context, loads R0 to R9 and some bytes of
+ * its stack from the packet, runs the proof sequence and writes all registers
+ * that are not clobbered, and these bytes, back to the packet. It is loaded with
+ * the record and without.
+ */
+#include "steps.h"
+
+#define BPF_OP(code) ((code) & 0xf0)
+#define BPF_X 0x08
+#define BPF_NEG 0x80
+
+#include "operation.h"
+
+#ifdef __aarch64__
+#define ARCH KILN_AARCH64
+#else
+#define ARCH KILN_X86_64
+#endif
+
+#define MEMORY 32	/* bytes on the stack that operations access */
+#define PACKET 208	/* what a program reads and writes */
+#define INPUT 224	/* some programs do not see the Ethernet header */
+
+static u64 seed = 0x9e3779b97f4a7c15;
+
+static inline u64 rnd(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+static char verifier_log[65536];
+
+/* The hooks whose programs may write packets, and where their context has the packet. */
+static const struct type {
+	const char *name;
+	u32 type, data, data_end, header;
+} types[] = {
+	{ "xdp", BPF_PROG_TYPE_XDP, 0, 4 },
+	{ "sched_cls", BPF_PROG_TYPE_SCHED_CLS, 76, 80 },
+	{ "sched_act", BPF_PROG_TYPE_SCHED_ACT, 76, 80 },
+	{ "lwt_xmit", BPF_PROG_TYPE_LWT_XMIT, 76, 80, 14 },
+	{ "sk_skb", BPF_PROG_TYPE_SK_SKB, 76, 80 },
+};
+
+struct prog {
+	struct bpf_insn insns[160];
+	int len, region, first;
+};
+
+#define INSN(c, d, s, o, i) \
+	(p->insns[p->len++] = (struct bpf_insn){ .code = c, .dst_reg = d, .src_reg = s, .off = o, .imm = i })
+
+/* R2 is the packet; leaves if it is short, to where `exits` says. */
+static inline int open_packet(struct prog *p, const struct type *type)
+{
+	INSN(0x61, 2, 1, type->data, 0);
+	INSN(0x61, 3, 1, type->data_end, 0);
+	INSN(0xbf, 4, 2, 0, 0);
+	INSN(0x07, 4, 0, 0, PACKET);
+	INSN(0x2d, 4, 3, 0, 0);
+	return p->len - 1;
+}
+
+/* Where operations access the stack, and the register that points to the packet
+ * for those that access the packet.
+ */
+#define STACK_MEMORY (-136)
+#define PACKET_BASE 1
+
+static inline void build_at(struct prog *p, const struct type *type, const struct bpf_insn *proof, int len, u16 live,
+		     bool in_packet)
+{
+	int r, first, second;
+
+	p->len = 0;
+	INSN(0x7b, 10, 1, -8, 0);
+	first = open_packet(p, type);
+	INSN(0xbf, 1, 2, 0, 0);
+	for (r = 0; r < MEMORY; r += 8) {
+		INSN(0x79, 3, 1, 8 + r, 0);
+		INSN(0x7b, 10, 3, STACK_MEMORY + r, 0);
+	}
+	for (r = 0; r < 10; r++)
+		if (r != PACKET_BASE)
+			INSN(0x79, r, 1, 8 * r, 0);
+	if (!in_packet)
+		INSN(0x79, 1, 1, 8, 0);
+	p->region = p->len;
+	memcpy(p->insns + p->len, proof, len * sizeof(*proof));
+	p->len += len;
+	for (r = 0; r < 10; r++)
+		if (live >> r & 1)
+			INSN(0x7b, 10, r, -16 - 8 * r, 0);
+	INSN(0x79, 1, 10, -8, 0);
+	second = open_packet(p, type);
+	for (r = 0; r < 10; r++)
+		if (live >> r & 1) {
+			INSN(0x79, 3, 10, -16 - 8 * r, 0);
+			INSN(0x7b, 2, 3, 88 + 8 * r, 0);
+		}
+	for (r = 0; r < MEMORY; r += 8) {
+		INSN(0x79, 3, 10, STACK_MEMORY + r, 0);
+		INSN(0x7b, 2, 3, 168 + r, 0);
+	}
+	p->first = first;
+	p->insns[first].off = p->len - first - 1;
+	p->insns[second].off = p->len - second - 1;
+	INSN(0xb7, 0, 0, 0, 0);
+	INSN(0x95, 0, 0, 0, 0);
+}
+
+static inline void build(struct prog *p, const struct type *type, const struct bpf_insn *proof, int len, u16 live)
+{
+	build_at(p, type, proof, len, live, false);
+}
+
+static inline int load(const struct prog *p, u32 type, const struct bpf_native_op_rec *recs, u32 count, u32 size)
+{
+	union bpf_attr attr = { 0 };
+
+	attr.prog_type = type;
+	attr.insns = (u64)(uintptr_t)p->insns;
+	attr.insn_cnt = p->len;
+	attr.license = (u64)(uintptr_t)"GPL";
+	attr.log_buf = (u64)(uintptr_t)verifier_log;
+	attr.log_size = sizeof(verifier_log);
+	attr.log_level = 1;
+	attr.native_ops = (u64)(uintptr_t)recs;
+	attr.native_op_cnt = count;
+	attr.native_op_rec_size = size;
+	verifier_log[0] = 0;
+	return bpf(BPF_PROG_LOAD, &attr);
+}
+
+static inline int load_with(const struct prog *p, u32 type, const struct bpf_native_op_rec *rec)
+{
+	return load(p, type, rec, 1, sizeof(*rec));
+}
+
+static inline int run(int fd, const u8 *in, u8 *out)
+{
+	union bpf_attr attr = { 0 };
+
+	attr.test.prog_fd = fd;
+	attr.test.data_in = (u64)(uintptr_t)in;
+	attr.test.data_size_in = INPUT;
+	attr.test.data_out = (u64)(uintptr_t)out;
+	attr.test.data_size_out = INPUT;
+	return bpf(BPF_PROG_TEST_RUN, &attr);
+}
+
+static inline u64 value(void)
+{
+	static const u64 corners[] = {
+		0, 1, 2, 31, 32, 33, 63, 64, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fffffff, 0x80000000,
+		0xffffffff, 0x100000000, 0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff,
+	};
+
+	return rnd() & 1 ? rnd() : corners[rnd() % ARRAY_SIZE(corners)];
+}
+
+/* The first template that accesses memory, or none. */
+static const struct kiln_template *access_of(const struct kiln_form *form)
+{
+	int i;
+
+	for (i = 0; i < form->length; i++)
+		if (form->code[i].bytes)
+			return &form->code[i];
+	return NULL;
+}
+
+static inline s32 any(const struct kiln_operand *operand)
+{
+	u64 range = (u64)((s64)operand->max - operand->min) + 1;
+
+	switch (operand->kind) {
+	case KILN_IMMEDIATE:
+		return operand->min == INT32_MIN && rnd() & 1 ? (s32)value() : (s32)(operand->min + (s64)(rnd() % range));
+	case KILN_COMPARISON:
+		return rnd() % 16;
+	default:
+		return rnd() % 10;
+	}
+}
+
+/* Puts an access of @bytes into the stack's or the packet's memory; false if
+ * another operand is the register with its address.
+ */
+static inline bool place(const struct kiln_operation *op, const struct kiln_template *access, bool in_packet, s32 *o)
+{
+	int base = (access->codes[0] & 7) == 1 ? access->src : access->dst;
+	int i;
+
+	/* A stack slot is aligned; a pair has its second half behind the first. */
+	o[access->off.operand] = in_packet ? (s32)(rnd() % 80) : STACK_MEMORY + (s32)(rnd() % 3) * 8;
+	o[base] = in_packet ? PACKET_BASE : BPF_REG_10;
+	for (i = 0; i < op->operand_count; i++)
+		if (i != base && op->operands[i].kind != KILN_IMMEDIATE && o[i] == o[base])
+			return false;
+	return true;
+}
+
+/* Operands that a form allows; false if none was found. */
+static inline bool sample(const struct kiln_operation *op, int form, bool in_packet, s32 *o)
+{
+	const struct kiln_template *access = access_of(&op->forms[form]);
+	int tries, i;
+
+	for (tries = 0; tries < 200000; tries++) {
+		memset(o, 0, KILN_OPERANDS * sizeof(*o));
+		for (i = 0; i < op->operand_count; i++)
+			o[i] = any(&op->operands[i]);
+		if (access && !place(op, access, in_packet, o))
+			continue;
+		if (kiln_allowed(op, form, o))
+			return true;
+	}
+	return false;
+}
+
+static inline int variants(const struct kiln_form *form)
+{
+	int i, count = 1;
+
+	for (i = 0; i < form->length; i++)
+		count *= form->code[i].choices;
+	return count;
+}
+
+static inline u16 written(const struct bpf_insn *insns, int len)
+{
+	u16 mask = 0;
+
+	while (len--) {
+		u8 class = insns[len].code & 7;
+
+		/* Not stores and branches. */
+		if (class == 1 || class == 4 || class == 7)
+			mask |= 1 << insns[len].dst_reg;
+	}
+	return mask;
+}
+
+struct sample {
+	struct bpf_native_op_rec rec;
+	struct bpf_insn proof[16];
+	int len;
+	u16 live;
+};
+
+static inline bool make_sample_at(const struct kiln_operation *op, int form, int variant, bool in_packet, struct sample *s)
+{
+	memset(s, 0, sizeof(*s));
+	if (!sample(op, form, in_packet, s->rec.operands))
+		return false;
+	s->rec.form = form;
+	s->rec.variant = variant;
+	strcpy(s->rec.name, op->name);
+	s->len = kiln_proof(op, form, variant, s->rec.operands, s->proof, 16);
+	s->live = 0x3ff & ~(written(s->proof, s->len) & ~kiln_results(op, s->rec.operands));
+	if (in_packet)
+		s->live &= ~(1 << PACKET_BASE);
+	return s->len > 0;
+}
+
+static inline bool make_sample(const struct kiln_operation *op, int form, int variant, struct sample *s)
+{
+	return make_sample_at(op, form, variant, false, s);
+}
+
+static inline bool has_native(const struct kiln_operation *op)
+{
+	int i;
+
+	for (i = 0; i < op->native_count; i++)
+		if (op->native[i].arch == ARCH)
+			return true;
+	return false;
+}
+
+static inline int insert_file(const char *path)
+{
+	int fd = open(path, O_RDONLY);
+	int err = syscall(__NR_finit_module, fd, "", 0);
+
+	close(fd);
+	return err;
+}
+
+static inline int insert(void)
+{
+	return insert_file("/kiln_ops.ko");
+}
+
+static inline int drop(void)
+{
+	return syscall(__NR_delete_module, "kiln_ops", O_NONBLOCK);
+}

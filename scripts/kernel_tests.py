@@ -1,0 +1,127 @@
+"""The kernel's own tests and checks of kernel/patches; `scripts/patched-kernel` has the commands.
+
+    compare:  test_bpf.ko, test_verifier --> booted without the patches, and with them --> the same verdicts
+    check:    checkpatch --> for each patch of the series: apply, build, sparse --> no warning that was not there before
+"""
+
+import collections
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from machine import run
+
+# Whoever submits the patches signs them off and names a maintainer of the new files.
+IGNORED = "MISSING_SIGN_OFF,FILE_PATH_CHANGES"
+
+# Verdicts that both suites have at least.
+LEAST = 1700
+
+
+def test_verifier(kernel, root):
+    """Builds the kernel's test_verifier and the libbpf of its tree. Without BTF in the kernel, a module's kfuncs are not
+    found, so the module with them is left out."""
+    work, tests = os.path.join(kernel.out, "tests"), os.path.join(kernel.tree, "tools/testing/selftests/bpf")
+    library, made = os.path.join(work, "libbpf"), os.path.join(work, "made")
+    os.makedirs(os.path.join(made, "verifier"), exist_ok=True)
+    os.makedirs(library, exist_ok=True)
+    run("make", "-s", "-C", os.path.join(kernel.tree, "tools/lib/bpf"), f"OUTPUT={library}/", f"DESTDIR={library}", "prefix=",
+        "install_headers", f"{library}/libbpf.a", stdout=subprocess.DEVNULL)
+    cases = sorted(name for name in os.listdir(os.path.join(tests, "verifier")) if name.endswith(".c"))
+    with open(os.path.join(made, "verifier/tests.h"), "w") as file:
+        lines = [f'#include "{tests}/verifier/{name}"\n' for name in cases]
+        file.write("".join(["#ifdef FILL_ARRAY\n", *lines, "#endif\n"]))
+    with open(os.path.join(tests, "test_verifier.c")) as source, open(os.path.join(made, "test_verifier.c"), "w") as file:
+        file.write(source.read().replace("if (load_bpf_testmod(verbose))", "if (0)"))
+    folders = [made, tests, f"{library}/include", f"{kernel.out}/include/generated",
+               *(os.path.join(kernel.tree, name) for name in ("tools/lib", "tools/include", "tools/include/uapi"))]
+    sources = [os.path.join(tests, name + ".c") for name in ("testing_helpers", "cap_helpers", "unpriv_helpers", "disasm")]
+    sources.append(os.path.join(made, "test_verifier.c"))
+    run("gcc", "-static", "-O1", "-w", "-DHAVE_GENHDR", *(word for folder in folders for word in ("-I", folder)), *sources,
+        f"{library}/libbpf.a", "-lelf", "-lz", "-lpthread", "-o", os.path.join(work, "test_verifier"))
+    run("strip", "-o", os.path.join(root, "test_verifier"), os.path.join(work, "test_verifier"))
+
+
+def verdicts(console):
+    """The verdict of each test, by its suite and name; times and counts of instructions are left out."""
+    found = {}
+    for line in console.splitlines():
+        line = line.strip()
+        inside = re.match(r"test_bpf: (#\d+ .*)\b(PASS|FAIL.*|UNEXPECTED\w+)$", line)
+        if inside:
+            found["test_bpf " + re.sub(r"(jited:\d).*", r"\1", inside[1])] = inside[2]
+    # The verdict may be on a later line, after the reason.
+    for text in re.split(r"(?m)^(?=#\d+/[pu] )", console)[1:]:
+        verdict = re.search(r" (OK|SKIP|FAIL)\b(?=.*\n)|(?m:^(OK|SKIP|FAIL)\b)", text)
+        name = text[:verdict.start() if verdict else None].splitlines()[0].strip()
+        found["test_verifier " + name] = (verdict[1] or verdict[2]) if verdict else "no verdict"
+    return found
+
+
+def own_tests(kernel):
+    """Boots the kernel's own tests. Returns what the console printed."""
+    kernel.build()
+    root = kernel.root()
+    shutil.copy(os.path.join(kernel.out, "lib/test_bpf.ko"), root)
+    kernel.init(root, "own.c")
+    test_verifier(kernel, root)
+    return kernel.boot(root, ["/test_verifier"])
+
+
+def compare(consoles):
+    """Compares the kernel's own tests without and with the patches. Exits unless the verdicts are the same."""
+    before, after = map(verdicts, consoles)
+    for suite in ("test_bpf", "test_verifier"):
+        both = [collections.Counter(verdict for name, verdict in own.items() if name.startswith(suite)) for own in (before, after)]
+        for name, counts in zip(("without", "with"), both):
+            print(f"{suite} {name} the patches: {', '.join(f'{number} {verdict}' for verdict, number in counts.items()) or 'not run'}")
+    for console in consoles:
+        print("\n".join(re.findall(r".*Summary: .*", console)))
+    differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    for name in differ:
+        print(f"{name}: {before.get(name)} without, {after.get(name)} with the patches")
+    ended = all("end of test: " in console for console in consoles)
+    failed = [name for name, verdict in after.items() if verdict.split()[0] not in ("PASS", "OK", "SKIP")]
+    print("\n".join(f"{name}: {after[name]}" for name in failed))
+    inside = [name for name in failed if name.startswith("test_bpf")]
+    if differ or inside or len(after) < LEAST or not ended:
+        sys.exit("the kernel's own tests fail, or differ with the patches")
+
+
+def warnings(kernel, sources):
+    """Builds those of the source files that are there. Returns what sparse and the compiler report, without line numbers."""
+    objects = [name[:-1] + "o" for name in sources if os.path.exists(os.path.join(kernel.tree, name))]
+    for name in objects:
+        if os.path.exists(os.path.join(kernel.out, name)):
+            os.remove(os.path.join(kernel.out, name))
+    said = run(*kernel.make, "C=1", "W=1", *objects, capture_output=True, text=True)
+    lines = [line for line in (said.stdout + said.stderr).splitlines() if re.search(r": (warning|error):", line)]
+    return collections.Counter(re.sub(r":\d+(:\d+)?:", ":", line).split("/source/")[-1] for line in lines)
+
+
+def check(plain, patched, changed):
+    """Applies the series patch by patch to an unpatched tree: checkpatch, a build of the changed files with sparse. Exits if
+    there is a warning that was not there before."""
+    plain.build()
+    others = {"x86_64": "arch/arm64/", "arm64": "arch/x86/"}[plain.arch]
+    sources = [name for name in changed if name.endswith(".c") and not name.startswith(others)]
+    known, done, faults = warnings(plain, sources), [], []
+    try:
+        for path in patched.patches:
+            name = os.path.basename(path)
+            said = subprocess.run(["perl", "scripts/checkpatch.pl", "--strict", "--terse", "--no-summary", "--ignore", IGNORED, path],
+                                  cwd=plain.tree, capture_output=True, text=True)
+            faults += said.stdout.splitlines()
+            run("patch", "-s", "-p1", "-F0", "-f", "-i", path, cwd=plain.tree)
+            done.append(path)
+            new = warnings(plain, sources) - known
+            faults += [f"{name}: {line}" for line in new]
+            print(f"{name}: its files build for {plain.arch}; sparse and W=1 have {len(new)} new warnings, {sum(known.values())} known")
+    finally:
+        for path in reversed(done):
+            run("patch", "-s", "-p1", "-R", "-f", "-i", path, cwd=plain.tree)
+    if faults:
+        sys.exit("\n".join(faults))
+    print(f"checkpatch --strict: no fault in {len(done)} patches ({IGNORED} aside)")
