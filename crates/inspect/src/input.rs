@@ -258,7 +258,8 @@ pub fn elf_error(name: &str, error: kiln_elf::Error) -> Error {
         (section, offset) => format!(" (section {section}, offset {offset:#x})"),
     };
     match error {
-        kiln_elf::Error::InvalidInput { section, offset, message, .. } => {
+        kiln_elf::Error::InvalidInput { section, offset, message, .. }
+        | kiln_elf::Error::Unlinked { section, offset, message, .. } => {
             Error::InvalidInput(format!("{name}: {message}{}", place(&section, offset)))
         }
         kiln_elf::Error::Unsupported { section, offset, what, .. } => {

@@ -61,6 +61,11 @@ pub fn is_sleepable_lsm_hook(name: &str) -> bool {
     SLEEPABLE_LSM_HOOKS.contains(&name)
 }
 
+/// Whether programs on a tracepoint may sleep: on those of system calls, which the kernel declares as able to fault.
+pub fn is_sleepable_tracepoint(name: &str) -> bool {
+    matches!(name, "sys_enter" | "sys_exit")
+}
+
 /// Whether the arguments of an LSM hook are untrusted, because it runs while they are created or freed.
 pub fn is_untrusted_lsm_hook(name: &str) -> bool {
     UNTRUSTED_LSM_HOOKS.contains(&name)

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::object::{ExternKind, MapContents, MapId, MapSlot, Object, Program, Reference};
+use crate::btf::{Btf, EXCEPTION_CALLBACK, Kind, TypeId};
+use crate::object::{ExternKind, FunctionId, MapContents, MapId, MapSlot, Object, Program, Reference};
 
 /// What a program cannot be loaded without, by name.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +29,8 @@ impl<'a> Needs<'a> {
         if !self.programs.insert(&program.name) {
             return;
         }
-        for function in object.reachable_functions(program.entry) {
+        let roots = [program.entry].into_iter().chain(exception_callbacks(object, program));
+        for function in roots.flat_map(|root| object.reachable_functions(root)) {
             for node in &object.function(function).nodes {
                 match node.reference {
                     Reference::Map(map) | Reference::MapValue { map, .. } => self.add_map(object, map),
@@ -72,4 +74,19 @@ impl<'a> Needs<'a> {
             }
         }
     }
+}
+
+/// The functions that a program names to handle what it throws. No call leads to them.
+fn exception_callbacks(object: &Object, program: &Program) -> Vec<FunctionId> {
+    let entry = object.functions.get(program.entry.index()).filter(|entry| entry.btf_id != 0);
+    let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
+    let (Some(entry), Some(btf)) = (entry, btf) else { return Vec::new() };
+    let named = btf.own_ids().filter_map(|id| match *btf.kind(id) {
+        Kind::DeclTag { target: TypeId(target), component: None } if target == entry.btf_id => {
+            btf.name(id).strip_prefix(EXCEPTION_CALLBACK)
+        }
+        _ => None,
+    });
+    let function = |name: &str| object.functions.iter().position(|function| function.name == name);
+    named.filter_map(function).map(|at| FunctionId(at as u32)).collect()
 }

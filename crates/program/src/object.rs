@@ -293,7 +293,7 @@ impl Map {
 
     /// Whether the map is a data section: libbpf's array of one value, which has one address. A loader may resize other maps.
     pub fn is_section(&self) -> bool {
-        self.map_type == MapType::Array && self.name.starts_with('.')
+        matches!(self.map_type, MapType::Array | MapType::PercpuArray) && self.name.starts_with('.')
     }
 
     /// Whether nothing writes the map's value once it is loaded: programs may not, and the loader freezes it.

@@ -313,6 +313,9 @@ pub fn create_map(map: &Map, types: Option<&OwnedFd>) -> Result<MapHandle, Error
     let handle = MapHandle::new(unsafe { OwnedFd::from_raw_fd(fd) })?;
     match &map.contents {
         MapContents::Empty | MapContents::Kconfig(_) => {}
+        MapContents::Data(_) if map.map_type.rules().per_cpu => {
+            return Err(Error::InvalidInput(format!("map {} needs libbpf to be filled", map.name)));
+        }
         MapContents::Data(bytes) | MapContents::ReadOnly(bytes) => {
             let mut value = bytes.clone();
             value.resize(handle.value_bytes() as usize, 0);

@@ -173,6 +173,10 @@ impl Vm {
         for (index, map) in self.object.maps.iter().enumerate() {
             let id = MapId(index as u32);
             match map.contents.clone() {
+                // Its variables are at the address of one processor's value.
+                _ if map.is_section() && map.map_type.rules().per_cpu => {
+                    return Err(Error::Missing { what: format!("the per-CPU variables of {} in the VM", map.name) });
+                }
                 MapContents::Empty | MapContents::Kconfig(_) | MapContents::StructOps(_) => {}
                 MapContents::Data(bytes) | MapContents::ReadOnly(bytes) => fill(&self.shared.maps[index], &bytes),
                 MapContents::Slots(slots) => {

@@ -13,7 +13,7 @@ use kiln_isa::{CallTarget, Insn, Slot, decode};
 use kiln_program::lower::without_encoded_reference;
 use kiln_program::{Function, FunctionId, InsnId, Linkage, MapId, Node, Reference};
 
-use crate::error::{Result, invalid, unsupported};
+use crate::error::{Result, invalid, unlinked, unsupported};
 use crate::externs::ExternTable;
 use crate::file::{ElfFile, R_BPF_64_32, R_BPF_64_64, Rel, SHN_UNDEF, STB_LOCAL, STB_WEAK, STT_FUNC};
 use crate::maps::MapTable;
@@ -247,7 +247,7 @@ impl<'a> CodeReader<'a> {
         if symbol.section == SHN_UNDEF {
             return match self.referents.externs.by_symbol.get(&relocation.symbol) {
                 Some(id) => Ok((Insn::Call(CallTarget::Kfunc { id: 0, fd_index: 0 }), Reference::Extern(*id))),
-                None => Self::undefined(section, offset, &symbol.name),
+                None => unlinked(section.name, offset, &symbol.name),
             };
         }
         let target = i64::try_from(symbol.value).ok();
@@ -262,11 +262,6 @@ impl<'a> CodeReader<'a> {
         }
     }
 
-    fn undefined<T>(section: &CodeSection<'_>, offset: u64, name: &str) -> Result<T> {
-        let advice = "if another object has it, link the two first (bpftool gen object)";
-        invalid(section.name, offset, format!("{name} is defined nowhere; {advice}"))
-    }
-
     fn address(&self, section: &CodeSection<'_>, offset: u64, imm: i32, relocation: Option<Rel>) -> Result<Reference> {
         let Some(relocation) = relocation else { return Ok(Reference::None) };
         if relocation.kind != R_BPF_64_64 {
@@ -276,7 +271,7 @@ impl<'a> CodeReader<'a> {
         if symbol.section == SHN_UNDEF {
             return match self.referents.externs.by_symbol.get(&relocation.symbol) {
                 Some(id) => Ok(Reference::Extern(*id)),
-                None => Self::undefined(section, offset, &symbol.name),
+                None => unlinked(section.name, offset, &symbol.name),
             };
         }
         let target = i64::try_from(symbol.value).ok().and_then(|value| value.checked_add(imm.into()));

@@ -17,6 +17,18 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
+    /// It refers to what another object defines, with which it is to be linked first.
+    #[error("{}: section {}, offset {offset:#x}: {}", Clean(file), Clean(section), Clean(message))]
+    Unlinked {
+        /// The label that the file was read under.
+        file: String,
+        /// The ELF section.
+        section: String,
+        /// Bytes from the beginning of the section.
+        offset: u64,
+        /// What is defined nowhere, and what to do.
+        message: String,
+    },
     /// The file is well formed and uses a feature that Kiln does not support.
     #[error("{}: section {}, offset {offset:#x}: Kiln does not support {}", Clean(file), Clean(section), Clean(what))]
     Unsupported {
@@ -53,6 +65,7 @@ pub enum Error {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     Invalid { section: String, offset: u64, message: String },
+    Unlinked { section: String, offset: u64, message: String },
     Unsupported { section: String, offset: u64, what: String },
     Layout { function: String, cause: LowerError },
     Mismatch { message: String },
@@ -64,7 +77,7 @@ impl Fault {
     /// The fault of an unreadable function, reported for a function that needs it.
     pub(crate) fn needed(mut self, function: &str) -> Fault {
         match &mut self {
-            Fault::Invalid { message, .. } | Fault::Mismatch { message } => {
+            Fault::Invalid { message, .. } | Fault::Unlinked { message, .. } | Fault::Mismatch { message } => {
                 *message = format!("it needs function {function}: {message}");
             }
             Fault::Unsupported { what, .. } => *what = format!("function {function}, which it needs: {what}"),
@@ -77,6 +90,7 @@ impl Fault {
         let file = file.to_owned();
         match self {
             Fault::Invalid { section, offset, message } => Error::InvalidInput { file, section, offset, message },
+            Fault::Unlinked { section, offset, message } => Error::Unlinked { file, section, offset, message },
             Fault::Unsupported { section, offset, what } => Error::Unsupported { file, section, offset, what },
             Fault::Layout { function, cause } => Error::Layout { file, function, cause },
             Fault::Mismatch { message } => Error::Mismatch { file, message },
@@ -87,6 +101,13 @@ impl Fault {
 /// Malformed input.
 pub(crate) fn invalid<T>(section: &str, offset: u64, message: impl Into<String>) -> Result<T> {
     Err(Fault::Invalid { section: section.to_owned(), offset, message: message.into() })
+}
+
+/// A symbol that another object defines, if any does.
+pub(crate) fn unlinked<T>(section: &str, offset: u64, symbol: &str) -> Result<T> {
+    let message =
+        format!("{symbol} is defined nowhere; if another object has it, link the two first (bpftool gen object)");
+    Err(Fault::Unlinked { section: section.to_owned(), offset, message })
 }
 
 /// Something Kiln lacks.

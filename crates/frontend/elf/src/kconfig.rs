@@ -39,6 +39,11 @@ impl KernelConfig {
         KernelConfig { partial: true, ..KernelConfig::default() }
     }
 
+    /// Whether the kernel was built with an option, as far as that is known.
+    pub fn is_set(&self, option: &str) -> bool {
+        self.partial || self.values.get(option).is_some_and(|value| value == "y")
+    }
+
     /// Adds a value that is not in the file.
     pub fn with_number(mut self, name: &str, value: u64) -> KernelConfig {
         self.values.insert(name.to_owned(), value.to_string());

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Data sections (`.data`, `.rodata`, `.bss` and their variants with a suffix after a dot) are array maps of one value,
-//! and `.addr_space.1` has the contents of the object's arena. The order is libbpf's: definitions, then data sections,
+//! `.percpu` is one with a value for each processor, and `.addr_space.1` has the contents of the object's arena. The order is libbpf's: definitions, then data sections,
 //! `.kconfig`, then `struct_ops`.
 
 use std::collections::HashMap;
@@ -96,7 +96,10 @@ pub(crate) fn read_maps(file: &ElfFile, btf: Option<&Btf>) -> Result<MapTable> {
             let value = btf.and_then(|btf| data_section(btf, &section.name).map(|id| (btf, id)));
             let flags = flags | value.map_or(0, |(btf, id)| mmapable(btf, id));
             let map = data_map(&section.name, section.size as u32, flags, contents);
-            let map = Map { value_btf: value.map_or(0, |(_, id)| id.0), ..map };
+            let map = match is_named(&section.name, PERCPU) {
+                true => Map { map_type: MapType::PercpuArray, flags: 0, ..map },
+                false => Map { value_btf: value.map_or(0, |(_, id)| id.0), ..map },
+            };
             let id = table.add(map, Some((index, 0)));
             table.data.insert(index, id);
         }
@@ -163,15 +166,23 @@ pub(crate) fn data_map(name: &str, value_size: u32, flags: u32, contents: MapCon
     }
 }
 
+/// Variables of which each processor has its own.
+const PERCPU: &str = ".percpu";
+
+/// Whether a section's name is this one, or has a suffix after a dot.
+fn is_named(section: &str, base: &str) -> bool {
+    section.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// The contents of a data section; `None` if the section is not a data section.
 fn data_contents(file: &ElfFile, index: usize) -> Result<Option<MapContents>> {
     let section = &file.sections[index];
-    let is = |base: &str| section.name.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let is = |base: &str| is_named(&section.name, base);
     let contents = match section.kind {
         _ if section.size == 0 || section.is_code() => return Ok(None),
-        SHT_PROGBITS if is(".data") => MapContents::Data(file.data(index).to_vec()),
+        SHT_PROGBITS if is(".data") || is(PERCPU) => MapContents::Data(file.data(index).to_vec()),
         SHT_PROGBITS if is(".rodata") => MapContents::ReadOnly(file.data(index).to_vec()),
-        SHT_NOBITS if is(".bss") => MapContents::Empty,
+        SHT_NOBITS if is(".bss") || is(PERCPU) => MapContents::Empty,
         _ => return Ok(None),
     };
     if section.size > MAX_VALUE_BYTES {

@@ -31,9 +31,22 @@ fn what_another_object_defines_refuses_only_its_users() {
     assert_eq!(names, ["uses_own"]);
     assert_eq!(elf.object.maps.iter().map(|map| map.name.as_str()).collect::<Vec<_>>(), ["own"]);
     for (user, symbol) in [("uses_map", "other"), ("uses_variable", "variable"), ("uses_function", "function")] {
-        let why = elf.unreadable.iter().find(|one| one.function == user).expect(user).reason.to_string();
+        let reason = &elf.unreadable.iter().find(|one| one.function == user).expect(user).reason;
+        assert!(matches!(reason, kiln_elf::Error::Unlinked { .. }), "{reason:?}");
+        let why = reason.to_string();
         assert!(why.contains(&format!("{symbol} is defined nowhere")) && why.contains("bpftool gen object"), "{why}");
     }
+}
+
+#[test]
+fn per_cpu_variables_are_an_array_with_a_value_for_each_processor() {
+    let Some(ElfObject { object, .. }) = compiled_from("percpu") else { return };
+    let variables = map(&object, ".percpu");
+    assert_eq!((variables.map_type, variables.max_entries, variables.flags), (MapType::PercpuArray, 1, 0));
+    assert_eq!((variables.key_size, variables.value_size), (4, 16));
+    assert_eq!(variables.contents, MapContents::Data([7_u64.to_le_bytes(), 0_u64.to_le_bytes()].concat()));
+    let nodes = &function(&object, "counts").nodes;
+    assert!(nodes.iter().any(|node| matches!(node.reference, Reference::MapValue { offset: 8, .. })), "{nodes:?}");
 }
 
 fn map<'a>(object: &'a Object, name: &str) -> &'a Map {

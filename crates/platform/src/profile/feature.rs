@@ -7,8 +7,18 @@
 
 use crate::KernelVersion;
 
+macro_rules! also {
+    () => {
+        None
+    };
+    ($major:literal, $minor:literal) => {
+        Some(KernelVersion::new($major, $minor))
+    };
+}
+
 macro_rules! features {
-    ($( $(#[doc = $doc:literal])+ $name:ident: ($major:literal, $minor:literal), $what:literal; )*) => {
+    ($( $(#[doc = $doc:literal])+
+        $name:ident: ($major:literal, $minor:literal), $what:literal $(, also ($older:literal, $of:literal))?; )*) => {
         /// A feature of a release that programs may depend on.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Feature { $( $(#[doc = $doc])+ $name ),* }
@@ -20,6 +30,11 @@ macro_rules! features {
             /// The first release that has it.
             pub const fn since(self) -> KernelVersion {
                 match self { $( Feature::$name => KernelVersion::new($major, $minor) ),* }
+            }
+
+            /// An older release that has it, although not all behind it do: what stable updates brought, or lost.
+            pub const fn also(self) -> Option<KernelVersion> {
+                match self { $( Feature::$name => also!($($older, $of)?) ),* }
             }
 
             /// Its name in a sentence: "... is in Linux 6.6 and later".
@@ -45,6 +60,8 @@ features! {
     MapValueAddresses: (5, 2), "the address of a variable or constant of the program";
     /// Atomic instructions other than an addition without a result.
     FetchingAtomics: (5, 12), "an atomic instruction other than the addition to memory";
+    /// The address of a variable of which each processor has its own (`SEC(".percpu")`).
+    PercpuVariables: (7, 3), "the address of a per-CPU variable";
     /// The address of a function of the program, for callbacks.
     FunctionAddresses: (5, 13), "the address of a function";
     /// The address of a variable of the kernel, by its type.
@@ -156,7 +173,24 @@ features! {
     BindFlags: (5, 12), "returning more than 1 from a bind hook";
     /// Privileged programs may read stack bytes that were never written. Since 6.3; the stable updates of 6.1 have it
     /// too, and those of 5.10, but not those of 5.15.
-    UninitializedStackReads: (6, 1), "reading stack that was never written";
+    UninitializedStackReads: (6, 1), "reading stack that was never written", also (5, 10);
+    /// Stack that was never written may be read also below all that the function used so far.
+    DeepStackReads: (6, 1), "reading stack below all that was used";
+    /// What a helper returns that fails or tells a size is one range. The stable updates of 5.4 follow both on their own.
+    OneResult: (5, 5), "following what a helper returns as one range", also (4, 18);
+    /// The lower half of a number has ranges of its own. Before, it had those of the number, where its upper half is known.
+    HalfRanges: (5, 7), "knowing the range of a number's lower half";
+    /// `bpf_get_task_stack` returns no more than the size that it was passed.
+    TaskStackResults: (5, 13), "knowing the range of bpf_get_task_stack";
+    /// Any instruction may lead back to one before it. Before, only branches did: a loop could not be entered in its
+    /// middle. Since 6.7; the stable updates of 6.6 have it too.
+    LoopsByFalling: (6, 6), "a loop that is closed by other instructions than branches";
+    /// A loop is infinite only if a turn changes nothing at all. Before, numbers on the stack that nothing depended on did
+    /// not count.
+    ExactLoops: (6, 8), "a loop that changes only numbers on the stack";
+    /// A signed range across 0 and an unsigned one that meets it at only one end narrow each other. Seen in 6.12.117, not
+    /// in 6.1.
+    CrossedSigns: (6, 12), "knowing which end of a signed range a number is at";
     /// Global functions may have their arguments described by tags (`__arg_ctx`, `__arg_nonnull`).
     ArgumentTags: (6, 8), "an argument tag of a global function";
     /// A global function that is never called is not verified.

@@ -55,6 +55,18 @@ pub struct Found {
     pub kfuncs: BTreeMap<String, bool>,
 }
 
+/// Helpers that kernels have only if they were configured so, by number and program type: distributions differ in it.
+const CONFIGURED: [(u32, ProgramType, &str); 1] =
+    [(helper_id::OVERRIDE_RETURN, ProgramType::Kprobe, "CONFIG_BPF_KPROBE_OVERRIDE")];
+
+impl Found {
+    /// What a kernel's configuration answers; `is_set` says whether an option is.
+    pub fn of_configuration(is_set: impl Fn(&str) -> bool) -> Found {
+        let helpers = CONFIGURED.iter().map(|(helper, program, option)| ((*helper, *program), is_set(option)));
+        Found { helpers: helpers.filter(|(_, has)| !has).collect(), ..Found::default() }
+    }
+}
+
 /// Something that a kernel does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
@@ -129,13 +141,13 @@ impl Profile {
 
     /// Whether it has a feature.
     pub fn has(&self, feature: Feature) -> bool {
-        self.answered(|found| found.features.get(&feature)).unwrap_or(self.version >= feature.since())
+        let listed = self.version >= feature.since() || feature.also() == Some(self.version);
+        self.answered(|found| found.features.get(&feature)).unwrap_or(listed)
     }
 
     /// Why it does not have a feature.
     pub fn lacks(&self, feature: Feature) -> Option<Lack> {
-        let answer = self.answered(|found| found.features.get(&feature));
-        self.lacking(feature.what().to_owned(), feature.since(), answer)
+        self.lacking(feature.what().to_owned(), feature.since(), Some(self.has(feature)))
     }
 
     /// Why programs of this type, at this attach type, cannot call a helper that newer ones may.

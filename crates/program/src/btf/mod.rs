@@ -50,6 +50,9 @@ impl TypeId {
 /// Maximum number of references followed when a type is resolved or measured (libbpf `MAX_RESOLVE_DEPTH`).
 pub const MAX_DEPTH: usize = 32;
 
+/// How the declaration tag of a program begins that names the function which handles what it throws.
+pub const EXCEPTION_CALLBACK: &str = "exception_callback:";
+
 /// A parsed `.BTF` section.
 #[derive(Clone, Debug)]
 pub struct Btf {

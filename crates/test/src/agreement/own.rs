@@ -23,13 +23,13 @@ pub const HEADING: &str = "## The kernels' own tests";
 
 const INTRODUCTION: &str = "
 `scripts/other-kernel 7.3 --own` builds the programs of `tools/testing/selftests/bpf/progs` with that kernel's types, asks the
-kernel in a virtual machine, and writes its row: of the objects that were asked about so far, the smallest first. *Unreadable* and
-*unsupported* count programs. *Not asked*: mostly programs of the kernel's test module, which Debian does not build.
+kernel in a virtual machine, and writes its row: of the objects that were asked about so far, the smallest first. *To be
+linked* (parts that another object defines symbols for), *unreadable* and *unsupported* count programs. *Not asked*: mostly programs of the kernel's test module, which Debian does not build.
 
 ";
 
-const HEADER: &str = "| kernel | objects | unreadable | it loads | Kiln accepts | | it refuses | Kiln accepts | unsupported | not asked |
-|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+const HEADER: &str = "| kernel | objects | to be linked | unreadable | it loads | Kiln accepts | | it refuses | Kiln accepts | unsupported | not asked |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 ";
 
 /// What became of the objects.
@@ -39,6 +39,8 @@ pub struct Own {
     pub objects: usize,
     /// Objects and programs that Kiln does not read, each with the reason.
     pub unreadable: Vec<String>,
+    /// Programs that refer to what another object defines.
+    pub unlinked: Vec<String>,
     /// The verdicts on their programs.
     pub compared: Vec<Compared>,
 }
@@ -73,8 +75,25 @@ impl Own {
                 name,
             });
         }
-        let unreadable = input.unreadable();
-        self.unreadable.extend(unreadable.map(|one| format!("{}:{}: {}", entry.file_name(), one.function, one.reason)));
+        for one in input.unreadable() {
+            self.add_unreadable(&entry.group, format!("{}:{}", entry.file_name(), one.function), &one.reason, kernel);
+        }
+    }
+
+    /// A program that Kiln calls malformed, and that the kernel was asked about, is one that both have a verdict on.
+    fn add_unreadable(&mut self, group: &str, name: String, reason: &kiln_elf::Error, kernel: &OtherKernel) {
+        let asked = kernel.says(group, &name).filter(|says| !matches!(says, Says::Nothing(_)));
+        match (reason, asked) {
+            (kiln_elf::Error::Unlinked { .. }, _) => self.unlinked.push(name),
+            (kiln_elf::Error::InvalidInput { message, .. }, Some(kernel)) => self.compared.push(Compared {
+                program_type: "unreadable",
+                kiln: Says::Reject(message.clone()),
+                kernel,
+                expected: None,
+                name,
+            }),
+            _ => self.unreadable.push(format!("{name}: {reason}")),
+        }
     }
 
     fn count(&self, kernel: bool, kiln: fn(&Says) -> bool) -> usize {
@@ -92,8 +111,9 @@ impl Own {
         let accepted = self.count(true, |says| *says == Says::Accept);
         let unsupported = self.compared.iter().filter(|one| one.column() == Column::Unsupported).count();
         format!(
-            "| {release} | {} | {} | {loads} | {accepted} | {:.1} % | {refuses} | {} | {unsupported} | {} |\n",
+            "| {release} | {} | {} | {} | {loads} | {accepted} | {:.1} % | {refuses} | {} | {unsupported} | {} |\n",
             self.objects,
+            self.unlinked.len(),
             self.unreadable.len(),
             100.0 * accepted as f64 / loads.max(1) as f64,
             self.count(false, |says| *says == Says::Accept),
@@ -118,6 +138,10 @@ impl Own {
         for ((why, kernel), names) in &rows {
             let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
             let _ = writeln!(text, "| {why} | {kernel} | {} |", names.join(", "));
+        }
+        if !self.unlinked.is_empty() {
+            let names: Vec<_> = self.unlinked.iter().map(|name| format!("`{name}`")).collect();
+            let _ = writeln!(text, "| to be linked | | {} |", names.join(", "));
         }
         for why in &self.unreadable {
             let _ = writeln!(text, "| unreadable | | {} |", why.replace(['\n', '|'], " "));

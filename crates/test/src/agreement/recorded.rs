@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use kiln_driver::input::with_loaders_values;
 use kiln_elf::KernelConfig;
-use kiln_platform::{KernelVersion, Profile};
+use kiln_platform::{Found, KernelVersion, Profile};
 use kiln_program::btf::Btf;
 use kiln_verifier::Options;
 use serde::Deserialize;
@@ -95,7 +95,7 @@ impl OtherKernel {
         Options {
             skip_facts: true,
             kernel_types: Some(Arc::clone(&self.types)),
-            profile: Profile::of(self.version),
+            profile: Profile::of_running(self.version, Found::of_configuration(|option| self.config.is_set(option))),
             ..Options::default()
         }
     }

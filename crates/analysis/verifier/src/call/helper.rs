@@ -145,6 +145,9 @@ impl HelperEffect<'_, '_> {
             self.path.state.forget_packet(self.path.options.stale_pointer());
         }
         self.path.state.set(Reg::R0, result);
+        if helper.returns_size && !self.path.options.kernel_has(Feature::OneResult) {
+            self.path.fork_by_sign(call.most_bytes);
+        }
         if helper.id == helper_id::TAIL_CALL && self.path.state.frames.len() > 1 {
             return self.path.return_from_tail_call();
         }

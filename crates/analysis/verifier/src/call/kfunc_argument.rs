@@ -173,7 +173,7 @@ impl<'p> KfuncCheck<'_, 'p> {
         }
         if constant {
             let Some(value) = register.scalar.as_constant() else {
-                return reject(Reason::ArgumentSize, self.must_be("a constant"));
+                return refuse(Reason::ArgumentSize, Case::NotConstant, self.must_be("a constant"));
             };
             self.path.findings.mark_precise(&register);
             self.call.constant = Some(value);
@@ -277,7 +277,9 @@ impl<'p> KfuncCheck<'_, 'p> {
         }
         self.path.findings.mark_precise(&size);
         if constant {
-            let Some(value) = size.scalar.as_constant() else { return complain(Case::Plain, "must be a constant") };
+            let Some(value) = size.scalar.as_constant() else {
+                return complain(Case::NotConstant, "must be a constant");
+            };
             self.call.constant = Some(value);
         }
         Ok(())

@@ -1,10 +1,12 @@
 //! What R0 holds after a call of a helper.
 
+use kiln_isa::Reg;
 use kiln_platform::{Feature, Lookup, ReturnKind, helper_id};
 
 use crate::call::said::HelperEffect;
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Held, Holds, Register, Trust};
 use crate::types::hook::MAX_ERRNO;
@@ -64,7 +66,8 @@ impl HelperEffect<'_, '_> {
 
     pub(crate) fn integer_result(&self) -> Scalar {
         let HelperEffect { helper, call, .. } = *self;
-        if helper.returns_size {
+        let known = helper.id != helper_id::GET_TASK_STACK || self.path.options.kernel_has(Feature::TaskStackResults);
+        if helper.returns_size && known {
             return Scalar::signed_range(-i64::from(MAX_ERRNO), call.most_bytes as i64);
         }
         if helper.id != helper_id::GET_SMP_PROCESSOR_ID {
@@ -116,6 +119,16 @@ impl HelperEffect<'_, '_> {
                 );
             }
         })
+    }
+}
+
+impl Path<'_> {
+    /// The result of a helper, of which a failure and a size are followed on their own.
+    pub(crate) fn fork_by_sign(&mut self, most: u64) {
+        let mut failed = self.another_state();
+        failed.set(Reg::R0, Register::scalar(Scalar::signed_range(i32::MIN.into(), -1)));
+        self.push(failed, self.at + 1);
+        self.state.set(Reg::R0, Register::scalar(Scalar::unsigned_range(0, most)));
     }
 }
 

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use kiln_platform::{
     AttachType, ProgramType, ProgramTypes, hook_refuses, is_disabled_lsm_hook, is_sleepable_lsm_hook,
-    is_unsupported_member, is_untrusted_lsm_hook, iterator_allows, iterator_target, member_refuses, raw_tracepoint,
-    section_program_type,
+    is_sleepable_tracepoint, is_unsupported_member, is_untrusted_lsm_hook, iterator_allows, iterator_target,
+    member_refuses, raw_tracepoint, section_program_type,
 };
 use kiln_program::Program;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
@@ -57,6 +57,10 @@ impl Types {
             Err(fault) if matches!(*fault, Fault::Unsupported(_)) => return Ok(()),
             Err(fault) => return Err(fault),
         };
+        let raw = program.attach_type == Some(AttachType::TraceRawTp);
+        if raw && program.sleepable && !is_sleepable_tracepoint(&hook.name) {
+            return reject(Reason::KernelLacks, format!("programs on the tracepoint {} may not sleep", hook.name));
+        }
         if !matches!(code.program_type, ProgramType::Lsm | ProgramType::StructOps) {
             return Ok(());
         }

@@ -10,7 +10,7 @@
 
 use kiln_isa::{AluOp, AtomicOp, CallTarget, Imm64, Insn, Width, forms};
 use kiln_platform::{AttachType, Feature, FieldAccess, Helper, Kfunc, Lack, Profile, ProgramType};
-use kiln_program::{ExternKind, Map, Program, Reference};
+use kiln_program::{ExternKind, Map, MapId, Program, Reference};
 
 use crate::code::{Code, Position};
 use crate::error::{Step, reject};
@@ -90,10 +90,18 @@ impl Options {
         {
             return Some((at, lack));
         }
+        if let Some(lack) = profile.lacks(Feature::LoopsByFalling)
+            && let Some(at) = code.back_by_falling()
+        {
+            return Some((at, lack));
+        }
         code.ops.iter().enumerate().find_map(|(at, op)| {
             let address = || profile.lacks(Feature::MapValueAddresses).map(|lack| (at as Position, lack));
+            let per_cpu =
+                |map: MapId| code.object.maps.get(map.index()).is_some_and(|map| map.map_type.rules().per_cpu);
             let lack = match op.node.reference {
                 Reference::MapValue { .. } if address().is_some() => return address(),
+                Reference::MapValue { map, .. } if per_cpu(map) => profile.lacks(Feature::PercpuVariables),
                 Reference::Map(map) | Reference::MapValue { map, .. } => lacks_map(
                     profile,
                     code.object.maps.get(map.index())?,

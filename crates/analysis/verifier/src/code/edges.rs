@@ -1,5 +1,7 @@
 //! Where control flow goes, as the kernel looks at it before it follows any path (`check_cfg`).
 
+use kiln_isa::Insn;
+
 use crate::code::{Code, Position};
 
 impl Code<'_> {
@@ -18,15 +20,30 @@ impl Code<'_> {
         reached.iter().position(|seen| !seen).map(|at| at as Position)
     }
 
-    /// Finds a branch back to an instruction of the same path, in any function.
+    /// Finds an instruction that leads back to one of the same path, in any function.
     pub(crate) fn back_edge(&self) -> Option<Position> {
-        let mut states = vec![Visit::Unseen; self.ops.len()];
-        self.functions.iter().find_map(|routine| self.back_edge_from(routine.start, &mut states))
+        self.back_edge_of(|_| true)
     }
 
-    fn back_edge_from(&self, start: Position, states: &mut [Visit]) -> Option<Position> {
+    /// Finds one that leads back and is not a branch.
+    pub(crate) fn back_by_falling(&self) -> Option<Position> {
+        self.back_edge_of(|insn| !matches!(insn, Insn::Jump { .. } | Insn::Branch { .. } | Insn::MayGoto { .. }))
+    }
+
+    fn back_edge_of(&self, counts: fn(&Insn) -> bool) -> Option<Position> {
+        let mut states = vec![Visit::Unseen; self.ops.len()];
+        self.functions.iter().find_map(|routine| self.back_edge_from(routine.start, counts, &mut states))
+    }
+
+    /// As the kernel, follows what is next in the code before what is branched to.
+    fn back_edge_from(&self, start: Position, counts: fn(&Insn) -> bool, states: &mut [Visit]) -> Option<Position> {
         *states.get_mut(start as usize)? = Visit::Open;
-        let mut path: Vec<(Position, Vec<Position>)> = vec![(start, self.successors(start).collect())];
+        let reversed = |at: Position| {
+            let mut all: Vec<Position> = self.successors(at).collect();
+            all.reverse();
+            all
+        };
+        let mut path: Vec<(Position, Vec<Position>)> = vec![(start, reversed(start))];
         while let Some((at, left)) = path.last_mut() {
             let at = *at;
             match left.pop() {
@@ -35,10 +52,10 @@ impl Code<'_> {
                     path.pop();
                 }
                 Some(next) => match states.get(next as usize) {
-                    Some(Visit::Open) => return Some(at),
+                    Some(Visit::Open) if counts(&self.op(at).node.insn) => return Some(at),
                     Some(Visit::Unseen) => {
                         states[next as usize] = Visit::Open;
-                        path.push((next, self.successors(next).collect()));
+                        path.push((next, reversed(next)));
                     }
                     _ => {}
                 },

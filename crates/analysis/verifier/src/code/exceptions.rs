@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, TypeId};
+use kiln_program::btf::{Btf, EXCEPTION_CALLBACK, Kind as BtfKind, Linkage, TypeId};
 use kiln_program::{Function, FunctionId, Object, Program};
-
-const TAG: &str = "exception_callback:";
 
 /// The function that a program names to handle what it throws, or what is wrong with the one it names.
 pub(crate) fn callback_of(
@@ -38,7 +36,7 @@ pub(crate) fn callbacks_named(btf: &Btf) -> HashMap<TypeId, Vec<String>> {
     let mut named: HashMap<TypeId, Vec<String>> = HashMap::new();
     for id in btf.own_ids() {
         if let BtfKind::DeclTag { target, component: None } = *btf.kind(id)
-            && let Some(name) = btf.name(id).strip_prefix(TAG)
+            && let Some(name) = btf.name(id).strip_prefix(EXCEPTION_CALLBACK)
         {
             named.entry(target).or_default().push(name.to_owned());
         }

@@ -220,12 +220,13 @@ pub(crate) fn outcome_as_kernel(op: JumpOp, width: Width, dst: &Scalar, src: &Sc
 
 /// What the kernel knows of both operands where the comparison came out as `taken` (`reg_set_min_max`). The kernel also
 /// explores what cannot be: a number of which nothing is possible any more gets unknown ranges. `same`: both operands are
-/// one register, of which it learns what it learns of either.
+/// one register, of which it learns what it learns of either. `crosses`: as [`Scalar::deduced_where`] has it.
 pub(crate) fn refine_as_kernel(
     op: JumpOp,
     width: Width,
     taken: bool,
     same: bool,
+    crosses: bool,
     [dst, src]: [&Scalar; 2],
 ) -> (Scalar, Scalar) {
     let (mut left, mut right) = (*dst, *src);
@@ -239,13 +240,13 @@ pub(crate) fn refine_as_kernel(
     }
     refine::narrow(op, width, taken, &mut left, &mut right);
     if same {
-        left = left.meet(&right).deduced();
+        left = left.meet(&right).deduced_where(crosses);
         right = left;
     }
     // A constant has nothing left to deduce.
     let settled = |side: Scalar| match side.tnum.mask {
         0 if side == Scalar::constant(side.tnum.value) => side,
-        _ => side.deduced().or_unbounded(),
+        _ => side.deduced_where(crosses).or_unbounded(),
     };
     (settled(left), settled(right))
 }

@@ -180,11 +180,17 @@ impl Scalar {
 
     /// The same values, with each of the six parts as narrow as the kernel makes it from the others (`reg_bounds_sync`).
     #[must_use]
-    pub fn deduced(mut self) -> Scalar {
+    pub fn deduced(self) -> Scalar {
+        self.deduced_where(true)
+    }
+
+    /// What a kernel deduces that narrows signed ranges across 0 by unsigned ones if it `crosses`.
+    #[must_use]
+    pub(super) fn deduced_where(mut self, crosses: bool) -> Scalar {
         self.bounds_from_tnum();
         for _ in 0..3 {
             let before = self;
-            self.ranges_from_each_other();
+            self.ranges_from_each_other(crosses);
             if self == before {
                 break;
             }
@@ -221,10 +227,10 @@ impl Scalar {
     }
 
     /// `__reg_deduce_bounds`.
-    fn ranges_from_each_other(&mut self) {
+    fn ranges_from_each_other(&mut self, crosses: bool) {
         self.half_from_whole();
-        self.half_by_sign();
-        self.whole_by_sign();
+        self.half_by_sign(crosses);
+        self.whole_by_sign(crosses);
         self.whole_from_half();
     }
 
@@ -251,7 +257,7 @@ impl Scalar {
         }
     }
 
-    fn half_by_sign(&mut self) {
+    fn half_by_sign(&mut self, crosses: bool) {
         if self.u32_min as i32 <= self.u32_max as i32 {
             self.s32_min = self.s32_min.max(self.u32_min as i32);
             self.s32_max = self.s32_max.min(self.u32_max as i32);
@@ -259,17 +265,17 @@ impl Scalar {
         if self.s32_min as u32 <= self.s32_max as u32 {
             self.u32_min = self.u32_min.max(self.s32_min as u32);
             self.u32_max = self.u32_max.min(self.s32_max as u32);
-        } else if self.u32_max < self.s32_min as u32 {
+        } else if crosses && self.u32_max < self.s32_min as u32 {
             self.s32_min = self.u32_min as i32;
             self.u32_max = self.u32_max.min(self.s32_max as u32);
-        } else if (self.s32_max as u32) < self.u32_min {
+        } else if crosses && (self.s32_max as u32) < self.u32_min {
             self.s32_max = self.u32_max as i32;
             self.u32_min = self.u32_min.max(self.s32_min as u32);
         }
     }
 
     /// Where a signed range crosses zero, the unsigned one may still meet it at only one of its ends.
-    fn whole_by_sign(&mut self) {
+    fn whole_by_sign(&mut self, crosses: bool) {
         if self.umin as i64 <= self.umax as i64 {
             self.smin = self.smin.max(self.umin as i64);
             self.smax = self.smax.min(self.umax as i64);
@@ -277,10 +283,10 @@ impl Scalar {
         if self.smin as u64 <= self.smax as u64 {
             self.umin = self.umin.max(self.smin as u64);
             self.umax = self.umax.min(self.smax as u64);
-        } else if self.umax < self.smin as u64 {
+        } else if crosses && self.umax < self.smin as u64 {
             self.smin = self.umin as i64;
             self.umax = self.umax.min(self.smax as u64);
-        } else if (self.smax as u64) < self.umin {
+        } else if crosses && (self.smax as u64) < self.umin {
             self.smax = self.umax as i64;
             self.umin = self.umin.max(self.smin as u64);
         }
@@ -307,6 +313,20 @@ impl Scalar {
         let (high, low) = (!0xffff_ffff_u64, value as u32);
         let tnum = Tnum { value: self.tnum.value & high | u64::from(low), mask: self.tnum.mask & high };
         Scalar { tnum, u32_min: low, u32_max: low, s32_min: low as i32, s32_max: low as i32, ..*self }
+    }
+
+    /// Without ranges of the lower half but those that the whole number gives it, unless its value is known.
+    #[must_use]
+    pub(crate) fn without_half(self) -> Scalar {
+        if self.tnum.mask == 0 {
+            return self;
+        }
+        let (low, high) = match self.umin >> 32 == self.umax >> 32 {
+            true => (self.umin as u32, self.umax as u32),
+            false => (0, u32::MAX),
+        };
+        let signed = if low as i32 <= high as i32 { (low as i32, high as i32) } else { (i32::MIN, i32::MAX) };
+        Scalar { u32_min: low, u32_max: high, s32_min: signed.0, s32_max: signed.1, ..self }
     }
 
     /// `__reg_bound_offset`.

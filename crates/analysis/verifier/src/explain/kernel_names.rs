@@ -12,7 +12,11 @@ pub(crate) fn slot(code: &Code<'_>, at: Position) -> u32 {
 
 /// The kernel's name of a register's type.
 pub(crate) fn type_name(register: &Register) -> String {
-    let name = register.kind().name();
+    let name = match register.kind() {
+        // A map that was looked up is the value of another until it is compared with null.
+        Kind::Map if register.nullable => Kind::MapValue.name(),
+        kind => kind.name(),
+    };
     let trusted = register.kind() == Kind::BtfId && register.trust.has(Trust::TRUSTED);
     let trust = if trusted { "trusted_" } else { "" };
     match (register.nullable, register.kind()) {

@@ -19,7 +19,7 @@ use crate::explain::kernel_names::{slot, tnum, type_name};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::{Case, Cause};
-use crate::state::{Kind, Register};
+use crate::state::{Caller, Kind, Register, Trust};
 
 /// The kernel's message for a rejection at the path's position.
 pub(crate) fn message(path: &Path<'_>, refused: &Refused) -> Option<String> {
@@ -50,6 +50,24 @@ fn moved_pointer(reg: u8, register: &Register) -> String {
         Some(moved) if moved < 0 => format!("negative offset {name} ptr R{reg} off={moved} disallowed"),
         Some(moved) => format!("dereference of modified {name} ptr R{reg} off={moved} disallowed"),
         None => format!("variable {name} access var_off={} disallowed", tnum(register)),
+    }
+}
+
+fn is_far(distance: i64) -> bool {
+    const MOST: i64 = 1 << 29;
+    distance >= MOST || distance <= -MOST
+}
+
+/// What the kernel says of a number that no pointer is moved by.
+fn too_far(pointer: &str, number: &Register) -> Option<String> {
+    let lowest = number.scalar.smin;
+    match number.scalar.as_constant().map(|value| value as i64) {
+        Some(value) if is_far(value) => Some(format!("math between {pointer} pointer and {value} is not allowed")),
+        None if lowest == i64::MIN => {
+            Some(format!("math between {pointer} pointer and register with unbounded min value is not allowed"))
+        }
+        None if is_far(lowest) => Some(format!("value {lowest} makes {pointer} pointer be out of bounds")),
+        _ => None,
     }
 }
 
@@ -264,6 +282,10 @@ impl Words<'_> {
         let (reg, register) = (self.reg()?.number(), self.register()?);
         let (offset, bytes, writes) = self.access()?;
         let name = type_name(&register);
+        if register.kind() == Kind::FlowKeys {
+            let at = register.fixed_offset()? + offset;
+            return Some(format!("invalid access to flow keys off={at} size={bytes}"));
+        }
         if register.kind() != Kind::Context {
             if writes {
                 return Some(format!("R{reg} cannot write into {name}"));
@@ -325,6 +347,10 @@ impl Words<'_> {
         if self.cause.case == Case::StackSubtraction {
             return Some(format!("R{reg} subtraction from stack pointer prohibited"));
         }
+        let number = if first.is_pointer() { second } else { first };
+        if let Some(message) = too_far(&name, &number) {
+            return Some(message);
+        }
         Some(match op {
             AluOp::And | AluOp::Or | AluOp::Xor => format!("R{reg} bitwise operator {symbol} on pointer prohibited"),
             _ => format!("R{reg} pointer arithmetic with {symbol} operator prohibited"),
@@ -342,28 +368,15 @@ impl Words<'_> {
         };
         let (pointer, number) = if first.is_pointer() { (first, second) } else { (second, first) };
         let name = type_name(&pointer);
-        const MOST: i64 = 1 << 29;
-        let far = |value: i64| value >= MOST || value <= -MOST;
+        if let Some(message) = too_far(&name, &number) {
+            return Some(message);
+        }
         let scalar = &number.scalar;
         let known = scalar.as_constant().map(|value| value as i64);
-        match known {
-            Some(value) if far(value) => {
-                return Some(format!("math between {name} pointer and {value} is not allowed"));
-            }
-            None if scalar.smin == i64::MIN => {
-                return Some(format!(
-                    "math between {name} pointer and register with unbounded min value is not allowed"
-                ));
-            }
-            None if far(scalar.smin) => {
-                return Some(format!("value {} makes {name} pointer be out of bounds", scalar.smin));
-            }
-            _ => {}
-        }
         // The sum is what is too far.
         let moved = known.map(|value| if op == AluOp::Sub { -value } else { value }).unwrap_or(0);
         let fixed = i64::from(pointer.offset).saturating_add(moved);
-        if far(fixed) {
+        if is_far(fixed) {
             return Some(format!("{name} pointer offset {fixed} is not allowed"));
         }
         let lowest = pointer.scalar.smin.saturating_add(if known.is_none() { scalar.smin } else { 0 });
@@ -378,6 +391,8 @@ impl Words<'_> {
         if let (Kind::BtfId, Some(helper)) = (register.kind(), self.path.code.op(self.path.at).helper) {
             let name = type_name(&register);
             return Some(format!("bpf_{}() may write into memory pointed by R{reg} type={name}", helper.name));
+        if let (Kind::MapKey, Some((_, _, true))) = (register.kind(), self.access()) {
+            return Some(format!("write to change key R{reg} not allowed"));
         }
         if register.kind() == Kind::MapValue {
             let (offset, bytes, writes) = self.access().or_else(|| {
@@ -390,8 +405,11 @@ impl Words<'_> {
             return Some(format!("{how} map forbidden, value_size={size} off={at} size={bytes}"));
         }
         let name = type_name(&register);
-        let prefix = if register.read_only && !name.starts_with("rdonly_") { "rdonly_" } else { "" };
-        Some(format!("R{reg} cannot write into {prefix}{name}"))
+        let bare = name.trim_start_matches("rdonly_");
+        let prefix = if register.read_only { "rdonly_" } else { "" };
+        let untrusted = register.kind() == Kind::Memory && register.trust.has(Trust::UNTRUSTED);
+        let trust = if untrusted { "untrusted_" } else { "" };
+        Some(format!("R{reg} cannot write into {prefix}{trust}{bare}"))
     }
 
     fn misaligned(&self) -> Option<String> {
@@ -444,17 +462,27 @@ impl Words<'_> {
     }
 
     fn return_value(&self) -> Option<String> {
-        let register = *self.path.state.frames.last()?.registers.first()?;
+        let frame = self.path.state.frames.last()?;
+        let reg = if self.throws() { Reg::R1 } else { Reg::R0 };
+        let register = frame.registers[reg.index()];
+        let reg = reg.number();
         let callback = matches!(self.cause.case, Case::CallbackReturned { .. });
-        let end = if callback { "At callback return" } else { "At program exit" };
+        let end = match frame.caller {
+            Caller::Later { .. } if callback => "At async callback return",
+            _ if callback => "At callback return",
+            _ => "At program exit",
+        };
+        if register.kind() == Kind::Stack && self.path.state.frames.len() > 1 {
+            return Some("cannot return stack pointer to the caller".to_owned());
+        }
         if register.kind() != Kind::Scalar {
-            return Some(format!("{end} the register R0 is not a known value ({})", type_name(&register)));
+            return Some(format!("{end} the register R{reg} is not a known value ({})", type_name(&register)));
         }
         let (lowest, highest) = match self.path.code.program_type.return_rule(self.path.code.program.attach_type) {
             ReturnRule::Range { minimum, maximum } if !callback => (i64::from(minimum), i64::from(maximum)),
             _ => self.allowed_range()?,
         };
-        let mut text = format!("{end} the register R0 has");
+        let mut text = format!("{end} the register R{reg} has");
         let scalar = &register.scalar;
         if scalar.smin > i64::MIN {
             text.push_str(&format!(" smin={}", scalar.smin));

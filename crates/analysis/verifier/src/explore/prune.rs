@@ -279,10 +279,12 @@ impl Explorer<'_> {
             return Ok(true);
         }
         let compared = if self.path.options.kernel_has(Feature::UnreadForgotten) { op.live } else { RegSet::ALL };
+        let exact = self.path.options.kernel_has(Feature::ExactLoops);
+        let turns = if exact { Exactness::Same } else { Exactness::Explored };
         if !unrolled
             && old.callback_depth == self.path.state.callback_depth
             && may_be_same(old, &self.path.state, compared)
-            && self.covers(kept, old, Exactness::Same)
+            && self.covers(kept, old, turns)
             && !iterators_moved(old, &self.path.state)
         {
             return reject(Reason::InfiniteLoop, "the state here is the same as one turn of the loop before");

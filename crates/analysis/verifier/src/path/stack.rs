@@ -1,6 +1,7 @@
 //! The stack as bytes: what is inside of a frame, and what is noted of each access.
 
 use kiln_isa::Reg;
+use kiln_platform::Feature;
 use kiln_platform::limits::MAX_STACK_BYTES;
 
 use crate::code::Position;
@@ -25,8 +26,14 @@ impl Findings {
     }
 
     /// Stack bytes are read that no store on this path wrote: an error without privilege, and on older kernels.
-    pub(crate) fn uninitialized_read(&mut self, options: &Options, message: impl Fn() -> String) -> Step<()> {
-        if options.stack_must_be_written() {
+    /// `used`: the frame's stack reached down to them before.
+    pub(crate) fn uninitialized_read(
+        &mut self,
+        options: &Options,
+        used: bool,
+        message: impl Fn() -> String,
+    ) -> Step<()> {
+        if options.stack_must_be_written() || !used && !options.kernel_has(Feature::DeepStackReads) {
             return reject(Reason::UninitializedStack, message());
         }
         self.noted.reads_uninitialized_stack = true;

@@ -30,6 +30,7 @@ impl Path<'_> {
 
     /// Returns what is known about a result: what the kernel knows or, for facts, what the operation's meaning says.
     pub(crate) fn known(&self, kernel: Scalar, exact: impl FnOnce() -> Scalar) -> Scalar {
+        let kernel = self.options.with_known_half(kernel);
         if self.options.skip_facts {
             return kernel;
         }
@@ -190,7 +191,8 @@ impl<'a> Code<'a> {
         if definition.map_type == MapType::Arena {
             return Ok(Register::UNKNOWN);
         }
-        if !definition.map_type.rules().values_have_addresses {
+        let per_cpu = definition.map_type == MapType::PercpuArray && definition.max_entries == 1;
+        if !per_cpu && !definition.map_type.rules().values_have_addresses {
             return reject(
                 Reason::BadInstruction,
                 format!(

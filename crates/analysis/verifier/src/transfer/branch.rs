@@ -5,7 +5,7 @@ use kiln_platform::Feature;
 use kiln_platform::limits::MAX_PACKET_OFFSET;
 
 use crate::code::Code;
-use crate::domain::{Scalar, Truth, apply_as_kernel, refine, refine_as_kernel};
+use crate::domain::{Scalar, Tnum, Truth, apply_as_kernel, refine, refine_as_kernel};
 use crate::error::Step;
 use crate::options::Options;
 use crate::path::precision::Origin;
@@ -27,7 +27,8 @@ impl Path<'_> {
         let target = if self.code.op(self.at).node.target().is_none() { self.at + 1 } else { target };
         // Another kernel may return null where this one never does.
         let of_kernel = first.kind() == Kind::BtfId || second.kind() == Kind::BtfId;
-        let decided = match decided(op, width, &first, &second) {
+        let compared = [&first, &second].map(|side| self.options.compared(op, width, side));
+        let decided = match decided(op, width, &compared[0], &compared[1]) {
             _ if of_kernel && self.any_load() => Truth::Unknown,
             _ if src == Source::Reg(dst)
                 && first.kind() == Kind::Scalar
@@ -180,7 +181,9 @@ impl Path<'_> {
         same: bool,
         [first, second]: [&Scalar; 2],
     ) -> Option<(Scalar, Scalar)> {
-        let kernel = refine_as_kernel(op, width, taken, same, [first, second]);
+        let crosses = self.options.kernel_has(Feature::CrossedSigns);
+        let (left, right) = refine_as_kernel(op, width, taken, same, crosses, [first, second]);
+        let kernel = (self.options.with_known_half(left), self.options.with_known_half(right));
         if self.options.skip_facts {
             return Some(kernel);
         }
@@ -214,6 +217,22 @@ impl Options {
         let unequal = op == JumpOp::Ne && taken || op == JumpOp::Eq && !taken;
         let equality = width == Width::W64 && matches!(op, JumpOp::Eq | JumpOp::Ne);
         !unequal && (equality || first.constant_at(width).is_some() || second.constant_at(width).is_some())
+    }
+
+    /// A number as the kernel compares it: one without ranges of lower halves cuts the whole number, and knows no bits.
+    fn compared(&self, op: JumpOp, width: Width, side: &Register) -> Register {
+        let by_bits = matches!(op, JumpOp::Eq | JumpOp::Ne | JumpOp::Set);
+        if width == Width::W64 || by_bits || side.kind() != Kind::Scalar || self.kernel_has(Feature::HalfRanges) {
+            return *side;
+        }
+        let half = side.scalar.without_half();
+        let tnum = if half.tnum.mask == 0 { half.tnum } else { Tnum::UNKNOWN };
+        Register { scalar: Scalar { tnum, ..half }, ..*side }
+    }
+
+    /// A number without what the kernel does not know of its lower half.
+    pub(crate) fn with_known_half(&self, number: Scalar) -> Scalar {
+        if self.kernel_has(Feature::HalfRanges) { number } else { number.without_half() }
     }
 
     /// Whether the kernel can know the outcome of a comparison of two numbers.

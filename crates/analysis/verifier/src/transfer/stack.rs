@@ -24,6 +24,7 @@ impl Path<'_> {
             let zeros = (lowest..highest + bytes as i32).all(|at| stack.byte(at) == Byte::Zero);
             return Ok(Register::scalar(if zeros { Scalar::constant(0) } else { Scalar::of_width(8 * bytes) }));
         }
+        let used = self.state.frames[frame].stack.slots().len();
         self.findings.use_stack(&mut self.state, frame, lowest)?;
         self.findings.note_read(&self.state, self.at, frame, lowest, bytes);
         let (index, within) = slot_of(lowest);
@@ -63,8 +64,8 @@ impl Path<'_> {
         }
         let read = &slot.bytes[within..within + bytes as usize];
         if read.contains(&Byte::Invalid) {
-            self.findings
-                .uninitialized_read(self.options, || format!("{bytes} bytes at r10{lowest:+} were never written"))?;
+            let message = || format!("{bytes} bytes at r10{lowest:+} were never written");
+            self.findings.uninitialized_read(self.options, index < used, message)?;
             let unwritten =
                 (0..).zip(&slot.bytes[within..]).take(bytes as usize).filter(|(_, byte)| **byte == Byte::Invalid);
             for (at, _) in unwritten {
@@ -205,9 +206,11 @@ impl Path<'_> {
             self.state.destroy_dynptr_at(&mut self.findings, self.options, frame, index)?;
             if self.state.frames[frame].stack.slot(index).bytes[within] == Byte::Invalid {
                 // The byte counts as written from here on, although another byte may have been written.
-                self.findings.uninitialized_read(self.options, || {
-                    format!("the byte at r10{at:+} may be written, and never was before")
-                })?;
+                if self.options.unprivileged {
+                    let message = format!("the byte at r10{at:+} may be written, and never was before");
+                    return reject(Reason::UninitializedStack, message);
+                }
+                self.findings.noted.reads_uninitialized_stack = true;
             }
             let slot = self.state.frames[frame].stack.slot_mut(index);
             let spilled_zero = zero && slot.bytes[within] == Byte::Spill && slot.register.is_zero();
@@ -226,6 +229,7 @@ impl Path<'_> {
     /// Reads bytes whatever they hold, as a helper does; with `clobbers`, the reader may write them too. No bytes are read
     /// where the length is 0, but the frame reaches down to there.
     pub(crate) fn read_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, clobbers: bool) -> Step<()> {
+        let used = self.state.frames[frame].stack.slots().len();
         self.findings.use_stack(&mut self.state, frame, lowest)?;
         if length == 0 {
             return Ok(());
@@ -247,8 +251,8 @@ impl Path<'_> {
                 self.findings.expose_stack(&self.state, self.at, &spilled);
             }
             if byte == Byte::Invalid {
-                self.findings
-                    .uninitialized_read(self.options, || format!("the byte at r10{at:+} was never written"))?;
+                let message = || format!("the byte at r10{at:+} was never written");
+                self.findings.uninitialized_read(self.options, index < used, message)?;
                 self.findings.note_unwritten(self.at, at, 1);
             }
             if clobbers {

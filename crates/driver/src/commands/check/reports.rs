@@ -321,6 +321,9 @@ pub struct Summary {
     pub warnings: usize,
     /// Objects whose verdicts were kept from an earlier run.
     pub cached: usize,
+    /// Programs that each of several kernels accepts, in the order in which they were named.
+    #[serde(skip)]
+    pub by_kernel: Vec<(String, usize)>,
 }
 
 impl Summary {
@@ -331,6 +334,9 @@ impl Summary {
         self.warnings += report.findings.as_ref().map_or(0, Vec::len);
         if let Result::Checked { programs, .. } = &report.result {
             self.disagreements += programs.iter().filter(|one| one.disagrees()).count();
+        }
+        if let Result::Kernels(matrix) = &report.result {
+            self.count_by_kernel(matrix);
         }
         let worst_of_row = |row: &kernels::Row| worst(row.verdicts.iter().map(Verdict::exit_code));
         let codes: Vec<u8> = match &report.result {
@@ -345,6 +351,19 @@ impl Summary {
                 1 => self.rejected += 1,
                 2 => self.invalid += 1,
                 _ => self.unsupported += 1,
+            }
+        }
+    }
+}
+
+impl Summary {
+    fn count_by_kernel(&mut self, matrix: &Matrix) {
+        for (index, kernel) in matrix.kernels.iter().map(ToString::to_string).enumerate() {
+            let accepts = |row: &&kernels::Row| row.verdicts.get(index).is_some_and(|verdict| verdict.exit_code() == 0);
+            let accepted = matrix.programs.iter().filter(accepts).count();
+            match self.by_kernel.iter_mut().find(|(known, _)| *known == kernel) {
+                Some((_, all)) => *all += accepted,
+                None => self.by_kernel.push((kernel, accepted)),
             }
         }
     }
@@ -380,6 +399,10 @@ impl std::fmt::Display for Summary {
         }
         if self.cached > 0 {
             write!(f, "; {} from the cache", self.cached)?;
+        }
+        if self.by_kernel.len() > 1 {
+            let each = self.by_kernel.iter().map(|(kernel, accepted)| format!("{accepted} on {kernel}"));
+            write!(f, "; {}", each.collect::<Vec<_>>().join(", "))?;
         }
         Ok(())
     }

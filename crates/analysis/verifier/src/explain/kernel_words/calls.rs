@@ -9,6 +9,9 @@ use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::Kind;
 
+/// The structure that timers are.
+const TIMER: &str = "bpf_timer";
+
 impl Words<'_> {
     /// The call's name and number, as the kernel prints them.
     pub(super) fn function(&self) -> Option<String> {
@@ -83,7 +86,15 @@ impl Words<'_> {
         }
         if kind == ArgKind::Timer && register.kind() == Kind::MapValue && !register.nullable {
             let map = self.path.code.map_of(&register)?;
-            return register.fixed_offset().map(|_| format!("map '{}' has no valid bpf_timer", map.name));
+            let moved = register.fixed_offset()?;
+            let record = self.path.types.record_of(self.path.code, &register);
+            let field = record.as_ref().and_then(|record| {
+                record.fields.iter().find(|field| field.kind.name() == TIMER).map(|field| field.offset)
+            });
+            return Some(match field {
+                Some(at) => format!("off {moved} doesn't point to 'struct {TIMER}' that is at {at}"),
+                None => format!("map '{}' has no valid {TIMER}", map.name),
+            });
         }
         let expected = expected(kind)?;
         Some(format!("R{number} type={} expected={expected}", type_name(&register)))
@@ -99,6 +110,9 @@ impl Words<'_> {
         }
         let scalar = &register.scalar;
         Some(match self.cause.case {
+            Case::NotConstant if matches!(self.insn, Insn::Call(CallTarget::Kfunc { .. })) => {
+                format!("R{reg} must be a known constant")
+            }
             Case::NotConstant => format!("R{reg} is not a known constant'"),
             Case::Negative => format!("R{reg} min value is negative, either use unsigned or 'var &= const'"),
             Case::Zero => format!("R{reg} invalid zero-sized read: u64=[{},{}]", scalar.umin, scalar.umax),
@@ -118,8 +132,10 @@ impl Words<'_> {
     }
 
     pub(super) fn map_helper(&self) -> Option<String> {
-        if self.path.code.op(self.path.at).helper?.id == helper_id::FOR_EACH_MAP_ELEM {
-            return Some("callback function not allowed for map".to_owned());
+        match self.path.code.op(self.path.at).helper?.id {
+            helper_id::FOR_EACH_MAP_ELEM => return Some("callback function not allowed for map".to_owned()),
+            helper_id::TAIL_CALL => return Some("expected prog array map for tail call".to_owned()),
+            _ => {}
         }
         let frame = self.path.state.frames.last()?;
         let map = frame.registers[1..6].iter().find(|register| register.kind() == Kind::Map)?;
