@@ -391,6 +391,7 @@ impl Words<'_> {
         if let (Kind::BtfId, Some(helper)) = (register.kind(), self.path.code.op(self.path.at).helper) {
             let name = type_name(&register);
             return Some(format!("bpf_{}() may write into memory pointed by R{reg} type={name}", helper.name));
+        }
         if let (Kind::MapKey, Some((_, _, true))) = (register.kind(), self.access()) {
             return Some(format!("write to change key R{reg} not allowed"));
         }
