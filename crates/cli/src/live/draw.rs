@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn many_rows_are_drawn_as_fast_as_few() {
         let row = |at: u64| {
-            let values = vec![Value::text(format!("task {at}")), Value::Uint(at), Value::Null];
+            let values = vec![Value::text(&format!("task {at}")), Value::Uint(at), Value::Null];
             Row { window: None, values }
         };
         let time = |rows: u64| {

@@ -1,10 +1,5 @@
 //! The page of `kiln serve` at 1,000 rows a second: rows as they come, and windows of 1,000 groups.
 
-// The tests of the service itself use all of it.
-#[allow(dead_code)]
-#[path = "../serve/service.rs"]
-mod service;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -13,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::browser::{Browser, LOOKS};
-use service::Service;
+use crate::serve::service::Service;
 
 /// Calls a second, and how many differ in their argument.
 const RATE: u32 = 1000;
@@ -71,7 +66,9 @@ fn look(time: Duration, windows: u32) -> Option<f64> {
     let groups = format!("SELECT arg1, count(*) AS n, histogram(latency_ns) AS h {from} GROUP BY arg1 WINDOW 1 S");
     service.document(&["install", "groups", &groups]);
     let enough = |document: &serde_json::Value| document["last_window"].as_u64() >= Some(windows.into());
-    ["rows", "groups"].map(|name| service.until(name, enough));
+    for name in ["rows", "groups"] {
+        service.until(name, enough);
+    }
     let mut most = 0f64;
     browser.call("Performance.enable", json!({"timeDomain": "threadTicks"}));
     for look in [LOOKS[0], LOOKS[1]] {

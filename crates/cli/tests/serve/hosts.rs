@@ -113,7 +113,7 @@ fn a_version_that_one_host_cannot_bear_is_withdrawn_from_all() {
     hosts.answers(
         &replace(FREQUENT),
         1,
-        "version 2 of `calls` was withdrawn from all hosts: host b: its programs took",
+        "version 2 of `calls` was withdrawn from all hosts: host b: limit reached: its programs took",
     );
     hosts.all_run(1, 2);
     let listed = hosts.listed();
