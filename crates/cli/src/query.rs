@@ -190,7 +190,7 @@ fn exporter(
         return Ok(None);
     }
     let (otlp, prometheus) = (otlp.clone(), prometheus.clone());
-    let targets = Targets { otlp, prometheus, max_series: *max_series, query: None, recorded_boot_ns };
+    let targets = Targets { otlp, prometheus, max_series: *max_series, query: None, version: None, recorded_boot_ns };
     let exporter = Exporter::begin(session, &targets)?;
     if let Some(address) = exporter.address() {
         anstream::eprintln!("Prometheus is answered at http://{address}/metrics");

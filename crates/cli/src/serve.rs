@@ -1,12 +1,15 @@
 //! `kiln serve`.
 
+mod hosts;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kiln_driver::serve::client::{self, Client};
+use kiln_driver::serve::fleet::Fleet;
 use kiln_driver::serve::listen::{Addresses, Doors};
-use kiln_driver::serve::{Install, Limits, Service};
+use kiln_driver::serve::{Limits, Service};
 use kiln_driver::{Error, Shown, query};
 use serde_json::Value as Json;
 
@@ -28,11 +31,15 @@ pub fn serve(arguments: &ServeArguments, format: Format) -> Result<u8, Error> {
     if format == Format::Parquet {
         return Err(Error::InvalidInput("--format parquet is for kiln query".to_owned()));
     }
+    if arguments.socket.is_dir() {
+        return hosts::ask(&Fleet::of_folder(&arguments.socket)?, command, format);
+    }
     let client = Client::new(&arguments.socket);
     match command {
-        ServeCommand::Install(arguments) => install(&client, arguments, format),
+        ServeCommand::Install(own) => install(&Fleet::of_socket(&arguments.socket), own, format),
         ServeCommand::List => list(&client, format),
         ServeCommand::Show { name } => shown(&client.show(name, 0)?, format),
+        ServeCommand::Rollback { name } => hosts::roll_back(&Fleet::of_socket(&arguments.socket), name),
         ServeCommand::Stop { name } => shown(&client.stop(name)?, format),
     }
 }
@@ -82,18 +89,19 @@ fn run(arguments: &ServeArguments) -> Result<u8, Error> {
     Ok(0)
 }
 
-fn install(client: &Client, arguments: &InstallArguments, format: Format) -> Result<u8, Error> {
-    let InstallArguments { name, sql, max_overhead, rows } = arguments;
-    let install = Install { sql: sql.as_str().into(), max_overhead: *max_overhead, rows: *rows };
-    let document = client.install(name, &install)?;
-    match format {
-        Format::Json => print::json(&document)?,
-        _ => {
-            let split = document["summary"]["split"].as_str().unwrap_or_default();
-            say!("query `{name}` runs; split {}", Shown::from(split));
+fn install(service: &Fleet, arguments: &InstallArguments, format: Format) -> Result<u8, Error> {
+    let InstallArguments { name, replace, trial, .. } = arguments;
+    let (answers, version) = service.install(name, &hosts::request(arguments), *replace)?;
+    for document in answers.iter().flat_map(|(_, answer)| answer) {
+        match format {
+            Format::Json => print::json(document)?,
+            _ => {
+                let split = document["summary"]["split"].as_str().unwrap_or_default();
+                say!("version {version} of query `{name}` runs; split {}", Shown::from(split));
+            }
         }
     }
-    Ok(0)
+    hosts::watch(service, (name, version), trial.unwrap_or_default())
 }
 
 fn list(client: &Client, format: Format) -> Result<u8, Error> {
@@ -103,20 +111,8 @@ fn list(client: &Client, format: Format) -> Result<u8, Error> {
         return Ok(0);
     }
     let mut table = print::fitted();
-    table.set_header(["name", "state", "of one CPU", "events", "rows", "lost", "query"]);
-    let text = |json: &Json| Shown::from(json.as_str().unwrap_or_default()).to_string();
-    for query in document["queries"].as_array().into_iter().flatten() {
-        let reason = query["reason"].as_str().map(|reason| format!(" ({})", Shown::from(reason)));
-        table.add_row([
-            text(&query["query"]["name"]),
-            text(&query["state"]),
-            percent(&query["share"]),
-            query["summary"]["events"].to_string(),
-            query["summary"]["rows"].to_string(),
-            query["lost"].to_string(),
-            text(&query["query"]["sql"]) + &reason.unwrap_or_default(),
-        ]);
-    }
+    table.set_header(HEADER);
+    queries(&document).for_each(|query| _ = table.add_row(row(query)));
     say!("{table}");
     let all = percent(&document["share"]);
     let most = percent(&document["limits"]["overhead"]);
@@ -125,6 +121,33 @@ fn list(client: &Client, format: Format) -> Result<u8, Error> {
         anstream::eprintln!("the page: {}", Shown::from(page));
     }
     Ok(0)
+}
+
+/// What [`row`] has of a query.
+const HEADER: [&str; 8] = ["name", "version", "state", "of one CPU", "events", "rows", "lost", "query"];
+
+fn queries(document: &Json) -> impl Iterator<Item = &Json> {
+    document["queries"].as_array().into_iter().flatten()
+}
+
+/// A query's line in a list.
+fn row(query: &Json) -> [String; 8] {
+    let text = |json: &Json| Shown::from(json.as_str().unwrap_or_default()).to_string();
+    let reason = query["reason"].as_str().map(|reason| format!(" ({})", Shown::from(reason)));
+    let withdrawn = &query["query"]["withdrawn"];
+    let withdrawn = withdrawn["reason"]
+        .as_str()
+        .map(|reason| format!(" (version {} was withdrawn: {})", withdrawn["version"], Shown::from(reason)));
+    [
+        text(&query["query"]["name"]),
+        query["query"]["version"].to_string(),
+        text(&query["state"]),
+        percent(&query["share"]),
+        query["summary"]["events"].to_string(),
+        query["summary"]["rows"].to_string(),
+        query["lost"].to_string(),
+        text(&query["query"]["sql"]) + &reason.or(withdrawn).unwrap_or_default(),
+    ]
 }
 
 fn percent(json: &Json) -> String {

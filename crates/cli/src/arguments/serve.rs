@@ -1,10 +1,11 @@
 //! The arguments of `kiln serve`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 
-use super::query::{percent, ring_bytes};
+use super::query::{duration, percent, ring_bytes};
 use super::tls::TlsArguments;
 
 /// Shown below `kiln serve --help`.
@@ -18,6 +19,9 @@ Examples:
                                       the page's address
   kiln serve show calls               its last windows (--format table, lines,
                                       csv, ndjson, json)
+  kiln serve install calls 'SELECT ...' --replace --trial 60s --socket hosts
+                                      on all hosts of a folder, or on none
+  kiln serve rollback calls           the version before
   kiln serve stop calls               stops it, and shows its last windows
 
 Ctrl-C ends the service; nothing stays attached, however it ends.";
@@ -28,7 +32,8 @@ pub struct ServeArguments {
     /// What to ask of a service that runs; without it, this is the service.
     #[command(subcommand)]
     pub command: Option<ServeCommand>,
-    /// The service's socket; only the user of the service can use it.
+    /// The service's socket; only the user of the service can use it. Install, list, rollback and stop also take a folder of
+    /// sockets, one for each host.
     #[arg(long, value_name = "PATH", default_value = "/run/kiln.sock", global = true, value_hint = ValueHint::FilePath)]
     pub socket: PathBuf,
     /// Show a page at this address, such as 127.0.0.1:9436. The page only reads, and its address has a key.
@@ -80,6 +85,11 @@ pub enum ServeCommand {
         /// The query's name.
         name: String,
     },
+    /// Withdraw the latest version of a query: the one before runs again.
+    Rollback {
+        /// The query's name.
+        name: String,
+    },
     /// Stop a query, and show its last windows.
     Stop {
         /// The query's name.
@@ -100,4 +110,10 @@ pub struct InstallArguments {
     /// How many rows it keeps.
     #[arg(long, value_name = "NUMBER")]
     pub rows: Option<usize>,
+    /// Replace the query of this name. It runs again where the new version is above its limit or fails.
+    #[arg(long)]
+    pub replace: bool,
+    /// Put it on trial for this long, by default 10s on a folder of sockets: if a host ends it, withdraw it from all hosts.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub trial: Option<Duration>,
 }

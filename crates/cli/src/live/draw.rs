@@ -47,7 +47,7 @@ fn table(frame: &mut Frame<'_>, area: Rect, view: &mut View) {
         return frame.render_widget(Paragraph::new(text), area);
     }
     let scroll = view.scroll.min(shown.len().saturating_sub(room));
-    let rows: Vec<Vec<String>> = shown.into_iter().skip(scroll).take(room).map(|(_, cells)| cells).collect();
+    let rows: Vec<Vec<String>> = shown.into_iter().skip(scroll).take(room).map(|row| view.cells(row)).collect();
     view.scroll = scroll;
     let name = |at: usize| {
         let mark = match view.sort {
@@ -218,6 +218,35 @@ mod tests {
         assert!(seen(&mut view).contains("new") && !seen(&mut view).contains("bash"));
         assert!(view.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
         assert_eq!(view.last_rows().len(), 1);
+    }
+
+    /// Nanoseconds that this thread has run.
+    fn own_ns() -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        1_000_000_000 * time.tv_sec as u64 + time.tv_nsec as u64
+    }
+
+    /// A screen has 20 rows, however many are stored.
+    #[test]
+    fn many_rows_are_drawn_as_fast_as_few() {
+        let row = |at: u64| {
+            let values = vec![Value::text(&format!("task {at}")), Value::Uint(at), Value::Null];
+            Row { window: None, values }
+        };
+        let time = |rows: u64| {
+            let mut view = View::new("x", view().columns, false);
+            view.rows((0..rows).map(row).collect());
+            let mut terminal = Terminal::new(TestBackend::new(100, 24)).expect("a terminal");
+            let mut draws = || {
+                let begun = own_ns();
+                terminal.draw(|frame| draw(frame, &mut view)).expect("it draws");
+                own_ns() - begun
+            };
+            (0..10).map(|_| draws()).min().unwrap_or_default()
+        };
+        let [few, many] = [1000, 50_000].map(time);
+        println!("{few} ns of 1,000 rows, {many} ns of 50,000");
+        assert!(many < 10 * few.max(100_000), "{few} ns of 1,000 rows, {many} ns of 50,000");
     }
 
     #[test]

@@ -161,18 +161,21 @@ impl View {
         self.windows.back()
     }
 
-    /// The rows shown, as cells: those of the last window that the filter leaves, in order.
-    pub fn shown(&self) -> Vec<(&Row, Vec<String>)> {
+    /// A row as cells.
+    pub fn cells(&self, row: &Row) -> Vec<String> {
+        let cells = row.values.iter().zip(&self.columns);
+        cells.map(|(value, column)| query::text(value, column.data_type).to_string()).collect()
+    }
+
+    /// The rows shown: those of the last window that the filter leaves, in order. There may be 50,000 and a screen shows
+    /// few of them, so only a filter makes cells of all.
+    pub fn shown(&self) -> Vec<&Row> {
         let rows = self.last().map_or(&[][..], |window| &window.rows);
-        let cells = |row: &Row| -> Vec<String> {
-            let cells = row.values.iter().zip(&self.columns);
-            cells.map(|(value, column)| query::text(value, column.data_type).to_string()).collect()
-        };
         let wanted = self.filter.to_lowercase();
-        let mut shown: Vec<_> = rows.iter().map(|row| (row, cells(row))).collect();
-        shown.retain(|(_, cells)| wanted.is_empty() || cells.iter().any(|cell| cell.to_lowercase().contains(&wanted)));
+        let has = |row: &&Row| self.cells(row).iter().any(|cell| cell.to_lowercase().contains(&wanted));
+        let mut shown: Vec<_> = rows.iter().filter(|row| wanted.is_empty() || has(row)).collect();
         match self.sort {
-            Some((column, descending)) => shown.sort_by(|(one, _), (other, _)| {
+            Some((column, descending)) => shown.sort_by(|one, other| {
                 let ordering = order(&one.values[column], &other.values[column]);
                 if descending { ordering.reverse() } else { ordering }
             }),
@@ -198,7 +201,7 @@ impl View {
 
     /// The histogram of the rows shown.
     pub fn histogram(&self) -> BTreeMap<u32, u64> {
-        self.powers(self.shown().into_iter().map(|(row, _)| row))
+        self.powers(self.shown().into_iter())
     }
 
     /// A histogram for each of the last `most` windows.

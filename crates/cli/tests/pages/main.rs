@@ -3,6 +3,7 @@
 
 mod browser;
 mod playground;
+mod rate;
 mod serve;
 
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 // The tests of the service itself use all of it.
 #[allow(dead_code)]
 #[path = "../serve/service.rs"]
-mod service;
+pub mod service;
 
 use serde_json::json;
 

@@ -1,5 +1,6 @@
 //! `kiln serve`: queries over its socket, limits, doors, and what is left in the kernel when it ends.
 
+mod hosts;
 mod postgres;
 mod receiver;
 mod service;
@@ -196,6 +197,7 @@ fn rows_of_every_query_go_to_a_collector() {
         let resource = if kind.is_null() { things } else { kind };
         let attributes = resource["resource"]["attributes"].as_array().expect("attributes");
         let query = attributes.iter().find(|attribute| attribute["key"] == "kiln.query").expect("the query's name");
+        assert!(attributes.iter().any(|own| own["key"] == "kiln.query.version" && own["value"]["stringValue"] == "1"));
         let all = [&resource["scopeMetrics"][0]["metrics"], &resource["scopeLogs"][0]["logRecords"]];
         if all.iter().any(|all| all.as_array().is_some_and(|all| !all.is_empty())) {
             sent.push((path, query["value"]["stringValue"].clone()));

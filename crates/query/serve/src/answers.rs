@@ -5,9 +5,10 @@
 //! | `GET /queries` | all queries, what they take, the limits |
 //! | `GET /queries/NAME?after=N` | one query with its windows after number N |
 //! | `PUT /queries/NAME` | installs the query of the body, an [`Install`] |
+//! | `POST /queries/NAME/withdraw` | withdraws the version of the body, a [`crate::version::Withdrawn`] |
 //! | `DELETE /queries/NAME` | stops it; the answer has its last windows |
 //!
-//! The last two are for the socket alone: its mode says who may use it. The page's door answers `GET` with the key, to a
+//! The last three are for the socket alone: its mode says who may use it. The page's door answers `GET` with the key, to a
 //! browser that reached it by an address and not by somebody's name ([`Door::admits`]).
 
 use serde_json::{Value as Json, json};
@@ -19,6 +20,9 @@ use kiln_program::Error;
 
 /// Maximum length of a request's body, in bytes.
 pub const MAX_BODY: usize = 64 << 10;
+
+/// The end of the path that withdraws a version of a query.
+const WITHDRAW: &str = "/withdraw";
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -109,14 +113,23 @@ pub fn answer(service: &Service, door: &Door, request: &Request) -> Answer {
         ("GET", _, Some(name)) => service.show(name, after(question)).map(|document| (200, document)),
         ("PUT", _, Some(name)) => install(service, name, &request.body).map(|document| (201, document)),
         ("DELETE", _, Some(name)) => service.stop(name).map(|document| (200, document)),
-        _ => return refused(404, "not-found", "known are GET /queries and GET, PUT and DELETE /queries/NAME"),
+        ("POST", _, Some(path)) if path.ends_with(WITHDRAW) => {
+            withdraw(service, &path[..path.len() - WITHDRAW.len()], &request.body).map(|document| (200, document))
+        }
+        _ => {
+            return refused(
+                404,
+                "not-found",
+                "known are GET /queries, GET, PUT and DELETE /queries/NAME, and POST /queries/NAME/withdraw",
+            );
+        }
     };
     match result {
         Ok((status, found)) => document(status, &found),
         Err(error) => {
             let status = match error {
                 Error::Limit(_) => 429,
-                Error::InvalidInput(_) if request.method != "PUT" => 404,
+                Error::InvalidInput(_) if matches!(&*request.method, "GET" | "DELETE") => 404,
                 Error::Unsupported(_) | Error::Os { .. } => 501,
                 _ => 400,
             };
@@ -129,6 +142,12 @@ pub fn answer(service: &Service, door: &Door, request: &Request) -> Answer {
 fn after(question: &str) -> u64 {
     let parts = question.split('&').filter_map(|part| part.strip_prefix("after="));
     parts.filter_map(|number| number.parse().ok()).next_back().unwrap_or(0)
+}
+
+fn withdraw(service: &Service, name: &str, body: &[u8]) -> Result<Json, Error> {
+    let withdrawn = serde_json::from_slice(body)
+        .map_err(|error| Error::InvalidInput(format!("the body is not a version to withdraw: {error}")))?;
+    service.withdraw(name, &withdrawn)
 }
 
 fn install(service: &Service, name: &str, body: &[u8]) -> Result<Json, Error> {

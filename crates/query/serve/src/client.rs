@@ -9,6 +9,7 @@ use kiln_plan::{DataType, Row, Value};
 use serde_json::Value as Json;
 
 use crate::service::Install;
+use crate::version::Withdrawn;
 use kiln_live::ColumnHead;
 use kiln_program::Error;
 
@@ -51,6 +52,15 @@ impl Client {
     /// What [`crate::Service::show`] returns, and as [`Client::list`].
     pub fn show(&self, name: &str, after: u64) -> Result<Json, Error> {
         self.request("GET", &format!("{}?after={after}", queries(name)), "")
+    }
+
+    /// Withdraws a version of a query.
+    ///
+    /// # Errors
+    /// What [`crate::Service::withdraw`] returns, and as [`Client::list`].
+    pub fn withdraw(&self, name: &str, withdrawn: &Withdrawn) -> Result<Json, Error> {
+        let body = serde_json::to_string(withdrawn).map_err(|error| Error::InvalidInput(error.to_string()))?;
+        self.request("POST", &format!("{}/withdraw", queries(name)), &body)
     }
 
     /// Stops a query.

@@ -8,6 +8,7 @@
 //! ```
 //!
 //! [`Service`] holds the queries and their limits. [`running`] is one query: it ends alone, whatever happens to it.
+//! [`version`] is how a query replaces another and is withdrawn again. [`fleet`] does that on many hosts.
 //! [`kept`] is what readers can ask for. [`listen`] answers HTTP at both doors, by what [`answers`] says. [`client`] is
 //! the other end of the socket.
 //!
@@ -18,6 +19,7 @@
 mod address;
 pub mod answers;
 pub mod client;
+pub mod fleet;
 pub mod kept;
 pub mod listen;
 #[cfg(not(feature = "postgres"))]
@@ -27,6 +29,7 @@ pub mod postgres;
 pub mod running;
 mod service;
 mod shared;
+pub mod version;
 
 #[cfg(not(feature = "postgres"))]
 pub use no_postgres as postgres;

@@ -17,6 +17,7 @@ use serde_json::{Value as Json, json};
 
 use crate::kept::Kept;
 use crate::shared::{locked, percent};
+use crate::version::{Earlier, Withdrawn};
 use kiln_inspect::show::shown::Shown;
 use kiln_live::export::{Exported, Exporter, Form, Role, Targets};
 use kiln_live::plan::{Plan, plan};
@@ -41,6 +42,19 @@ pub struct Spec {
     pub ring_bytes: u32,
     /// Where its rows are sent.
     pub otlp: Option<Shown>,
+    /// Its version, from 1; 0 for a reader's query, which has none.
+    pub version: u64,
+    /// What runs again if this version is withdrawn.
+    pub earlier: Option<Earlier>,
+    /// The version that was withdrawn for this one.
+    pub withdrawn: Option<Withdrawn>,
+}
+
+impl Spec {
+    /// The latest version that there has been.
+    pub fn latest(&self) -> u64 {
+        self.withdrawn.as_ref().map_or(self.version, |withdrawn| withdrawn.version.max(self.version))
+    }
 }
 
 /// How a query is.
@@ -153,6 +167,7 @@ impl Running {
         let targets = Targets {
             otlp: spec.otlp.as_ref().map(|url| url.exact().to_owned()),
             query: Some(spec.name.clone()),
+            version: Some(spec.version),
             ..Targets::default()
         };
         let exporter = if targets.otlp.is_some() { Some(Exporter::begin(&session, &targets)?) } else { None };
@@ -278,6 +293,16 @@ impl Running {
     /// What it is, and what it may take.
     pub fn spec(&self) -> &Spec {
         &self.spec
+    }
+
+    /// How it is.
+    pub fn state(&self) -> State {
+        locked(&self.progress).state
+    }
+
+    /// Why it ended, if it did not end by itself.
+    pub fn reason(&self) -> Option<Shown> {
+        locked(&self.progress).reason.clone()
     }
 
     /// The part of one processor that its programs took over the last interval.

@@ -12,6 +12,7 @@ use kiln_program::Error;
 
 use crate::running::{self, Reader, Running, State};
 use crate::shared::{locked, percent};
+use crate::version::{Earlier, Withdrawn};
 
 /// Maximum length of a query's name.
 const MAX_NAME: usize = 64;
@@ -59,6 +60,9 @@ pub struct Install {
     /// How many rows it keeps: see [`Limits::query_rows`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<usize>,
+    /// Its version. A query with a version replaces an earlier one of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
 }
 
 /// Queries that run until they are stopped.
@@ -89,19 +93,69 @@ impl Service {
         Ok(Service { limits, otlp, page, installing: Mutex::new(()), queries: Mutex::new(BTreeMap::new()) })
     }
 
-    /// Plans, loads and attaches a query. Returns how it begins.
+    /// Plans, loads and attaches a query. One with a version then replaces the query of its name. Returns how it begins.
     ///
     /// # Errors
-    /// [`Error::Limit`] for what is above a limit, [`Error::InvalidInput`] for a name that is taken and for no
-    /// rows or time at all, and what [`kiln_live::plan::plan`] and [`kiln_live::live::run`] return.
+    /// [`Error::Limit`] for what is above a limit, [`Error::InvalidInput`] for a name that is taken, for a version that is
+    /// not the latest and for no rows or time at all, and what [`kiln_live::plan::plan`] and [`kiln_live::live::run`] return.
     pub fn install(&self, name: &str, install: &Install) -> Result<Json, Error> {
         let _alone = locked(&self.installing);
         check_name(name)?;
-        let spec = self.checked(name, install)?;
+        let before = self.query(name);
+        if let Some(before) = &before {
+            check_replaces(before.spec(), install.version)?;
+        }
+        let spec = self.checked(name, install, before.as_deref())?;
+        // Only what works is worth coming back to.
+        let good = before.filter(|before| matches!(before.state(), State::Running | State::Ended));
+        let earlier = good.as_deref().map(Running::spec).map(|spec| Earlier {
+            version: spec.version,
+            sql: spec.sql.clone(),
+            max_overhead: spec.max_overhead,
+            rows: spec.rows,
+        });
+        self.begin(name, running::Spec { earlier, ..spec })
+    }
+
+    /// Withdraws a version of a query: the one before runs again, and without one the query ends. Another version than
+    /// this one is left alone. Returns the query as it is then.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where there is none of this name, and as [`Service::install`]: then the version has ended.
+    pub fn withdraw(&self, name: &str, withdrawn: &Withdrawn) -> Result<Json, Error> {
+        let _alone = locked(&self.installing);
+        let query = self.query(name).ok_or_else(|| no_query(name))?;
+        if query.spec().version != withdrawn.version {
+            return Ok(query.document(None));
+        }
+        query.end(State::Refused, withdrawn.reason.exact().to_owned());
+        let Some(earlier) = &query.spec().earlier else {
+            query.join();
+            return Ok(query.document(None));
+        };
+        let install = Install {
+            sql: earlier.sql.clone(),
+            max_overhead: Some(earlier.max_overhead),
+            rows: Some(earlier.rows),
+            version: Some(earlier.version),
+        };
+        let spec = self.checked(name, &install, Some(&query))?;
+        self.begin(name, running::Spec { withdrawn: Some(withdrawn.clone()), ..spec })
+    }
+
+    /// Begins a query, and ends the one of its name that it replaces.
+    fn begin(&self, name: &str, spec: running::Spec) -> Result<Json, Error> {
         let running = Running::begin(spec)?;
         let document = running.document(None);
-        locked(&self.queries).insert(name.to_owned(), running);
+        if let Some(before) = locked(&self.queries).insert(name.to_owned(), running) {
+            before.stop();
+            before.join();
+        }
         Ok(document)
+    }
+
+    fn query(&self, name: &str) -> Option<Arc<Running>> {
+        locked(&self.queries).get(name).cloned()
     }
 
     /// Runs a query for a reader, who gets its rows. It counts as a query of the service, with a name that is returned, until
@@ -114,8 +168,8 @@ impl Service {
         let names = |number: &u64| format!("reader-{number}");
         let name = (1..).map(|number| names(&number)).find(|name| !locked(&self.queries).contains_key(name));
         let name = name.unwrap_or_default();
-        let spec = self.checked(&name, &Install { sql: sql.into(), ..Install::default() })?;
-        let running = Running::begin_for(running::Spec { otlp: None, ..spec }, session, Some(reader))?;
+        let spec = self.checked(&name, &Install { sql: sql.into(), ..Install::default() }, None)?;
+        let running = Running::begin_for(running::Spec { otlp: None, version: 0, ..spec }, session, Some(reader))?;
         locked(&self.queries).insert(name.clone(), running);
         Ok(name)
     }
@@ -125,20 +179,17 @@ impl Service {
         self.limits.query_rows
     }
 
-    /// Holds a request to the limits.
-    fn checked(&self, name: &str, install: &Install) -> Result<running::Spec, Error> {
+    /// Holds a request to the limits. What it replaces does not count.
+    fn checked(&self, name: &str, install: &Install, before: Option<&Running>) -> Result<running::Spec, Error> {
         let limits = &self.limits;
         let queries = locked(&self.queries);
-        if queries.contains_key(name) {
-            let message = format!("there is a query `{name}` already; stop it first, or choose another name");
-            return Err(Error::InvalidInput(message));
-        }
-        if queries.len() >= limits.queries {
+        let others = || queries.iter().filter(|(other, _)| before.is_none() || *other != name).map(|(_, query)| query);
+        if others().count() >= limits.queries {
             let most = limits.queries;
             return Err(Error::Limit(format!("the service has {most} queries, and may have no more (--max-queries)")));
         }
         let rows = install.rows.unwrap_or(limits.query_rows);
-        let taken: usize = queries.values().map(|query| query.spec().rows).sum();
+        let taken: usize = others().map(|query| query.spec().rows).sum();
         if rows == 0 {
             return Err(Error::InvalidInput("a query keeps at least one row (--rows)".to_owned()));
         }
@@ -163,7 +214,7 @@ impl Service {
                 percent(limits.query_overhead)
             )));
         }
-        let share = share_of(queries.values());
+        let share = share_of(others());
         if share >= limits.overhead {
             return Err(Error::Limit(format!(
                 "the programs of all queries take {} of one processor, and may take {} (--max-total-overhead); stop one",
@@ -178,6 +229,9 @@ impl Service {
             rows,
             ring_bytes: limits.ring_bytes,
             otlp: self.otlp.clone().map(Shown::from),
+            version: install.version.unwrap_or(1),
+            earlier: None,
+            withdrawn: None,
         })
     }
 
@@ -201,8 +255,7 @@ impl Service {
     /// # Errors
     /// [`Error::InvalidInput`] where there is none of this name.
     pub fn show(&self, name: &str, after: u64) -> Result<Json, Error> {
-        let query = locked(&self.queries).get(name).cloned();
-        Ok(query.ok_or_else(|| no_query(name))?.document(Some(after)))
+        Ok(self.query(name).ok_or_else(|| no_query(name))?.document(Some(after)))
     }
 
     /// Stops a query and forgets it. Returns it with its last windows.
@@ -224,13 +277,25 @@ impl Service {
         queries.len()
     }
 
-    /// Holds all queries together to their limit: while they take more, ends the one that takes the most. Returns a
-    /// sentence for each query that has ended since the last call without having been stopped. To be called about once a
-    /// second.
+    /// Holds all queries together to their limit: while they take more, ends the one that takes the most. A version that
+    /// was refused or failed is withdrawn. Returns a sentence for each query that has ended since the last call without
+    /// having been stopped. To be called about once a second.
     pub fn supervise(&self) -> Vec<Shown> {
         let queries: Vec<_> = locked(&self.queries).values().cloned().collect();
         self.hold(&queries);
-        queries.iter().filter_map(|query| query.news()).collect()
+        queries.iter().filter_map(|query| Some(self.come_back(query, query.news()?))).collect()
+    }
+
+    /// Withdraws a query's version that has just ended, unless it has all its rows or is the first. Returns its news.
+    fn come_back(&self, query: &Running, news: Shown) -> Shown {
+        let running::Spec { name, version, earlier, .. } = query.spec();
+        let Some(earlier) = earlier.as_ref().filter(|_| query.state() != State::Ended) else { return news };
+        let reason = query.reason().unwrap_or_else(|| "it failed".into());
+        let news = news.exact();
+        match self.withdraw(name.exact(), &Withdrawn { version: *version, reason }) {
+            Ok(_) => format!("{news}; version {} runs instead of version {version}", earlier.version).into(),
+            Err(error) => format!("{news}; version {} does not run again: {error}", earlier.version).into(),
+        }
     }
 
     fn hold(&self, queries: &[Arc<Running>]) {
@@ -261,6 +326,22 @@ impl Drop for Service {
 
 fn no_query(name: &str) -> Error {
     Error::InvalidInput(format!("there is no query `{name}`; `kiln serve list` lists those there are"))
+}
+
+/// Whether a query of this version may replace another.
+fn check_replaces(before: &running::Spec, version: Option<u64>) -> Result<(), Error> {
+    let name = before.name.exact();
+    let message = match version {
+        _ if before.version == 0 => format!("`{name}` is a reader's query; choose another name"),
+        None => {
+            format!("there is a query `{name}` already; stop it first, replace it (--replace), or choose another name")
+        }
+        Some(version) if version <= before.latest() => {
+            format!("version {version} of `{name}` does not come after version {}", before.latest())
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(Error::InvalidInput(message))
 }
 
 /// Names are parts of addresses and of file names.

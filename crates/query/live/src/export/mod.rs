@@ -42,6 +42,8 @@ pub struct Targets {
     pub max_series: usize,
     /// The name under which a service has the query; OTLP receivers get it with each document.
     pub query: Option<Shown>,
+    /// Its version there, likewise.
+    pub version: Option<u64>,
     /// When the machine of a recording had begun to count, in nanoseconds since the Unix epoch; `None` for this machine's
     /// events.
     pub recorded_boot_ns: Option<u64>,

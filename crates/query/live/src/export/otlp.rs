@@ -39,6 +39,8 @@ pub struct Otlp {
     host: Option<String>,
     /// The query's name in a service.
     query: Option<Shown>,
+    /// Its version.
+    version: Option<String>,
     /// As [`Targets::recorded_boot_ns`].
     recorded_boot_ns: Option<u64>,
     /// Whether the last document was not taken.
@@ -117,6 +119,7 @@ impl Otlp {
             form,
             host,
             query: targets.query.clone(),
+            version: targets.version.map(|version| version.to_string()),
             recorded_boot_ns: targets.recorded_boot_ns,
             is_down: false,
         };
@@ -173,6 +176,7 @@ impl Otlp {
             ("service.name", Some("kiln")),
             ("host.name", self.host.as_deref()),
             ("kiln.query", self.query.as_ref().map(Shown::exact)),
+            ("kiln.query.version", self.version.as_deref()),
         ];
         let attributes: Vec<Json> = attributes
             .iter()

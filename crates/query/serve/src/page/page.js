@@ -85,7 +85,7 @@
     const one = shown, summary = one.summary;
     by("query-title").textContent = one.query.name;
     const cost = summary.events ? `${Math.round((summary.program_ns ?? 0) / summary.events)} ns each` : "no event yet";
-    by("state").textContent = `${one.state}${one.reason ? `: ${visible(one.reason)}` : ""}; split ${summary.split}; ` +
+    by("state").textContent = `version ${one.query.version}, ${one.state}${one.reason ? `: ${visible(one.reason)}` : ""}; split ${summary.split}; ` +
       `programs ran ${count(summary.events)} times, ${cost}; ${percent(one.share)} of one CPU, of ` +
       `${percent(one.query.max_overhead)} allowed; ${one.lost ? `${count(one.lost)} lost` : "nothing lost"}`;
     show_rows(one);
@@ -145,19 +145,22 @@
     const figure = by("lines");
     figure.hidden = !one.windowed || at < 0 || windows.length < 2;
     if (figure.hidden) return;
-    const label = (row) => row.filter((_, own) => one.columns[own].measure === false)
-      .map((value, own) => text(value, one.columns.filter((column) => column.measure === false)[own])).join(" ") || one.columns[at].name;
+    const keys = one.columns.flatMap((column, own) => (column.measure === false ? [own] : []));
+    const label = (row) => keys.map((own) => text(row[own], one.columns[own])).join(" ") || one.columns[at].name;
     const bounds = [...new Set(windows.map((own) => own.window[0]))];
     const series = new Map();
     for (const own of windows) {
-      for (const row of own.rows) {
-        const values = series.get(label(row)) ?? new Map();
-        values.set(own.window[0], (values.get(own.window[0]) ?? 0) + Number(row[at]));
-        series.set(label(row), values);
+      // Labels are made once: a window is drawn as often as there are windows.
+      own.points ??= own.rows.map((row) => [label(row), Number(row[at])]);
+      for (const [name, value] of own.points) {
+        let values = series.get(name);
+        if (!values) series.set(name, values = new Map());
+        values.set(own.window[0], (values.get(own.window[0]) ?? 0) + value);
       }
     }
     const total = (values) => [...values.values()].reduce((sum, value) => sum + value, 0);
-    const most = [...series].sort(([, one], [, other]) => total(other) - total(one)).slice(0, SERIES);
+    const most = [...series].map(([name, values]) => [name, values, total(values)])
+      .sort(([, , one], [, , other]) => other - one).slice(0, SERIES);
     const top = Math.max(1, ...most.flatMap(([, values]) => [...values.values()]));
     const point = (values) => (bound, index) =>
       `${((640 * index) / Math.max(1, bounds.length - 1)).toFixed(1)},${(195 - (190 * (values.get(bound) ?? 0)) / top).toFixed(1)}`;
@@ -167,12 +170,23 @@
     const caption = `${visible(one.columns[at].name)} over the last ${bounds.length} windows; the top is ${count(top)}`;
     svg.setAttribute("aria-label", caption);
     figure.querySelector("figcaption").textContent = caption;
-    figure.querySelector(".legend").replaceChildren(...most.map(([name, values], index) => {
+    figure.querySelector(".legend").replaceChildren(...most.map(([name, , sum], index) => {
       const item = element("li"), sample = drawn("svg", { viewBox: "0 0 16 10", "aria-hidden": "true" });
       sample.append(drawn("polyline", { class: `s${index}`, points: "0,5 16,5" }));
-      item.append(sample, `${name}: ${count(total(values))}`);
+      item.append(sample, `${name}: ${count(sum)}`);
       return item;
     }));
+  }
+
+  // How many values each power of two has in all histograms of a column; 0 stands for zeros.
+  function powers_of(rows, at) {
+    const sum = new Map();
+    for (const row of rows) {
+      for (const [power, values] of [[0, row[at]?.zeros ?? 0], ...(row[at]?.powers ?? [])]) {
+        if (values) sum.set(power, (sum.get(power) ?? 0) + values);
+      }
+    }
+    return sum;
   }
 
   // A row for each power of two, a column for each window, and the darker the more values.
@@ -183,11 +197,9 @@
     if (figure.hidden) return;
     const sums = new Map();
     for (const own of windows) {
+      own.powers ??= powers_of(own.rows, at);
       const bound = own.window ? own.window[0] : own.number, sum = sums.get(bound) ?? new Map();
-      for (const row of own.rows) {
-        if (row[at]?.zeros) sum.set(0, (sum.get(0) ?? 0) + row[at].zeros);
-        for (const [power, values] of row[at]?.powers ?? []) sum.set(power, (sum.get(power) ?? 0) + values);
-      }
+      for (const [power, values] of own.powers) sum.set(power, (sum.get(power) ?? 0) + values);
       sums.set(bound, sum);
     }
     const columns = [...sums.values()];
