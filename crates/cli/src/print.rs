@@ -461,6 +461,8 @@ pub fn rechecked(checked: &kiln_driver::verify_evidence::Recheck) {
     if let Some(more) = checked.problems.len().checked_sub(PROBLEMS_SHOWN).filter(|more| *more > 0) {
         say!("and {more} more");
     }
+    let whole = checked.scope == kiln_driver::verify_evidence::Scope::Objects;
+    say!("{}", styled(if whole { GOOD } else { MILD }, checked.scope.says()));
     for path in &checked.compared {
         say!("{path} is an end of the chain");
     }

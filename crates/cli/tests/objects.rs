@@ -505,7 +505,10 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "freplace/length\") int reads(struct __sk_buff *skb) { return *(int *)((char *)skb + 4000); }",
         "bad-context-access",
     ),
-    ("freplace/pull\") int two(struct __sk_buff *skb) { return 1; }", "it takes 1 arguments"),
+    (
+        "freplace/pull\") int two(struct __sk_buff *skb) { return 1; }",
+        "it takes 1 argument, and what it replaces takes 2",
+    ),
     ("freplace/pull\") int other(struct __sk_buff *skb, long bytes) { return 1; }", "argument 2 has another type"),
     ("freplace/own\") int own_too(struct __sk_buff *skb) { return 1; }", "own is not a global function"),
     ("freplace/none\") int none(struct __sk_buff *skb) { return 1; }", "has no function none"),
@@ -527,4 +530,31 @@ fn programs_that_replace_functions_are_held_to_those() {
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(text.contains(said) && !text.contains("disagree"), "{said}: {text}");
     }
+}
+
+/// One program that cannot stand for its function takes nothing from the others, and is not looked at without being asked.
+#[test]
+fn programs_that_replace_functions_are_judged_one_by_one() {
+    let Some(target) = Made::by_clang("c", REPLACED) else { return };
+    let header = &REPLACED[..REPLACED.find("__attribute__((noinline))").expect("a function")];
+    let source = format!(
+        "{header}
+SEC(\"freplace/length\") int right(struct __sk_buff *skb) {{ return skb->len > 10 ? 7 : -1; }}
+SEC(\"freplace/pull\") int wrong(struct __sk_buff *skb) {{ return 1; }}
+char _license[] SEC(\"license\") = \"GPL\";
+"
+    );
+    let Some(made) = Made::by_clang("c", &source) else { return };
+    let check = |names: &[&str], code: i32| {
+        let mut check = kiln();
+        check.arg("check").args(names.iter().flat_map(|name| ["-p", name])).arg("--replaces").arg(target.path());
+        check.arg(made.path()).assert().code(code)
+    };
+    let unlike = "it takes 1 argument, and what it replaces takes 2";
+    check(&[], 2).stdout(contains("accepted right")).stdout(contains(unlike));
+    check(&["right"], 0).stdout(contains("accepted right"));
+    check(&["wrong"], 2).stdout(contains(unlike));
+    let mut kernels = kiln();
+    kernels.args(["check", "--kernel", "6.6,6.18", "--replaces"]).arg(target.path()).arg(made.path());
+    kernels.assert().code(2).stdout(contains(unlike));
 }

@@ -66,7 +66,8 @@ pub enum Verdict {
         #[serde(flatten)]
         diagnosis: Box<Diagnosis>,
     },
-    /// It cannot be read: malformed, or it refers to what is defined nowhere.
+    /// It cannot be read, or cannot be what it says: malformed, it refers to what is defined nowhere, or it is unlike the
+    /// function that it replaces.
     Invalid {
         /// What is wrong, and where.
         reason: Shown,
@@ -147,6 +148,19 @@ pub fn verdict(object: &Prepared<'_>, program: &Program, options: &kiln_verifier
     )
 }
 
+/// Verifies a program of an input, unless it cannot stand for what it replaces.
+pub(crate) fn verdict_in(
+    input: &Input,
+    object: &Prepared<'_>,
+    program: &Program,
+    options: &kiln_verifier::Options,
+) -> Verdict {
+    match input.unlike.get(&program.name) {
+        Some(why) => Verdict::Invalid { reason: why.as_str().into() },
+        None => verdict(object, program, options),
+    }
+}
+
 /// Makes the report of a program that was verified already, with its processed instructions and bytes of stack and of
 /// its largest frame, or an error.
 pub fn verdict_of(
@@ -193,7 +207,7 @@ pub fn check(input: &Input, programs: &[&Program]) -> Vec<Checked> {
     let prepared = Prepared::new(&input.object, &options);
     let one = |program: &&Program| {
         let begun = Instant::now();
-        let verdict = verdict(&prepared, program, &options);
+        let verdict = verdict_in(input, &prepared, program, &options);
         let micros = begun.elapsed().as_micros() as u64;
         Checked {
             program: program.name.as_str().into(),

@@ -1,6 +1,6 @@
 //! Objects, from disk: BPF ELF files, or Kiln's text form.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -32,6 +32,8 @@ pub struct Input {
     pub unprivileged: bool,
     /// The object with the functions that its `freplace` programs stand for.
     pub target: Option<Arc<Input>>,
+    /// Why a `freplace` program cannot stand for its function of the target, by the program's name.
+    pub unlike: BTreeMap<String, String>,
 }
 
 /// Program types given by the caller, for sections whose names say nothing: by program name, or for all of those
@@ -92,7 +94,15 @@ fn check_marks(object: &Object) -> Result<(), Error> {
 
 /// An input that was never a file, such as a generated one.
 pub fn of_object(object: Object) -> Input {
-    Input { bytes: Vec::new(), object, elf: None, kernel_types: None, unprivileged: false, target: None }
+    Input {
+        bytes: Vec::new(),
+        object,
+        elf: None,
+        kernel_types: None,
+        unprivileged: false,
+        target: None,
+        unlike: BTreeMap::new(),
+    }
 }
 
 /// Where the running kernel says its types.
@@ -317,10 +327,8 @@ impl Input {
     }
 
     /// Has each `freplace` program stand for a function of the target: the one that its section names, unless one is given.
-    ///
-    /// # Errors
-    /// [`Error::InvalidInput`] if there is no such function, or it is unlike the program.
-    pub fn replace(&mut self, target: Arc<Input>, function: Option<&str>) -> Result<(), Error> {
+    /// A program for which there is no such function, or an unlike one, is noted in [`Input::unlike`].
+    pub fn replace(&mut self, target: Arc<Input>, function: Option<&str>) {
         let options = target.verifier_options();
         let [own, others] = [&self.object, &target.object].map(|object| Prepared::new(object, &options));
         let replacing = |program: &Program| {
@@ -330,14 +338,18 @@ impl Input {
             })?;
             kiln_verifier::replacing(&own, program, &others, function, &options)
         };
-        let programs = self.object.programs.iter().map(|program| match program.program_type {
-            Some(ProgramType::Ext) => replacing(program)
-                .map_err(|why| Error::InvalidInput(format!("{} of {}: {why}", program.name, self.object.name))),
-            _ => Ok(program.clone()),
-        });
-        self.object.programs = programs.collect::<Result<_, _>>()?;
+        let all = self.object.programs.iter().enumerate();
+        let replaced: Vec<_> = all
+            .filter(|(_, program)| program.program_type == Some(ProgramType::Ext))
+            .map(|(at, program)| (at, replacing(program)))
+            .collect();
+        for (at, result) in replaced {
+            match result {
+                Ok(program) => self.object.programs[at] = program,
+                Err(why) => drop(self.unlike.insert(self.object.programs[at].name.clone(), why)),
+            }
+        }
         self.target = Some(target);
-        Ok(())
     }
 
     fn add_text_programs(&mut self, types: &Types) {

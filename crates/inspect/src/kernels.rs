@@ -217,7 +217,7 @@ pub fn check(
         .map(|program| {
             let each = prepared.iter().zip(&loaded);
             let verdicts: Vec<Verdict> =
-                each.map(|(prepared, loaded)| check::verdict(prepared, program, &loaded.options)).collect();
+                each.map(|(prepared, loaded)| check::verdict_in(input, prepared, program, &loaded.options)).collect();
             let loads: Vec<Loads> = verdicts.iter().map(Loads::of).collect();
             Row {
                 program: program.name.as_str().into(),

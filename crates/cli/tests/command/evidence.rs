@@ -68,7 +68,9 @@ fn evidence_can_be_checked_again() {
     };
     let optimized = folder.path("out.o");
     verify(&original, &optimized).assert().code(0).stdout(contains("is an end of the chain"));
-    verify(&original, &original).assert().code(1).stdout(contains("is not what the evidence ends with"));
+    verify(&original, &optimized).assert().code(0).stdout(contains("compared with both objects"));
+    let said = verify(&original, &original).assert().code(1).stdout(contains("is not what the evidence ends with"));
+    said.stdout(contains("compared with the original only"));
     verify(&optimized, &optimized).assert().code(1).stdout(contains("is not what the evidence begins with"));
     // Damaged, cut off, exchanged.
     for file in ["certificate.gz", "original.bpf.gz", "optimized.bpf.gz"] {
@@ -97,6 +99,8 @@ fn evidence_can_be_checked_again() {
     );
     // What is compared with nothing is named.
     let said = kiln().args(["verify-evidence", "--solver", "cvc5"]).arg(&proofs).assert().code(0);
+    assert_eq!(report["scope"], "listings-only");
+    let said = said.stdout(contains("compared with no object"));
     said.stdout(contains("not bound: original-file")).stdout(contains("bound to original.bpf, SHA-256"));
     let other = std::fs::read(proofs.join("original.bpf.gz")).expect("a listing");
     let exchanged = with_altered(&proofs, "optimized.bpf.gz", |_| other.clone());

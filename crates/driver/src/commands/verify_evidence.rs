@@ -72,6 +72,39 @@ pub struct Problem {
     pub detail: Shown,
 }
 
+/// Which objects a replay says something about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// Both objects: they were given, and are the ends of the chain.
+    Objects,
+    /// The object before alone.
+    OriginalOnly,
+    /// The object after alone.
+    OptimizedOnly,
+    /// No object: two listings in a folder do the same. Who wrote the folder may have changed both in the same way.
+    ListingsOnly,
+}
+
+impl Scope {
+    /// What the replay was about, as a line of text.
+    pub fn says(self) -> &'static str {
+        match self {
+            Scope::Objects => "compared with both objects: what is proved is proved of these files",
+            Scope::OriginalOnly => {
+                "compared with the original only: nothing is proved of any optimized file (give --object)"
+            }
+            Scope::OptimizedOnly => {
+                "compared with the optimized object only: nothing is proved of any original file (give --original)"
+            }
+            Scope::ListingsOnly => {
+                "compared with no object: the folder's two listings were compared with each other, and nothing is \
+                 proved of any file (give --original and --object)"
+            }
+        }
+    }
+}
+
 /// What is taken for granted.
 #[derive(Clone, Debug, Serialize)]
 pub struct Assumption {
@@ -98,6 +131,8 @@ pub struct Recheck {
     pub queries: usize,
     /// Time that it took.
     pub milliseconds: u64,
+    /// Which objects were given, and are the ends of the chain.
+    pub scope: Scope,
     /// Objects that the ends of the chain were compared with.
     pub compared: Vec<Shown>,
     /// What the certificate says that it belongs to: the SHA-256 of listings and files.
@@ -148,6 +183,7 @@ pub fn verify(
         identical: 0,
         queries: 0,
         milliseconds: 0,
+        scope: Scope::ListingsOnly,
         compared: Vec::new(),
         bound: certificate.bound.iter().map(|(name, digest)| (name.clone(), digest.as_str().into())).collect(),
         not_bound: NOT_COMPARED.iter().map(|(what, why)| format!("{what}: {why}").into()).collect(),
@@ -180,17 +216,18 @@ pub fn verify(
                 (&options.original, evidence::ORIGINAL_FILE, "--original", "begins with", chain.first()),
                 (&options.object, evidence::OPTIMIZED_FILE, "--object", "ends with", chain.last()),
             ];
-            for (path, name, flag, which, end) in ends {
+            let mut same_ends = [false; 2];
+            for (own, (path, name, flag, which, end)) in same_ends.iter_mut().zip(ends) {
                 let Some(path) = path else {
                     recheck.not_bound.push(format!("{name}: {flag} compares it with a file").into());
                     continue;
                 };
                 let mut input = input::open(path, &[])?;
-                for (own, claimed) in input.object.programs.iter_mut().zip(&end.programs) {
-                    if let (None, Some(kind)) = (own.program_type, claimed.program_type) {
-                        own.set_type(kind);
-                        let what =
-                            format!("the type of {}: its section tells none, and it is proved as {kind}", own.name);
+                for (program, claimed) in input.object.programs.iter_mut().zip(&end.programs) {
+                    if let (None, Some(kind)) = (program.program_type, claimed.program_type) {
+                        program.set_type(kind);
+                        let name = &program.name;
+                        let what = format!("the type of {name}: its section tells none, and it is proved as {kind}");
                         recheck.not_bound.push(what.into());
                     }
                 }
@@ -199,6 +236,7 @@ pub fn verify(
                     Some(digest) => Err(format!("its bytes are others, the SHA-256 of which is {digest}")),
                     None => Err("the certificate names no such file".to_owned()),
                 });
+                *own = same.is_ok();
                 match same {
                     Ok(()) => recheck.compared.push(path.display().to_string().into()),
                     Err(why) => {
@@ -207,6 +245,12 @@ pub fn verify(
                     }
                 }
             }
+            recheck.scope = match same_ends {
+                [true, true] => Scope::Objects,
+                [true, false] => Scope::OriginalOnly,
+                [false, true] => Scope::OptimizedOnly,
+                [false, false] => Scope::ListingsOnly,
+            };
             recheck.prove(&chain, &program, options, progress);
         }
         Err(why) => recheck.problems.push(broken(why)),

@@ -86,7 +86,8 @@ fn alike(own: (&Btf, TypeId), other: (&Btf, TypeId)) -> Result<(), String> {
     }
     let (mine, theirs) = (own.0.parameters(mine), other.0.parameters(theirs));
     if mine.len() != theirs.len() {
-        return Err(format!("it takes {} arguments, and what it replaces {}", mine.len(), theirs.len()));
+        let plural = if mine.len() == 1 { "" } else { "s" };
+        return Err(format!("it takes {} argument{plural}, and what it replaces takes {}", mine.len(), theirs.len()));
     }
     for (index, (mine, theirs)) in mine.iter().zip(theirs).enumerate() {
         let differs = || Err(format!("argument {} has another type than in what it replaces", index + 1));

@@ -250,7 +250,7 @@ fn open(path: &Path, bytes: Vec<u8>, wanted: &Wanted, unknown: &mut Vec<String>)
         unknown.extend(input.set_types(&wanted.types).into_iter().map(str::to_owned));
     }
     if let Some(Target { input: target, function }) = &wanted.target {
-        input.replace(Arc::clone(target), function.as_deref())?;
+        input.replace(Arc::clone(target), function.as_deref());
     }
     input.use_kernel_types();
     Ok(input)
