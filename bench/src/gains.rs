@@ -17,11 +17,13 @@
 //! - [`proofs`]: every rewrite, proved again by a second solver;
 //! - [`stimulus`]: the input on which most of a program runs;
 //! - [`timing`]: nanoseconds of two forms of a program, in turns, and how far noise reaches;
+//! - `ranks`: whether predicted times are in the order of the measured ones;
 //! - [`report`]: the tables, for a terminal and for `docs/measurements/superoptimizer-results.md`.
 
 pub mod attached;
 pub mod equality;
 pub mod proofs;
+mod ranks;
 pub mod report;
 pub mod stimulus;
 pub mod timing;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::equality::{Equality, Outcome};
 use super::timing::Timed;
-use super::{Measured, Row, proofs};
+use super::{Measured, Row, proofs, ranks};
 
 /// Programs of at least this many slots have a separate mean, because one slot is many per cent of a small program.
 const LARGER: u32 = 20;
@@ -121,6 +121,7 @@ pub fn markdown(measured: &Measured) -> String {
     }
     text.push('\n');
     summary(&mut text, measured, noise);
+    ranks::write(&mut text, &measured.rows);
     exceptions(&mut text, measured, noise);
     comparisons(&mut text, &measured.rows);
     proofs::write(&mut text, &measured.evidence);

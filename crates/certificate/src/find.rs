@@ -4,42 +4,24 @@ pub(crate) mod evaluate;
 mod guess;
 pub mod hunks;
 mod pairs;
+pub mod remember;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::format::Edit;
 use crate::prove::{self, Count};
 use crate::provenance::{Arguments, Provenance};
 use crate::relation::Relation;
-use crate::solver::{Answer, Solver};
+use crate::solver::Solver;
 use crate::walk::{Pair, Step, Version};
 use kiln_program::{Cfg, Function, FunctionId, Object};
+use remember::{Memory, Remembering};
 
 /// Candidate meeting pairs.
 const MAX_DROPPED: usize = 32;
 
-/// A solver with a cache, because several sets of pairs begin with the same paths.
-struct Remembering<'s> {
-    solver: &'s mut dyn Solver,
-    answers: HashMap<u64, Answer>,
-}
-
-impl Solver for Remembering<'_> {
-    fn ask(&mut self, query: &str) -> Answer {
-        let mut hasher = DefaultHasher::new();
-        query.hash(&mut hasher);
-        let hash = hasher.finish();
-        if let Some(answer) = self.answers.get(&hash) {
-            return answer.clone();
-        }
-        let answer = self.solver.ask(query);
-        self.answers.insert(hash, answer.clone());
-        answer
-    }
-}
-
-/// Finds and proves a certificate that one version of a function does what another does.
+/// Finds and proves a certificate that one version of a function does what another does. `memory` has what was answered
+/// for other versions or functions.
 ///
 /// # Errors
 /// Returns what is not proved.
@@ -48,10 +30,10 @@ pub fn certify(
     id: FunctionId,
     functions: [&Function; 2],
     arguments: &Arguments,
-    solver: &mut dyn Solver,
+    (solver, memory): (&mut dyn Solver, &mut Memory),
     stop: &dyn Fn() -> bool,
 ) -> Result<(BTreeMap<Pair, Relation>, BTreeSet<u32>, Count), String> {
-    let solver = &mut Remembering { solver, answers: HashMap::new() };
+    let solver = &mut Remembering { solver, memory, given_up: BTreeSet::new() };
     let version = |function| -> Version<'_> {
         Version { function, cfg: Cfg::new(function), provenance: Provenance::of(objects[0], id, function, arguments) }
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kiln_isa::semantics::BitVec;
 
-use crate::find::evaluate::{is_likely, is_refuted};
+use crate::find::evaluate::States;
 use crate::relation::Relation;
 use crate::solver::{Answer, Solver};
 use crate::state::{State, World};
@@ -76,7 +76,7 @@ impl<'a> Prover<'_, 'a> {
             return Ok(());
         }
         let arena = self.world.arena;
-        match self.solver.ask(&arena.query(known, arena.all(&open))) {
+        match self.solver.follows(arena, known, arena.all(&open)) {
             Answer::Unsat => {
                 self.count.queries += 1;
                 Ok(())
@@ -89,17 +89,17 @@ impl<'a> Prover<'_, 'a> {
 
 /// A condition and its negation, with what the condition is if they follow from what is known. The likely one is first: a
 /// guess, which saves questions and decides nothing.
-pub(crate) fn both_ways<'a>(arena: &'a Arena, known: &[Term<'a>], condition: Term<'a>) -> [(Term<'a>, bool); 2] {
-    let likely = is_likely(arena, known, condition);
+pub(crate) fn both_ways<'a>(states: &mut States<'a>, condition: Term<'a>) -> [(Term<'a>, bool); 2] {
+    let likely = states.is_likely(condition);
     [likely, !likely].map(|value| (if value { condition } else { <Term<'a> as BitVec>::not(&condition) }, value))
 }
 
 impl<'a> Visitor<'a> for Prover<'_, 'a> {
     fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool> {
         let arena = self.world.arena;
-        both_ways(arena, known, condition).into_iter().find_map(|(goal, value)| {
-            let follows =
-                !is_refuted(arena, known, goal) && self.solver.ask(&arena.query(known, goal)) == Answer::Unsat;
+        let states = &mut States::of(arena, known);
+        both_ways(states, condition).into_iter().find_map(|(goal, value)| {
+            let follows = !states.refute(goal) && self.solver.follows(arena, known, goal) == Answer::Unsat;
             self.count.queries += usize::from(follows);
             follows.then_some(value)
         })

@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use crate::term::{Arena, Term};
+
 /// A solver's answer to a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
@@ -21,6 +23,11 @@ pub enum Answer {
 pub trait Solver {
     /// Answers one query, which ends in `(check-sat)`.
     fn ask(&mut self, query: &str) -> Answer;
+
+    /// Whether a goal follows from what is known: `unsat` if it does. The search for certificates has a shorter way.
+    fn follows(&mut self, arena: &Arena, known: &[Term<'_>], goal: Term<'_>) -> Answer {
+        self.ask(&arena.query(known, goal))
+    }
 }
 
 /// Known solvers, the preferred one first: name, options that make them read from standard input, and the option for the

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use kiln_isa::semantics::{BitVec, Bits, mask};
@@ -117,6 +118,8 @@ pub struct Arena {
     pub(crate) shapes: RefCell<Vec<(Shape, u32)>>,
     /// Bits of each term that are zero whatever the variables are.
     zeros: RefCell<Vec<u64>>,
+    /// A hash of each term, the same in every arena. Only the search for certificates uses it.
+    hashes: RefCell<Vec<u64>>,
     index: RefCell<HashMap<(Shape, u32), u32>>,
     /// Parts of terms that were built: by term, lowest bit and width.
     parts: RefCell<HashMap<Part, u32>>,
@@ -163,6 +166,8 @@ impl Arena {
         }
         let zeros = self.zeros_of(&key.0, bits);
         self.zeros.borrow_mut().push(zeros);
+        let hash = self.hash_of(&key.0, bits);
+        self.hashes.borrow_mut().push(hash);
         let mut shapes = self.shapes.borrow_mut();
         let id = u32::try_from(shapes.len()).expect("an arena's size is limited");
         shapes.push(key.clone());
@@ -184,6 +189,21 @@ impl Arena {
             Shape::Binary(Binary::Add, a, b) => mask((of(a) & of(b)).trailing_ones()) & all,
             _ => 0,
         }
+    }
+
+    fn hash_of(&self, shape: &Shape, bits: u32) -> u64 {
+        let known = self.hashes.borrow();
+        let mut hasher = DefaultHasher::new();
+        (std::mem::discriminant(shape), bits).hash(&mut hasher);
+        match shape {
+            Shape::Constant(value) => value.hash(&mut hasher),
+            Shape::Apply(name, _) => name.hash(&mut hasher),
+            Shape::Binary(op, ..) => op.hash(&mut hasher),
+            Shape::Extract(_, low) => low.hash(&mut hasher),
+            _ => {}
+        }
+        operands(shape).iter().for_each(|id| known[*id as usize].hash(&mut hasher));
+        hasher.finish()
     }
 
     /// The term that was built for these bits, if one was.
@@ -283,7 +303,7 @@ impl Arena {
     }
 }
 
-fn operands(shape: &Shape) -> Vec<u32> {
+pub(crate) fn operands(shape: &Shape) -> Vec<u32> {
     match shape {
         Shape::Constant(_) => Vec::new(),
         Shape::Apply(_, operands) => operands.to_vec(),
@@ -327,6 +347,11 @@ impl<'a> Term<'a> {
     /// Its width.
     pub(crate) fn width(self) -> u32 {
         self.bits
+    }
+
+    /// A hash of what it is made of, the same in every arena.
+    pub(crate) fn hash(self) -> u64 {
+        self.arena.hashes.borrow()[self.id as usize]
     }
 
     /// The arena that it is of.

@@ -12,6 +12,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -20,6 +22,7 @@ use flate2::write::GzEncoder;
 use kiln_certificate::check::{Chain, MAX_LISTING};
 use kiln_certificate::find;
 use kiln_certificate::find::hunks::{self, Hunk};
+use kiln_certificate::find::remember::Memory;
 use kiln_certificate::format::{Certificate, MAX_BYTES, Proof, Stage};
 use kiln_certificate::provenance::Arguments;
 use kiln_certificate::solver::{Answer, Solver};
@@ -46,6 +49,8 @@ const EFFORTS: [(u32, Strategy); 2] = [(500_000, Strategy::Incremental), (5_000_
 /// Steps that a question counts for, besides those after which the solver gave up: what a usual one takes.
 const QUESTION_STEPS: u64 = 5_000;
 
+/// How often a thread that has no more to do asks whether to go on.
+const POLL: Duration = Duration::from_millis(10);
 /// Slots that a function counts for at least when time is shared.
 const LEAST_GAIN: u32 = 4;
 
@@ -61,6 +66,8 @@ pub(crate) fn slots(object: &Object) -> u32 {
 pub struct Limits {
     /// The time for all functions.
     pub time: Duration,
+    /// How it is measured.
+    pub clock: Clock,
     /// The solver's steps for all functions: unlike time, they end a search at the same place on every machine.
     pub steps: u64,
     /// Whether a function that cannot be proved as a whole is proved hunk by hunk.
@@ -69,8 +76,80 @@ pub struct Limits {
 
 impl Limits {
     /// Only this time.
-    pub fn time(time: Duration) -> Limits {
-        Limits { time, steps: u64::MAX, in_parts: true }
+    pub fn time(time: Duration, clock: Clock) -> Limits {
+        Limits { time, clock, steps: u64::MAX, in_parts: true }
+    }
+}
+
+/// How time is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// As it passes, for a bound that a user gave.
+    Wall,
+    /// As a thread is given a processor: what else the machine does takes nothing.
+    Cpu,
+}
+
+impl Clock {
+    fn now(self, begun: Instant) -> Duration {
+        match self {
+            Clock::Wall => begun.elapsed(),
+            Clock::Cpu => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+                Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+            }
+        }
+    }
+}
+
+/// The end of a time, for one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    clock: Clock,
+    begun: Instant,
+    /// Readings of the clock.
+    start: Duration,
+    end: Duration,
+}
+
+impl Deadline {
+    /// So much time from now on.
+    pub(crate) fn after(clock: Clock, time: Duration) -> Deadline {
+        let begun = Instant::now();
+        let start = clock.now(begun);
+        Deadline { clock, begun, start, end: start + time }
+    }
+
+    /// Whether the time is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.clock.now(self.begun) >= self.end
+    }
+
+    fn spent(&self) -> Duration {
+        self.clock.now(self.begun) - self.start
+    }
+}
+
+/// The time that is left for certificates, and the functions' claims on it.
+struct Shares {
+    limits: Limits,
+    /// When all is over, unless the clock is the threads' own.
+    end: Deadline,
+    left: Duration,
+    /// What all functions that are left have gained.
+    gains: u32,
+}
+
+impl Shares {
+    /// No function gets more than twice its share.
+    fn take(&mut self, gain: u32) -> Deadline {
+        let left = match self.limits.clock {
+            Clock::Wall => self.limits.time.saturating_sub(self.end.spent()),
+            Clock::Cpu => self.left,
+        };
+        let time = left.min(left * (2 * gain) / self.gains.max(1));
+        self.gains -= gain.min(self.gains);
+        Deadline::after(self.limits.clock, time)
     }
 }
 
@@ -80,13 +159,16 @@ struct Own<'o> {
     /// Whether a question took longer.
     gave_up: &'o Cell<bool>,
     /// Steps that are left for all questions.
-    left: &'o Cell<u64>,
+    left: &'o AtomicU64,
 }
 
 impl Solver for Own<'_> {
     fn ask(&mut self, query: &str) -> Answer {
         let (steps, strategy) = self.effort;
-        let spend = |steps: u64| self.left.set(self.left.get().saturating_sub(steps));
+        let spend = |steps: u64| {
+            let less = |left: u64| Some(left.saturating_sub(steps));
+            let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        };
         spend(QUESTION_STEPS);
         match is_unsatisfiable(query, "QF_UFBV", steps, strategy) {
             Some(true) => Answer::Unsat,
@@ -118,7 +200,8 @@ pub type Proofs = BTreeMap<u32, Vec<Version>>;
 /// of it can be proved. The number is that of the solver's steps.
 ///
 /// The functions that gained most come first, and none gets more than twice its share by gain of the time that is left, so
-/// one that is hard to prove leaves time to the others.
+/// one that is hard to prove leaves time to the others. Each processor works at one, unless steps are limited: which
+/// function gets the last of them must not depend on time.
 pub fn certify(
     original: &Object,
     optimized: &Object,
@@ -127,40 +210,71 @@ pub fn certify(
     go_on: &mut dyn FnMut() -> bool,
 ) -> (Proofs, BTreeMap<u32, String>, u64) {
     let arguments = Arguments::of(original);
-    let end = Instant::now() + limits.time;
-    let left = Cell::new(limits.steps);
-    let go_on = RefCell::new(go_on);
-    let (mut proofs, mut refused) = (Proofs::new(), BTreeMap::new());
     let changed = |(_, (old, new)): &(u32, (&Function, &Function))| old.nodes != new.nodes;
     let pairs = (0..).zip(original.functions.iter().zip(&optimized.functions));
     let mut changed: Vec<(u32, (&Function, &Function))> = pairs.filter(changed).collect();
     // A function that became no shorter may be a faster one.
     let gain = |(old, new): (&Function, &Function)| old.slots().saturating_sub(new.slots()).max(LEAST_GAIN);
     changed.sort_by_key(|(_, both)| Reverse(gain(*both)));
-    let mut gains: u32 = changed.iter().map(|(_, both)| gain(*both)).sum();
-    for (number, (old, new)) in changed {
-        let time = end.saturating_duration_since(Instant::now());
-        let deadline = Instant::now() + time.min(time * (2 * gain((old, new))) / gains);
-        gains -= gain((old, new));
-        let id = FunctionId(number);
-        let mut versions: Vec<&Function> = vec![old];
-        versions.extend(chain.iter().filter(|step| step.function == id).map(|step| &*step.after));
-        versions.dedup_by(|one, other| one.nodes == other.nodes);
-        versions.pop_if(|last| last.nodes == new.nodes);
-        versions.push(new);
-        let stop = || left.get() == 0 || Instant::now() >= deadline || !(go_on.borrow_mut())();
-        let objects = [original, optimized];
-        let in_parts = limits.in_parts;
-        let search = Search { objects, id, arguments: &arguments, stop: &stop, left: &left, in_parts };
-        let (found, why) = search.patiently(&versions);
+    let threads = match limits.steps {
+        u64::MAX => std::thread::available_parallelism().map_or(1, usize::from).min(changed.len()).max(1),
+        _ => 1,
+    };
+    let end = Deadline::after(limits.clock, limits.time);
+    let gains = changed.iter().map(|(_, both)| gain(*both)).sum();
+    let shares = Mutex::new(Shares { limits, end, left: limits.time * threads as u32, gains });
+    let (left, next, done) = (AtomicU64::new(limits.steps), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (cancelled, results) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let work = |go_on: &dyn Fn() -> bool| {
+        let memory = RefCell::default();
+        while let Some((number, (old, new))) = changed.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let deadline = shares.lock().expect("no thread panics with it").take(gain((old, new)));
+            let stop = || left.load(Ordering::Relaxed) == 0 || deadline.is_over() || !go_on();
+            let versions = versions(FunctionId(*number), old, new, chain);
+            let (objects, id, in_parts) = ([original, optimized], FunctionId(*number), limits.in_parts);
+            let search =
+                Search { objects, id, arguments: &arguments, stop: &stop, left: &left, memory: &memory, in_parts };
+            let found = search.patiently(&versions);
+            let mut shares = shares.lock().expect("no thread panics with it");
+            shares.left = shares.left.saturating_sub(deadline.spent());
+            results.lock().expect("no thread panics with it").push((*number, found));
+        }
+        done.fetch_add(1, Ordering::Relaxed);
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|| work(&|| !cancelled.load(Ordering::Relaxed)));
+        }
+        // This thread is the one that is told to end.
+        let go_on = RefCell::new(go_on);
+        let told = || {
+            let goes_on = (go_on.borrow_mut())();
+            cancelled.fetch_or(!goes_on, Ordering::Relaxed);
+            goes_on
+        };
+        work(&told);
+        while done.load(Ordering::Relaxed) < threads && told() {
+            std::thread::sleep(POLL);
+        }
+    });
+    let (mut proofs, mut refused) = (Proofs::new(), BTreeMap::new());
+    for (number, (found, why)) in results.into_inner().expect("no thread panics with it") {
         if !found.is_empty() {
             proofs.insert(number, found);
         }
-        if let Some(why) = why {
-            refused.insert(number, why);
-        }
+        refused.extend(why.map(|why| (number, why)));
     }
-    (proofs, refused, limits.steps - left.get())
+    (proofs, refused, limits.steps - left.into_inner())
+}
+
+/// The versions of a function, from the original to the optimized one.
+fn versions<'f>(id: FunctionId, old: &'f Function, new: &'f Function, chain: &'f [ChainStep]) -> Vec<&'f Function> {
+    let mut versions: Vec<&Function> = vec![old];
+    versions.extend(chain.iter().filter(|step| step.function == id).map(|step| &*step.after));
+    versions.dedup_by(|one, other| one.nodes == other.nodes);
+    versions.pop_if(|last| last.nodes == new.nodes);
+    versions.push(new);
+    versions
 }
 
 struct Search<'s> {
@@ -169,7 +283,9 @@ struct Search<'s> {
     arguments: &'s Arguments,
     stop: &'s dyn Fn() -> bool,
     /// Steps that are left.
-    left: &'s Cell<u64>,
+    left: &'s AtomicU64,
+    /// What the solver has answered to this thread.
+    memory: &'s RefCell<Memory>,
     in_parts: bool,
 }
 
@@ -252,7 +368,9 @@ impl Search<'_> {
             return Err("there was no time for a proof".to_owned());
         }
         let functions = [old, new];
-        let (pairs, left_out, _) = find::certify(self.objects, self.id, functions, self.arguments, solver, self.stop)?;
+        let memory = &mut *self.memory.borrow_mut();
+        let asked = (solver as &mut dyn Solver, memory);
+        let (pairs, left_out, _) = find::certify(self.objects, self.id, functions, self.arguments, asked, self.stop)?;
         Ok(Proof { pairs, left_out })
     }
 }
@@ -276,7 +394,7 @@ pub(crate) fn broken(
         return proofs.keys().copied().collect();
     };
     let gave_up = Cell::new(false);
-    let left = Cell::new(u64::MAX);
+    let left = AtomicU64::new(u64::MAX);
     let verdicts = chain.prove_some(&calls, &mut Own { effort: EFFORTS[1], gave_up: &gave_up, left: &left }, stop);
     verdicts.into_iter().filter(|own| own.outcome.is_err()).map(|own| own.function).collect()
 }

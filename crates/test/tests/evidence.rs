@@ -103,7 +103,7 @@ fn without_time_for_a_certificate_nothing_changes() {
     let mut options = optimize::Options::default();
     options.budget = Duration::from_secs(10);
     let optimized = optimize::optimize(&input, &options, &mut ()).expect("it is optimized").object;
-    let limits = evidence::Limits::time(Duration::ZERO);
+    let limits = evidence::Limits::time(Duration::ZERO, evidence::Clock::Wall);
     let (proofs, refused, _) = evidence::certify(&input.object, &optimized, &[], limits, &mut || true);
     let changed = input.object.functions.iter().zip(&optimized.functions).filter(|(old, new)| old.nodes != new.nodes);
     let changed = changed.count();

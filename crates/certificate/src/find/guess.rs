@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::evaluate::{SAMPLES, is_refuted, sample};
+use super::evaluate::States;
 use crate::prove::both_ways;
 use crate::relation::{Claim, Order, Place, Relation, Side, Target};
 use crate::solver::{Answer, Solver};
@@ -137,8 +137,7 @@ pub fn relations(
         left = left.checked_sub(1).ok_or_else(|| ("the relations do not settle".to_owned(), BTreeSet::new()))?;
         let arena = Arena::default();
         let world = World { arena: &arena, object, types: types.clone() };
-        let mut arrivals =
-            Arrivals { world: &world, places: &places, solver, stop, found: Vec::new(), blamed: BTreeSet::new() };
+        let mut arrivals = Arrivals::new(&world, &places, solver, stop);
         let walked = Walk::new(&world, step).from(pair, &relation, &mut arrivals);
         walked.map_err(|why| (format!("from ({}, {}): {why}", pair.0, pair.1), arrivals.blamed))?;
         for (to, arrival) in arrivals.found {
@@ -164,6 +163,9 @@ struct Arrivals<'p, 'a> {
     stop: &'p dyn Fn() -> bool,
     found: Vec<(Pair, Guess)>,
     blamed: BTreeSet<u32>,
+    /// States in which what is known holds, and any states.
+    states: States<'a>,
+    any: States<'a>,
 }
 
 /// What may be below what: a check that a pointer is in a packet compares a sum with what the new function alone keeps in
@@ -204,18 +206,27 @@ impl Compared {
     }
 }
 
-impl<'a> Arrivals<'_, 'a> {
+impl<'p, 'a> Arrivals<'p, 'a> {
+    fn new(
+        world: &'p World<'a>,
+        places: &'p Places,
+        solver: &'p mut dyn Solver,
+        stop: &'p dyn Fn() -> bool,
+    ) -> Arrivals<'p, 'a> {
+        let (states, any) = (States::of(world.arena, &[]), States::any(world.arena));
+        Arrivals { world, places, solver, stop, found: Vec::new(), blamed: BTreeSet::new(), states, any }
+    }
+
     fn go_on(&self) -> Result<(), String> {
         if (self.stop)() { Err("there was no time".to_owned()) } else { Ok(()) }
     }
 
+    /// Whether a goal follows from what is known, which [`Arrivals::states`] are of.
     fn follows(&mut self, known: &[Term<'a>], goal: Term<'a>) -> bool {
-        let arena = self.world.arena;
-        !is_refuted(arena, known, goal) && self.solver.ask(&arena.query(known, goal)) == Answer::Unsat
+        !self.states.refute(goal) && self.solver.follows(self.world.arena, known, goal) == Answer::Unsat
     }
 
     fn equal(&mut self, known: &[Term<'a>], one: Term<'a>, other: Term<'a>) -> bool {
-        let arena = self.world.arena;
         let goal = BitVec::eq(&one, &other);
         if let Some(value) = goal.as_constant() {
             return value == 1;
@@ -224,29 +235,17 @@ impl<'a> Arrivals<'_, 'a> {
         if lost(one) || lost(other) {
             return false;
         }
-        let mut differs = 0;
-        for seed in 0..SAMPLES {
-            let value = |name: &str, operands: &[u64]| sample(seed, name, operands);
-            if arena.evaluate(goal, &value) == 0 {
-                differs += 1;
-                if known.iter().all(|term| arena.evaluate(*term, &value) == 1) {
-                    return false;
-                }
-            }
-        }
         // A difference in every state is a difference in the states that reach this pair, unless a branch compared the
         // value with a constant.
+        let differ = self.any.values(goal).all(|value| value == 0);
         let compared = one.as_constant().is_some() || other.as_constant().is_some();
-        (differs < SAMPLES || compared && !known.is_empty()) && self.follows(known, goal)
+        (!differ || compared && !known.is_empty()) && self.follows(known, goal)
     }
 
     /// Bits in which two values agree.
     fn agreeing(&mut self, known: &[Term<'a>], old: Term<'a>, new: Term<'a>) -> u64 {
-        let arena = self.world.arena;
         let difference = old.xor(&new);
-        let sampled = (0..4 * SAMPLES).fold(u64::MAX, |bits, seed| {
-            bits & !arena.evaluate(difference, &|name: &str, operands: &[u64]| sample(seed, name, operands))
-        });
+        let sampled = self.any.values(difference).fold(u64::MAX, |bits, value| bits & !value);
         let goal = difference.and(&difference.like(sampled)).is_zero();
         let holds = sampled != 0 && (goal.as_constant() == Some(1) || self.follows(known, goal));
         if holds { sampled } else { 0 }
@@ -255,15 +254,14 @@ impl<'a> Arrivals<'_, 'a> {
     /// Merges places with equal values of different form into one term: those that random states do not distinguish are
     /// proved equal.
     fn unify(&mut self, known: &[Term<'a>], terms: &mut [Option<Term<'a>>]) {
-        let arena = self.world.arena;
         let mut firsts: HashMap<(u32, Vec<u64>), Term<'a>> = HashMap::new();
         for own in terms.iter_mut().flatten() {
             let lost = own.name().is_some_and(|name| name.starts_with("lost_"));
             if lost || named(self.world, *own).is_some() {
                 continue;
             }
-            let value = |seed| arena.evaluate(*own, &|name: &str, operands: &[u64]| sample(seed, name, operands));
-            let first = *firsts.entry((own.bits(), (0..SAMPLES).map(value).collect())).or_insert(*own);
+            let values = self.any.values(*own).collect();
+            let first = *firsts.entry((own.bits(), values)).or_insert(*own);
             if first != *own && self.follows(known, BitVec::eq(&first, own)) {
                 *own = first;
             }
@@ -495,7 +493,8 @@ impl Guess {
 
 impl<'a> Visitor<'a> for Arrivals<'_, 'a> {
     fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool> {
-        let goals = both_ways(self.world.arena, known, condition);
+        self.states = States::of(self.world.arena, known);
+        let goals = both_ways(&mut self.states, condition);
         goals.into_iter().find(|(goal, _)| self.follows(known, *goal)).map(|(_, value)| value)
     }
 
@@ -505,6 +504,7 @@ impl<'a> Visitor<'a> for Arrivals<'_, 'a> {
 
     fn meet(&mut self, known: &[Term<'a>], pair: Pair, states: [&State<'a>; 2]) -> Result<(), String> {
         self.go_on()?;
+        self.states = States::of(self.world.arena, known);
         let guess = self.guess(known, pair, states);
         self.found.push((pair, guess));
         Ok(())
@@ -512,6 +512,7 @@ impl<'a> Visitor<'a> for Arrivals<'_, 'a> {
 
     fn apart(&mut self, known: &[Term<'a>], what: &str, at: Option<u32>) -> Result<(), String> {
         self.go_on()?;
+        self.states = States::of(self.world.arena, known);
         let never = self.world.arena.truth(false);
         match self.follows(known, never) {
             true => Ok(()),

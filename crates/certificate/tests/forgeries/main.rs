@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kiln_certificate::check::{Chain, same_code};
 use kiln_certificate::find;
+use kiln_certificate::find::remember::Memory;
 use kiln_certificate::format::{Certificate, Edit, Proof, Stage};
 use kiln_certificate::provenance::Arguments;
 use kiln_certificate::relation::{Claim, Order, Place, Relation, Side};
@@ -37,7 +38,8 @@ fn certificate(program: &Program, before: &str, after: &str) -> Result<Certifica
         let mut solver = Process::new(program, TIMEOUT);
         let id = FunctionId(number as u32);
         let both = [&objects[0], &objects[1]];
-        let (pairs, left_out, _) = find::certify(both, id, functions, &arguments, &mut solver, &|| false)?;
+        let (pairs, left_out, _) =
+            find::certify(both, id, functions, &arguments, (&mut solver, &mut Memory::default()), &|| false)?;
         proofs.insert(number as u32, Proof { pairs, left_out });
     }
     Ok(Certificate::of(vec![Stage { edits: find::difference(before, after), proofs }]))

@@ -17,7 +17,7 @@ use kiln_superopt::{Evidence, Judge, Progress, Rewrite};
 use serde::Serialize;
 
 use super::{MIN_CERTIFICATE, Options, changed, verifier_options};
-use crate::evidence;
+use crate::evidence::{self, Clock, Deadline};
 
 /// A function that is not as it was optimized: it is as it was before, or a version in between that has a certificate.
 #[non_exhaustive]
@@ -51,9 +51,10 @@ pub(super) fn certify(
     progress: &mut dyn Progress,
 ) -> (evidence::Proofs, Vec<Uncertified>) {
     let begun = Instant::now();
+    let clock = if options.budget_bounds_certificate { Clock::Wall } else { Clock::Cpu };
     let (slots, spent) = (evidence::slots(&rewrite.object), rewrite.spent);
     let mut go_on = || progress.step("certificate", slots, spent + begun.elapsed());
-    let search = evidence::Limits::time(time / 4 * 3);
+    let search = evidence::Limits::time(time / 4 * 3, clock);
     let (mut proofs, without, _) =
         evidence::certify(&input.object, &rewrite.object, &rewrite.chain, search, &mut go_on);
     let optimized = rewrite.object.functions.clone();
@@ -64,7 +65,12 @@ pub(super) fn certify(
     }
     let mut wrong: BTreeSet<FunctionId> = BTreeSet::new();
     if !without.is_empty() {
-        let stop = || begun.elapsed() >= time;
+        let rest = match clock {
+            Clock::Wall => time.saturating_sub(begun.elapsed()),
+            Clock::Cpu => time / 4,
+        };
+        let end = Deadline::after(clock, rest);
+        let stop = || end.is_over();
         wrong.extend(mixed_badly(input, rewrite, options, &without, judge));
         // Their callers were proved with the optimized versions.
         let mixed = |function: FunctionId| without.contains_key(&function.0);

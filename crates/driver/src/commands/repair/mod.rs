@@ -344,7 +344,8 @@ impl<'w> Work<'w> {
             }
             // The code of a function that became static is the same.
             evidence::relink(&mut from, &own);
-            let limits = evidence::Limits { time, steps: left.min(PROOF_STEPS), in_parts: false };
+            let limits =
+                evidence::Limits { time, clock: evidence::Clock::Wall, steps: left.min(PROOF_STEPS), in_parts: false };
             let (proofs, refused, spent) = evidence::certify(&from, &own, &[], limits, &mut step);
             left -= spent;
             *found = proofs;
