@@ -166,3 +166,31 @@ pub fn lock(case: &Case<'_>) -> Vec<Proposal> {
     }
     before_returns(case, at, &format!("bpf_spin_unlock({held});"))
 }
+
+/// For a call that gives back what is not held, such as a part of a record: the variables that hold something.
+pub fn unmodified(case: &Case<'_>) -> Vec<Proposal> {
+    /// Parts of the names of functions that give something to hold.
+    const GIVES: [&str; 6] = ["reserve", "lookup_tcp", "lookup_udp", "acquire", "from_", "_get"];
+    let source = case.source;
+    let Some(body) = source.function(case.at).map(|own| own.body) else { return Vec::new() };
+    let words = source.words(case.statement.clone());
+    let calls =
+        words.filter(|(_, word)| ["submit", "discard", "release", "put", "drop"].iter().any(|own| word.contains(own)));
+    let Some((_, arguments)) = calls.into_iter().find_map(|(_, word)| source.call(word, case.statement.clone())) else {
+        return Vec::new();
+    };
+    let given = source
+        .words(body.start..case.statement.start)
+        .filter(|(_, word)| word.starts_with("bpf_") && GIVES.iter().any(|own| word.contains(own)));
+    let names = given.filter_map(|(at, _)| case.assigned(source.statement(at)?.0));
+    let origin = case.origin().and_then(|(_, statement)| case.assigned(statement));
+    let mut names: Vec<&str> = origin.into_iter().chain(names).collect();
+    names.dedup();
+    let Some(first) = arguments.first() else { return Vec::new() };
+    let others = names.into_iter().filter(|name| case.text(first.clone()) != *name);
+    let mut found: Vec<Proposal> = others.map(|name| case.replace(first.clone(), name, false)).collect();
+    // What is not held needs no release.
+    let alone = source.statement(case.at).is_some_and(|(_, alone)| alone);
+    found.push(case.replace(case.statement.clone(), if alone { "{ }" } else { "" }, false));
+    found
+}

@@ -55,3 +55,13 @@ pub fn argument(case: &Case<'_>, helper: &str, index: usize) -> Option<Range<usi
     let (_, arguments) = case.source.call(&format!("bpf_{helper}"), case.statement.clone())?;
     arguments.get(index).cloned()
 }
+
+/// Whether an expression, such as `event->name`, ends with a member that the source declares as an array.
+pub fn is_member_array(case: &Case<'_>, text: &str) -> bool {
+    let source = case.source;
+    let own = text.rsplit(['>', '.']).next().unwrap_or_default();
+    let mut words = source.words(0..source.text.len()).filter(|(_, word)| *word == own && own.len() < text.len());
+    words.any(|(at, _)| {
+        source.function(at).is_none() && source.code(at + own.len()..source.text.len()).trim_start().starts_with('[')
+    })
+}

@@ -125,7 +125,14 @@ impl<'a> Case<'a> {
         self.statement_of(step)
     }
 
-    fn statement_of(&self, step: &kiln_inspect::show::diagnostic::Step) -> Option<(usize, Range<usize>)> {
+    /// The same rejection, looked at from another place.
+    pub fn moved_to(&self, at: usize) -> Option<Case<'a>> {
+        let (statement, _) = self.source.statement(at)?;
+        Some(Case { at, statement, ..*self })
+    }
+
+    /// The place of a step, and the statement there.
+    pub fn statement_of(&self, step: &kiln_inspect::show::diagnostic::Step) -> Option<(usize, Range<usize>)> {
         let same = step.place.file.as_ref().map(|file| file.exact())
             == self.diagnosis.place.file.as_ref().map(|file| file.exact());
         let at = same.then(|| self.source.offset(step.place.line?, step.place.column.unwrap_or(1)))??;
