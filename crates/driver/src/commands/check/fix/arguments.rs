@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::parts::{argument, map_kind};
 use super::propose::{Case, Proposal};
-use super::rewritten;
 use super::text::{Edit, is_name};
+use super::{hooks, rewritten};
 
 /// Bytes of packet memory that are copied to the stack at most.
 const MOST_COPIED: u64 = 256;
@@ -13,7 +13,8 @@ const MOST_COPIED: u64 = 256;
 /// For an argument that is not what the function takes.
 pub fn wrong(case: &Case<'_>) -> Vec<Proposal> {
     let mut found = rewritten::compared(case);
-    found.extend(super::hooks::typed_task(case));
+    found.extend(hooks::stored_socket(case));
+    found.extend(hooks::typed_task(case));
     found.extend(zero(case));
     found.extend(local_function(case));
     found.extend(null(case));

@@ -13,7 +13,8 @@ const MOST_CALLS: usize = 4;
 
 /// What the checks for a reason are, at a line that is not the rejected one.
 type Propose = fn(&Case<'_>) -> Vec<Proposal>;
-const CHECKS: [(Reason, Propose); 7] = [
+const CHECKS: [(Reason, Propose); 8] = [
+    (Reason::ArgumentType, other_context),
     (Reason::PossiblyNull, |case| [before_uses(case), null(case), checks::null(case)].concat()),
     (Reason::PointerArithmetic, before_uses),
     (Reason::NotAPointer, before_uses),
@@ -147,10 +148,10 @@ fn null(case: &Case<'_>) -> Vec<Proposal> {
         if is_name(text) {
             return case.check(&format!("!{text}"));
         }
-        let own = source.declaration(case.assigned(case.statement.clone())?, case.at);
-        if text.starts_with('&')
-            || own.is_some_and(|own| own.kind.start == case.statement.start) && range.end + 1 >= case.statement.end
-        {
+        // What a variable gets anyhow needs no second one.
+        let whole = case.source.code(0..range.start).trim_end().ends_with('=')
+            && case.text(range.end..case.statement.end) == ";";
+        if text.starts_with('&') || whole {
             return None;
         }
         let lines = format!("__typeof__({text}) {name} = {text};\nif (!{name})\n\t{leave}");
@@ -164,4 +165,16 @@ fn null(case: &Case<'_>) -> Vec<Proposal> {
 fn not_global(case: &Case<'_>) -> Option<Proposal> {
     let call = callers(case).first().and_then(|at| case.moved_to(*at))?;
     arguments::local_function(&call)
+}
+
+/// For a parameter that has to be the context: where the function is called, the caller's context in its place.
+fn other_context(case: &Case<'_>) -> Vec<Proposal> {
+    let (Some(context), Some(callee)) = (
+        case.context(),
+        case.source.words(case.statement.clone()).find_map(|(at, word)| case.source.call(word, at..case.statement.end)),
+    ) else {
+        return Vec::new();
+    };
+    let others = callee.1.into_iter().filter(|range| case.text(range.clone()) != context);
+    others.map(|range| case.replace(range, context, false)).collect()
 }

@@ -10,7 +10,9 @@ use super::text::Edit;
 pub fn end(case: &Case<'_>, field: &str) -> Option<String> {
     let name = variable_of(case, field).or_else(|| passed(case));
     name.map(|name| format!("(void *){name}"))
-        .or_else(|| member(case).map(|text| format!("(void *)(long){text}")))
+        .or_else(|| {
+            member(case).map(str::to_owned).or_else(|| in_parameter(case)).map(|text| format!("(void *)(long){text}"))
+        })
         .or_else(|| Some(format!("(void *)(long){}->{field}", case.context()?)))
 }
 
@@ -53,6 +55,18 @@ fn member<'a>(case: &Case<'a>) -> Option<&'a str> {
         let begin = base.rfind(|letter: char| !letter.is_alphanumeric() && letter != '_').map_or(0, |at| at + 1);
         let is_context = own.first().is_some_and(|(_, name)| *name == &base[begin..]) && word == "data_end";
         (!is_context || before.ends_with('.')).then(|| case.text(function.body.start + begin..at + word.len()))
+    })
+}
+
+/// The same of a structure that a parameter points to.
+fn in_parameter(case: &Case<'_>) -> Option<String> {
+    let source = case.source;
+    let head = source.function(case.at)?.head;
+    parameters(source, &head).into_iter().find_map(|(_, name)| {
+        let kind = source.declared_type(name, case.at)?.strip_prefix("struct ")?.strip_suffix('*')?.trim();
+        let open = source.structure(kind, head.start)?;
+        let (_, field) = source.words(open..source.closing(open)?).find(|(_, word)| word.ends_with("end"))?;
+        Some(format!("{name}->{field}"))
     })
 }
 

@@ -148,7 +148,9 @@ pub fn section(case: &Case<'_>) -> Vec<Proposal> {
 pub fn lock(case: &Case<'_>) -> Vec<Proposal> {
     let source = case.source;
     let taken = case.step("the lock is taken here");
-    let Some((at, statement)) = taken else { return order::behind(case, &["bpf_spin_lock"]).into_iter().collect() };
+    let Some((at, statement)) = taken else {
+        return order::behind(case, &["bpf_spin_lock"]).into_iter().chain(locked(case)).collect();
+    };
     let Some((_, arguments)) = source.call("bpf_spin_lock", statement) else { return Vec::new() };
     let held = arguments.first().map(|range| case.text(range.clone())).unwrap_or_default();
     if let Some((_, own)) = source.call("bpf_spin_unlock", case.statement.clone()) {
@@ -193,4 +195,22 @@ pub fn unmodified(case: &Case<'_>) -> Vec<Proposal> {
     let alone = source.statement(case.at).is_some_and(|(_, alone)| alone);
     found.push(case.replace(case.statement.clone(), if alone { "{ }" } else { "" }, false));
     found
+}
+
+/// For a list or tree that is changed without its lock: between lock and unlock.
+fn locked(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let all = 0..source.text.len();
+    let kinds = source.words(all).filter(|(at, word)| *word == "bpf_spin_lock" && source.function(*at).is_none());
+    let names = kinds.filter_map(|(at, word)| Some(source.words(at + word.len()..source.text.len()).next()?.1));
+    let first = source.words(case.statement.clone()).find_map(|(_, word)| source.call(word, case.statement.clone()));
+    let beside =
+        first.and_then(|(_, arguments)| case.text(arguments.first()?.clone()).rsplit_once("->")).map(|(base, _)| base);
+    let places = names.flat_map(|name| [beside.map(|base| format!("{base}->{name}")), Some(format!("&{name}"))]);
+    let one = |lock: String| {
+        let mut edits = source.before(case.at, &format!("bpf_spin_lock({lock});"))?;
+        edits.extend(source.after(case.at, &format!("bpf_spin_unlock({lock});"))?);
+        Some(Proposal { title: format!("hold the lock `{lock}` meanwhile"), edits, safe: true })
+    };
+    places.flatten().filter_map(one).collect()
 }

@@ -109,6 +109,20 @@ pub fn typed_task(case: &Case<'_>) -> Option<Proposal> {
     Some(case.replace(at..at + word.len(), "bpf_get_current_task_btf", false))
 }
 
+/// For a parameter that the hook does not have: without the last parameter of the program, and 0 where it is read.
+pub fn without_parameter(case: &Case<'_>) -> Option<Proposal> {
+    let source = case.source;
+    let own = source.function(case.at)?;
+    let (_, arguments) = source.call("BPF_PROG", own.head.clone()).filter(|(_, arguments)| arguments.len() > 2)?;
+    let [.., before, last] = &arguments[..] else { return None };
+    let (_, name) = source.words(last.clone()).last()?;
+    let uses = source.words(own.body).filter(|(_, word)| *word == name);
+    let mut edits: Vec<Edit> =
+        uses.map(|(at, word)| Edit { range: at..at + word.len(), text: "0".to_owned() }).collect();
+    edits.push(Edit { range: before.end..last.end, text: String::new() });
+    Some(Proposal { title: format!("remove the parameter `{name}`: the hook has fewer"), edits, safe: false })
+}
+
 /// For an argument beyond those of the function: what it returned is only there when it ends.
 pub fn at_exit(case: &Case<'_>) -> Option<Proposal> {
     let (word, hook) = case.section.split_once('/')?;
@@ -144,6 +158,20 @@ const BY_KEY: [(&str, &str, usize); 3] = [
     ("bpf_msg_redirect_map", "bpf_msg_redirect_hash", 2),
     ("bpf_sock_map_update", "bpf_sock_hash_update", 2),
 ];
+
+/// For the context of `sockops`, which is no socket to store: the helpers that store the socket of the context.
+pub fn stored_socket(case: &Case<'_>) -> Vec<Proposal> {
+    let Some((whole, arguments)) = case.source.call("bpf_map_update_elem", case.statement.clone()) else {
+        return Vec::new();
+    };
+    let [map, key, value, flags] = &arguments[..] else { return Vec::new() };
+    let [map, key, value, flags] = [map, key, value, flags].map(|range| case.text(range.clone()));
+    if case.context() != Some(value) {
+        return Vec::new();
+    }
+    let call = |helper: &str| case.replace(whole.clone(), &format!("{helper}({value}, {map}, {key}, {flags})"), false);
+    ["bpf_sock_hash_update", "bpf_sock_map_update"].map(call).into()
+}
 
 /// For a map with keys that are not its indexes: the helper that takes the key's address.
 pub fn by_key(case: &Case<'_>, definition: &Range<usize>) -> Option<Proposal> {

@@ -340,9 +340,19 @@ fn proposals(case: &Case<'_>) -> Vec<Proposal> {
 /// What stays the same of a rejection while lines move: its code and its line's text.
 fn place(checked: &Checked) -> [String; 2] {
     match &checked.verdict {
-        Verdict::Rejected { code, diagnosis, .. } => [code.clone(), format!("{} {}", line(checked), diagnosis.message)],
+        Verdict::Rejected { code, diagnosis, .. } => {
+            [code.clone(), format!("{} {}", line(checked), without_registers(diagnosis.message.exact()))]
+        }
         _ => Default::default(),
     }
+}
+
+/// A message without the names of registers, which an edit may change.
+fn without_registers(message: &str) -> String {
+    let is_register = |word: &&str| {
+        word.len() > 1 && word.starts_with('r') && word[1..].trim_end_matches([':', ',']).parse::<u8>().is_ok()
+    };
+    message.split(' ').filter(|word| !is_register(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// The text of the rejected line.

@@ -21,7 +21,9 @@ pub fn kind_in(case: &Case<'_>, body: Range<usize>, what: &str) -> Option<Range<
 pub fn map_definition(case: &Case<'_>, name: &str) -> Option<Range<usize>> {
     let source = case.source;
     let all = 0..source.text.len();
-    let (at, _) = source.words(all).find(|(at, word)| *word == name && source.function(*at).is_none())?;
+    let is_map = |at: usize| source.text[at..].starts_with(&format!("{name} SEC("));
+    let (at, _) =
+        source.words(all).find(|(at, word)| *word == name && source.function(*at).is_none() && is_map(*at))?;
     let before = source.code(0..at);
     let close = before.rfind('}')?;
     let open = before[..close].rfind('{')?;

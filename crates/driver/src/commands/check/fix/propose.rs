@@ -106,6 +106,12 @@ impl<'a> Case<'a> {
     pub fn context(&self) -> Option<&'a str> {
         let function = self.source.function(self.at)?;
         let head = self.source.code(function.head);
+        if ["BPF_PROG(", "BPF_KPROBE(", "BPF_KRETPROBE(", "BPF_UPROBE(", "BPF_URETPROBE(", "BPF_KSYSCALL("]
+            .iter()
+            .any(|own| head.contains(own))
+        {
+            return Some("ctx");
+        }
         let parameters = &head[head.rfind('(')? + 1..];
         let first = parameters.split([',', ')']).next()?;
         let name =
@@ -161,7 +167,7 @@ impl<'a> Case<'a> {
             let before = source.code(self.statement.start..begin);
             let left = before.trim_end();
             let member = left.ends_with("->") || left.ends_with('.');
-            if member || !is_name(name) {
+            if member || !is_name(name) || behind.starts_with('(') {
                 continue;
             }
             let name = &source.text[begin..begin + name.len()];

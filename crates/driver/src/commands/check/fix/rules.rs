@@ -9,7 +9,7 @@ use kiln_verifier::Reason;
 use super::held::{self, returns};
 use super::parts::{argument, calls, include, kind_in, map_definition};
 use super::propose::{Case, Form, Proposal};
-use super::text::{Declaration, Edit, is_name};
+use super::text::{Declaration, Edit, Source, is_name};
 use super::{arguments, checks, elsewhere, ends, hooks, maps, order, registers, rewritten, stores};
 
 /// For a pointer that a call made useless, as the story says.
@@ -73,6 +73,11 @@ fn renewed(case: &Case<'_>, call: usize) -> Option<Proposal> {
         let text = case.text(own.clone());
         let Some((left, right)) = text.split_once('=') else { continue };
         let Some(name) = case.assigned(own.clone()).filter(|_| !left.contains('(')) else { continue };
+        // Only pointers move; what was computed of the packet's bytes stays.
+        let moves = names.contains(&name) || source.declared_type(name, case.at).is_none_or(|kind| kind.ends_with('*'));
+        if !moves || right.contains("bpf_") && right.contains('(') {
+            continue;
+        }
         if source.words(own).skip(1).any(|(_, word)| names.contains(&word)) {
             lines.push(format!("{name} ={right}"));
             names.push(name);
@@ -170,7 +175,10 @@ const RULES: [(Reason, Propose); 29] = [
     (Reason::Misaligned, |case| arguments::typed(case).into_iter().collect()),
     (Reason::ArgumentType, arguments::wrong),
     (Reason::DynptrMisuse, rewritten::dynptr),
-    (Reason::ContextAccess, |case| hooks::at_exit(case).into_iter().chain(stores::context(case)).collect()),
+    (Reason::ContextAccess, |case| {
+        let hook = hooks::at_exit(case).into_iter().chain(hooks::without_parameter(case)).collect();
+        [hook, stores::context(case), read_memory(case)].concat()
+    }),
     (Reason::StructureAccess, stores::refused),
     (Reason::SpecialField, stores::special),
     (Reason::CallDepth, hooks::off_the_stack),
@@ -422,28 +430,25 @@ fn not_constant(case: &Case<'_>) -> Vec<Proposal> {
     found
 }
 
-/// A loop that counts, `for (i = A; i < B; i++)`, as an iterator of the kernel: its turns are not looked at one by one.
-fn iterated(case: &Case<'_>, (begin, inside): (usize, Range<usize>)) -> Option<Proposal> {
-    let text = case.text(inside.clone());
-    let [first, condition, last] = text.split(';').map(str::trim).collect::<Vec<_>>()[..] else { return None };
-    let counter = last.strip_suffix("++").or_else(|| last.strip_prefix("++"))?.trim();
-    let from = first.split_once('=').map_or("0", |(_, from)| from.trim());
-    let declared = first.split_once('=').map(|(left, _)| left.trim()).filter(|left| left.contains(' '));
-    let (left, limit) =
-        condition.split_once('<').filter(|(_, limit)| !limit.contains("&&") && !limit.starts_with('='))?;
-    (is_name(counter) && left.trim() == counter).then_some(())?;
-    let kind = declared.map_or(String::new(), |left| format!("{left};\n\t"));
-    let text = format!("{kind}bpf_for({counter}, {from}, {})", limit.trim());
-    Some(case.replace(begin..inside.end + 1, &text, false))
-}
-
 /// Turns that a loop gets as its bound.
 const TURNS: [u32; 2] = [1024, 64];
+/// Constants of the source that are tried as well.
+const MOST_NAMED: usize = 6;
+
+/// Those, and the constants of the source, which may say how many there are.
+fn limits(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().filter_map(|line| line.strip_prefix("#define "));
+    let named = lines.filter_map(|line| {
+        let (name, value) = line.split_once(char::is_whitespace)?;
+        value.trim().parse().is_ok_and(|value: u32| value <= TURNS[0]).then(|| name.to_owned())
+    });
+    TURNS.iter().map(u32::to_string).chain(named.take(MOST_NAMED)).collect()
+}
 
 fn bound_loop(case: &Case<'_>) -> Vec<Proposal> {
     let source = case.source;
-    let mut found: Vec<Proposal> = source.loops(case.at).into_iter().filter_map(|own| iterated(case, own)).collect();
-    for turns in TURNS {
+    let mut found = Vec::new();
+    for turns in limits(source) {
         for (begin, inside) in source.loops(case.at) {
             let text = case.text(inside.clone());
             let parts: Vec<&str> = text.split(';').collect();
