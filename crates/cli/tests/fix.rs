@@ -6,19 +6,8 @@ use std::process::Command;
 /// Of so many mistakes a run of the tests takes one; with `KILN_ALL_FIXES`, each, which takes some minutes.
 const STRIDE: usize = 9;
 
-/// Mistakes without such an edit: two of `tests/fresh`, then those of `tests/unseen`.
-const NOT_MENDED: [&str; 10] = [
-    "callback-context-overrun",
-    "read-backwards",
-    "data-loc-direct",
-    "key-by-value",
-    "list-without-lock",
-    "output-with-sk",
-    "rule-count-loop",
-    "sockmap-value",
-    "switch-fifth-arg",
-    "tc-dnat-after-csum",
-];
+/// Mistakes without such an edit: two of `tests/fresh`, then one of `tests/unseen`, of a loop that is too complex.
+const NOT_MENDED: [&str; 3] = ["callback-context-overrun", "read-backwards", "rule-count-loop"];
 
 /// Mistakes that only the types of the running kernel show.
 const WITH_TYPES: [&str; 2] = ["field-not-there", "kfunc-misspelt"];
