@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::parts::{argument, map_kind};
 use super::propose::{Case, Proposal};
-use super::rewritten;
 use super::text::{Edit, is_name};
+use super::{hooks, rewritten};
 
 /// Bytes of packet memory that are copied to the stack at most.
 const MOST_COPIED: u64 = 256;
@@ -13,6 +13,8 @@ const MOST_COPIED: u64 = 256;
 /// For an argument that is not what the function takes.
 pub fn wrong(case: &Case<'_>) -> Vec<Proposal> {
     let mut found = rewritten::compared(case);
+    found.extend(hooks::stored_socket(case));
+    found.extend(hooks::typed_task(case));
     found.extend(zero(case));
     found.extend(local_function(case));
     found.extend(null(case));
@@ -110,13 +112,16 @@ fn constant_text(case: &Case<'_>) -> Option<Proposal> {
     let own = case.source.declaration(name, case.at).filter(|_| is_name(name))?;
     let kind = case.text(own.kind.clone());
     let is_text = kind.contains("char") && case.text(own.rest).trim_start().starts_with('[');
-    let words = match kind.contains("const") {
-        true => "static ",
-        false => "static const ",
-    };
+    let words =
+        match (kind.contains("const"), case.source.function(own.kind.start).is_some() && !kind.contains("static")) {
+            (true, true) => "static ",
+            (false, true) => "static const ",
+            (false, false) => "const ",
+            (true, false) => return None,
+        };
     let edits = vec![Edit { range: own.kind.start..own.kind.start, text: words.to_owned() }];
     let title = format!("declare `{name}` as `{words}`: it is in read-only memory then");
-    (is_text && !kind.contains("static")).then_some(Proposal { title, edits, safe: true })
+    is_text.then_some(Proposal { title, edits, safe: true })
 }
 
 /// An expression without the casts before it.

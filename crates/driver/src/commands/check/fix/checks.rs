@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::parts::argument;
+use super::ends::{self, end, variable_of};
+use super::parts::{argument, is_member_array};
 use super::propose::{Case, Dereferenced, Form, Proposal, opaque};
 use super::text::{Edit, is_name};
 
@@ -32,32 +33,6 @@ pub fn null_here(case: &Case<'_>) -> Vec<Proposal> {
     let names = case.dereferenced().into_iter().map(|own| own.name);
     let names = names.filter(|_| case.step("on this path it is null").is_some());
     names.filter_map(|name| case.check(&format!("!{name}"))).collect()
-}
-
-/// The expression for the end that a packet pointer is compared with.
-fn end(case: &Case<'_>, field: &str) -> Option<String> {
-    let variable = variable_of(case, field);
-    variable
-        .map(|name| format!("(void *){name}"))
-        .or_else(|| Some(format!("(void *)(long){}->{field}", case.context()?)))
-}
-
-/// The variable that holds a field of the context.
-fn variable_of(case: &Case<'_>, field: &str) -> Option<String> {
-    let body = case.source.function(case.at)?.body;
-    let uses = case.source.words(body.start..case.statement.start).filter(|(_, word)| *word == field);
-    uses.filter_map(|(at, _)| {
-        let code = case.source.code(0..at);
-        if !code.trim_end().ends_with("->") {
-            return None;
-        }
-        let statement = case.source.statement(at)?.0;
-        // A length is a difference of two fields.
-        let alone =
-            case.text(at + field.len()..statement.end).trim() == ";" && !code[statement.start..].contains(" - ");
-        alone.then(|| case.assigned(statement))?.map(str::to_owned)
-    })
-    .last()
 }
 
 /// For a packet that may be too short.
@@ -92,8 +67,10 @@ pub fn packet(case: &Case<'_>) -> Vec<Proposal> {
     if let Some((_, own)) = bytes {
         let pointers = case.dereferenced();
         conditions.extend(pointers.iter().map(|pointer| format!("(void *){} + {own} > {end}", pointer.name)));
+        conditions.extend(passed(case).into_iter().map(|text| format!("(void *)({text}) + {own} > {end}")));
     }
     found.extend(conditions.iter().filter_map(|condition| case.check(condition)));
+    found.extend(ends::old_end(case));
     found.extend(far(case));
     found.extend(moved(case));
     // A comparison that clang cannot leave out because of another one that says the same of a length.
@@ -172,8 +149,28 @@ fn turned_round(case: &Case<'_>) -> Vec<Proposal> {
     found
 }
 
-/// For `memcpy` from or to the packet.
+/// The arguments of the calls in a statement that may be pointers.
+fn passed<'a>(case: &Case<'a>) -> Vec<&'a str> {
+    let source = case.source;
+    let calls = source.words(case.statement.clone()).filter_map(|(at, word)| {
+        let own = source.call(word, at..case.statement.end)?;
+        (!["if", "while", "for", "switch", "return", "sizeof"].contains(&word)).then_some(own.1)
+    });
+    let texts = calls.flatten().map(|range| case.text(range));
+    texts.filter(|text| text.starts_with(|first: char| first.is_alphabetic() || "_(&".contains(first))).collect()
+}
+
+/// For `memcpy`, or the helper at fault, from or to the packet.
 fn copied(case: &Case<'_>, end: &str) -> Vec<String> {
+    let call = case.wanted().argument.and_then(|(helper, index)| {
+        let [pointer, size] = [index, index + 1].map(|at| argument(case, helper, at));
+        Some((case.text(pointer?), case.text(size?)))
+    });
+    let called = call.map(|(pointer, size)| format!("(void *)({pointer}) + {size} > {end}"));
+    called.into_iter().chain(copied_by_compiler(case, end)).collect()
+}
+
+fn copied_by_compiler(case: &Case<'_>, end: &str) -> Vec<String> {
     let calls = ["__builtin_memcpy", "memcpy", "__builtin_memmove", "__builtin_memset", "__builtin_memcmp"];
     let found = calls.iter().find_map(|name| case.source.call(name, case.statement.clone()));
     let Some((_, arguments)) = found.filter(|(_, arguments)| arguments.len() == 3) else { return Vec::new() };
@@ -218,28 +215,35 @@ pub fn index(case: &Case<'_>) -> Vec<Proposal> {
         let member = member(case, &array, range.start - 1);
         let is_array = declared.is_some_and(|own| source.code(own.rest).trim_start().starts_with('['));
         let is_array = is_array && member.is_none();
-        let limit = match (is_array, case.wanted().elements, member) {
-            (true, ..) => format!("sizeof({array}) / sizeof({array}[0])"),
-            (false, Some(elements), _) => elements.to_string(),
-            (false, None, Some(member)) => format!("sizeof({member}) / sizeof({member}[0])"),
-            (false, None, None) => continue,
+        let own = member.map(|member| format!("sizeof({member}) / sizeof({member}[0])"));
+        let limits = match is_array {
+            true => [Some(format!("sizeof({array}) / sizeof({array}[0])")), None],
+            false => [own, case.wanted().elements.map(|elements| elements.to_string())],
         };
-        if is_name(text) {
-            found.extend(case.check(&format!("{text} >= {limit}")));
-        }
-        let name = source.fresh("index");
-        let lines = format!("__u64 {name} = {text};\n");
-        let edit = |text: String| Edit { range: range.clone(), text };
-        found.extend(case.check_after(&format!("{name} >= {limit}"), &lines, vec![edit(name.clone())]));
-        // clang may make a test for one number of it, from which the kernel learns no bound.
-        let hidden = format!("{lines}{}\n", opaque(&name));
-        found.extend(case.check_after(&format!("{name} >= {limit}"), &hidden, vec![edit(name.clone())]));
-        if is_array {
+        found.extend(limits.iter().flatten().flat_map(|limit| below(case, &range, limit)));
+        if let (true, [Some(limit), _]) = (is_array, &limits) {
             let masked = format!("({text}) & ({limit} - 1)");
             let title = format!("mask the index: `{array}[{masked}]`, if the number of elements is a power of two");
-            found.push(Proposal { title, edits: vec![edit(masked)], safe: false });
+            found.push(Proposal { title, edits: vec![Edit { range, text: masked }], safe: false });
         }
     }
+    found
+}
+
+/// An index that is compared with the number of elements.
+fn below(case: &Case<'_>, range: &Range<usize>, limit: &str) -> Vec<Proposal> {
+    let text = case.text(range.clone());
+    let mut found = Vec::new();
+    if is_name(text) {
+        found.extend(case.check(&format!("{text} >= {limit}")));
+    }
+    let name = case.source.fresh("index");
+    let lines = format!("__u64 {name} = {text};\n");
+    let edit = |text: String| Edit { range: range.clone(), text };
+    found.extend(case.check_after(&format!("{name} >= {limit}"), &lines, vec![edit(name.clone())]));
+    // clang may make a test for one number of it, from which the kernel learns no bound.
+    let hidden = format!("{lines}{}\n", opaque(&name));
+    found.extend(case.check_after(&format!("{name} >= {limit}"), &hidden, vec![edit(name.clone())]));
     found
 }
 
@@ -377,6 +381,21 @@ pub fn size(case: &Case<'_>) -> Vec<Proposal> {
             true => (String::new(), Vec::new()),
             false => (format!("__u64 {name} = {text};\n"), vec![Edit { range: range.clone(), text: name.clone() }]),
         };
+        // What is held is still given back behind it.
+        let clamp = format!("{lines}if ({named} > {room})\n\t{named} = {room};");
+        let clamped = edits.iter().cloned().next().map_or_else(
+            || {
+                case.source.before(case.at, &clamp).map(|edits| Proposal {
+                    title: format!("add `{}`", clamp.replace(['\n', '\t'], " ")),
+                    edits,
+                    safe: true,
+                })
+            },
+            |edit| {
+                case.lines_before(case.at, &clamp, edit, format!("add `{}`", clamp.replace(['\n', '\t'], " ")), true)
+            },
+        );
+        found.extend(clamped);
         for condition in [
             format!("{named} > {room}"),
             format!("{named} < 0 || {named} > {room}"),
@@ -412,11 +431,12 @@ fn not_zero(case: &Case<'_>, range: &Range<usize>, text: &str) -> Option<Proposa
 /// The size of the memory that an argument points to.
 fn room(case: &Case<'_>, buffer: Option<Range<usize>>) -> Option<String> {
     let name = buffer.map(|range| case.text(range).trim_start_matches('&'));
+    let member = name.filter(|text| is_member_array(case, text)).map(|text| format!("sizeof({text})"));
     let known =
         name.filter(|name| is_name(name)).and_then(|name| Some((name, case.source.declaration(name, case.at)?)));
     match known {
         Some((name, own)) if !case.source.code(own.kind.clone()).contains('*') => Some(format!("sizeof({name})")),
-        _ => case.wanted().room.map(|room| room.to_string()),
+        _ => member.or_else(|| case.wanted().room.map(|room| room.to_string())),
     }
 }
 
@@ -425,7 +445,10 @@ fn constant_size(case: &Case<'_>, room: Option<String>, index: usize) -> Option<
     let (helper, _) = case.wanted().argument?;
     let range = argument(case, helper, index)?;
     let text = case.text(range.clone());
-    let is_constant = text.starts_with("sizeof") || text.parse::<u64>().is_ok();
+    let is_number = |word: &str| {
+        word.starts_with(|first: char| first.is_ascii_digit()) || case.source.text.contains(&format!("#define {word} "))
+    };
+    let is_constant = text.starts_with("sizeof") || case.source.words(range.clone()).all(|(_, word)| is_number(word));
     let room = room.filter(|room| is_constant && room != text)?;
     Some(case.replace(range, &room, false))
 }

@@ -148,7 +148,9 @@ pub fn section(case: &Case<'_>) -> Vec<Proposal> {
 pub fn lock(case: &Case<'_>) -> Vec<Proposal> {
     let source = case.source;
     let taken = case.step("the lock is taken here");
-    let Some((at, statement)) = taken else { return order::behind(case, &["bpf_spin_lock"]).into_iter().collect() };
+    let Some((at, statement)) = taken else {
+        return order::behind(case, &["bpf_spin_lock"]).into_iter().chain(locked(case)).collect();
+    };
     let Some((_, arguments)) = source.call("bpf_spin_lock", statement) else { return Vec::new() };
     let held = arguments.first().map(|range| case.text(range.clone())).unwrap_or_default();
     if let Some((_, own)) = source.call("bpf_spin_unlock", case.statement.clone()) {
@@ -165,4 +167,50 @@ pub fn lock(case: &Case<'_>) -> Vec<Proposal> {
         return early.into_iter().collect();
     }
     before_returns(case, at, &format!("bpf_spin_unlock({held});"))
+}
+
+/// For a call that gives back what is not held, such as a part of a record: the variables that hold something.
+pub fn unmodified(case: &Case<'_>) -> Vec<Proposal> {
+    /// Parts of the names of functions that give something to hold.
+    const GIVES: [&str; 6] = ["reserve", "lookup_tcp", "lookup_udp", "acquire", "from_", "_get"];
+    let source = case.source;
+    let Some(body) = source.function(case.at).map(|own| own.body) else { return Vec::new() };
+    let words = source.words(case.statement.clone());
+    let calls =
+        words.filter(|(_, word)| ["submit", "discard", "release", "put", "drop"].iter().any(|own| word.contains(own)));
+    let Some((_, arguments)) = calls.into_iter().find_map(|(_, word)| source.call(word, case.statement.clone())) else {
+        return Vec::new();
+    };
+    let given = source
+        .words(body.start..case.statement.start)
+        .filter(|(_, word)| word.starts_with("bpf_") && GIVES.iter().any(|own| word.contains(own)));
+    let names = given.filter_map(|(at, _)| case.assigned(source.statement(at)?.0));
+    let origin = case.origin().and_then(|(_, statement)| case.assigned(statement));
+    let mut names: Vec<&str> = origin.into_iter().chain(names).collect();
+    names.dedup();
+    let Some(first) = arguments.first() else { return Vec::new() };
+    let others = names.into_iter().filter(|name| case.text(first.clone()) != *name);
+    let mut found: Vec<Proposal> = others.map(|name| case.replace(first.clone(), name, false)).collect();
+    // What is not held needs no release.
+    let alone = source.statement(case.at).is_some_and(|(_, alone)| alone);
+    found.push(case.replace(case.statement.clone(), if alone { "{ }" } else { "" }, false));
+    found
+}
+
+/// For a list or tree that is changed without its lock: between lock and unlock.
+fn locked(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let all = 0..source.text.len();
+    let kinds = source.words(all).filter(|(at, word)| *word == "bpf_spin_lock" && source.function(*at).is_none());
+    let names = kinds.filter_map(|(at, word)| Some(source.words(at + word.len()..source.text.len()).next()?.1));
+    let first = source.words(case.statement.clone()).find_map(|(_, word)| source.call(word, case.statement.clone()));
+    let beside =
+        first.and_then(|(_, arguments)| case.text(arguments.first()?.clone()).rsplit_once("->")).map(|(base, _)| base);
+    let places = names.flat_map(|name| [beside.map(|base| format!("{base}->{name}")), Some(format!("&{name}"))]);
+    let one = |lock: String| {
+        let mut edits = source.before(case.at, &format!("bpf_spin_lock({lock});"))?;
+        edits.extend(source.after(case.at, &format!("bpf_spin_unlock({lock});"))?);
+        Some(Proposal { title: format!("hold the lock `{lock}` meanwhile"), edits, safe: true })
+    };
+    places.flatten().filter_map(one).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kiln_platform::{Helper, MapType, SECTION_RULES, section_program_type};
+use kiln_platform::{Helper, MapType, SECTION_RULES, SectionRule, section_program_type};
 
 use super::parts::{calls, kind_in};
 use super::propose::{Case, Proposal};
@@ -22,23 +22,118 @@ fn shared(left: &str, right: &str) -> usize {
     left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count()
 }
 
-/// For a helper that a hook lacks: hooks with the same context that have it, the nearest name first.
+/// For a helper or kernel function that a hook lacks: hooks with the same context that have it, and the same hook with leave
+/// to sleep.
 pub fn sibling(case: &Case<'_>) -> Vec<Proposal> {
-    let place = case.section_name();
-    let (Some((helper, _)), Some(own), Some(place)) = (called(case), section_program_type(case.section), place) else {
+    let (Some(own), Some(place)) = (section_program_type(case.section), case.section_name()) else { return Vec::new() };
+    let helper = called(case).map(|(helper, _)| helper);
+    let context = own.program_type.context().struct_name;
+    let has = |rule: &&SectionRule| {
+        let other = rule.program_type != own.program_type;
+        let able = helper.is_none_or(|helper| {
+            helper.allowed_in(rule.program_type) && (rule.sleepable || !helper.prototype.might_sleep)
+        });
+        let sleeps = !other && rule.sleepable && !own.sleepable && rule.name.trim_end_matches(".s") == own.name;
+        able && (sleeps || other && rule.program_type.context().struct_name == context)
+    };
+    let mut others: Vec<&SectionRule> = SECTION_RULES.iter().filter(has).collect();
+    others.sort_by_key(|rule| std::cmp::Reverse(shared(rule.name, case.section)));
+    let hook = case.section.split_once('/').map_or("", |(_, hook)| hook);
+    let edit = |rule: &&SectionRule| {
+        let name = if rule.takes_hook && own.takes_hook && !hook.is_empty() {
+            format!("{}/{hook}", rule.name)
+        } else {
+            rule.name.to_owned()
+        };
+        case.replace(place.clone(), &format!("\"{name}\""), false)
+    };
+    others.iter().take(MOST_OTHERS).map(edit).collect()
+}
+
+/// For a helper that a hook lacks: another one with the same arguments, the same for the hook's kind of packet, or no call.
+pub fn substitute(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let (Some((helper, place)), Some(rule)) = (called(case), section_program_type(case.section)) else {
         return Vec::new();
     };
-    let context = own.program_type.context().struct_name;
-    let has = |program_type: kiln_platform::ProgramType| {
-        program_type != own.program_type
-            && helper.allowed_in(program_type)
-            && program_type.context().struct_name == context
+    let same = |other: &&Helper| {
+        let able = other.allowed_in(rule.program_type) && (rule.sleepable || !other.prototype.might_sleep);
+        able && other.id != helper.id
+            && other.prototype.args == helper.prototype.args
+            && !other.prototype.args.is_empty()
     };
-    let mut others: Vec<&str> =
-        SECTION_RULES.iter().filter(|rule| has(rule.program_type)).map(|rule| rule.name).collect();
-    others.sort_by_key(|name| std::cmp::Reverse(shared(name, case.section)));
-    let edit = |name: &&str| case.replace(place.clone(), &format!("\"{name}\""), false);
-    others.iter().take(MOST_OTHERS).map(edit).collect()
+    let mut others: Vec<&Helper> = Helper::all().filter(same).collect();
+    others.sort_by_key(|other| {
+        let user = other.name.contains("user") == helper.name.contains("user");
+        std::cmp::Reverse((
+            user,
+            other.name.contains("str") == helper.name.contains("str"),
+            shared(other.name, helper.name),
+        ))
+    });
+    let edit = |other: &&Helper| case.replace(place.clone(), &format!("bpf_{}", other.name), false);
+    let mut found: Vec<Proposal> = others.iter().take(MOST_OTHERS).map(edit).collect();
+    if helper.prototype.args.is_empty() {
+        let call = source.call(&format!("bpf_{}", helper.name), case.statement.clone());
+        found.extend(call.map(|(whole, _)| case.replace(whole, "0", false)));
+    }
+    found
+}
+
+/// For a function that is for the other kind of packet: the one of the same name with `skb` for `xdp`, or the reverse.
+pub fn other_packet(case: &Case<'_>) -> Vec<Proposal> {
+    let source = case.source;
+    let mut found = Vec::new();
+    for (at, word) in source.words(case.statement.clone()).filter(|(_, word)| word.starts_with("bpf_")) {
+        let other = match word.contains("skb") {
+            true => word.replace("skb", "xdp"),
+            false => word.replace("xdp", "skb"),
+        };
+        let known = case.functions.contains(&other) || Helper::by_name(&other).is_some();
+        if other != word && known {
+            let all = source.words(0..source.text.len()).filter(|(own, name)| *name == word && *own != at);
+            let mut edits: Vec<Edit> =
+                all.map(|(at, word)| Edit { range: at..at + word.len(), text: other.clone() }).collect();
+            edits.push(Edit { range: at..at + word.len(), text: other.clone() });
+            found.push(Proposal { title: format!("call {other}"), edits, safe: false });
+        }
+    }
+    found
+}
+
+/// For `bpf_get_current_task`, whose result is a number: the same as a pointer to the task.
+pub fn typed_task(case: &Case<'_>) -> Option<Proposal> {
+    let source = case.source;
+    let body = source.function(case.at)?.body;
+    let (at, word) = source.words(body).find(|(_, word)| *word == "bpf_get_current_task")?;
+    Some(case.replace(at..at + word.len(), "bpf_get_current_task_btf", false))
+}
+
+/// For a parameter that the hook does not have: without the last parameter of the program, and 0 where it is read.
+pub fn without_parameter(case: &Case<'_>) -> Option<Proposal> {
+    let source = case.source;
+    let own = source.function(case.at)?;
+    let (_, arguments) = source.call("BPF_PROG", own.head.clone()).filter(|(_, arguments)| arguments.len() > 2)?;
+    let [.., before, last] = &arguments[..] else { return None };
+    let (_, name) = source.words(last.clone()).last()?;
+    let uses = source.words(own.body).filter(|(_, word)| *word == name);
+    let mut edits: Vec<Edit> =
+        uses.map(|(at, word)| Edit { range: at..at + word.len(), text: "0".to_owned() }).collect();
+    edits.push(Edit { range: before.end..last.end, text: String::new() });
+    Some(Proposal { title: format!("remove the parameter `{name}`: the hook has fewer"), edits, safe: false })
+}
+
+/// For an argument beyond those of the function: what it returned is only there when it ends.
+pub fn at_exit(case: &Case<'_>) -> Option<Proposal> {
+    let (word, hook) = case.section.split_once('/')?;
+    let other = match word {
+        "fentry" => "fexit",
+        "fentry.s" => "fexit.s",
+        "kprobe" => "kretprobe",
+        "kretprobe" => "kprobe",
+        _ => return None,
+    };
+    Some(case.replace(case.section_name()?, &format!("\"{other}/{hook}\""), false))
 }
 
 /// The type in a map's definition.
@@ -63,6 +158,20 @@ const BY_KEY: [(&str, &str, usize); 3] = [
     ("bpf_msg_redirect_map", "bpf_msg_redirect_hash", 2),
     ("bpf_sock_map_update", "bpf_sock_hash_update", 2),
 ];
+
+/// For the context of `sockops`, which is no socket to store: the helpers that store the socket of the context.
+pub fn stored_socket(case: &Case<'_>) -> Vec<Proposal> {
+    let Some((whole, arguments)) = case.source.call("bpf_map_update_elem", case.statement.clone()) else {
+        return Vec::new();
+    };
+    let [map, key, value, flags] = &arguments[..] else { return Vec::new() };
+    let [map, key, value, flags] = [map, key, value, flags].map(|range| case.text(range.clone()));
+    if case.context() != Some(value) {
+        return Vec::new();
+    }
+    let call = |helper: &str| case.replace(whole.clone(), &format!("{helper}({value}, {map}, {key}, {flags})"), false);
+    ["bpf_sock_hash_update", "bpf_sock_map_update"].map(call).into()
+}
 
 /// For a map with keys that are not its indexes: the helper that takes the key's address.
 pub fn by_key(case: &Case<'_>, definition: &Range<usize>) -> Option<Proposal> {

@@ -12,18 +12,24 @@
 
 mod arguments;
 mod checks;
+mod elsewhere;
+mod ends;
 mod held;
 mod hooks;
+mod maps;
 mod order;
 mod parts;
 mod propose;
+mod registers;
 mod rewritten;
 mod rules;
 mod stores;
 mod text;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use kiln_inspect::check::{Checked, Verdict};
@@ -41,9 +47,13 @@ use kiln_program::Error;
 /// Rejections that are removed one after the other at most.
 const MAX_ROUNDS: usize = 8;
 /// Edits that are tried for one rejection at most.
-const MAX_TRIALS: usize = 16;
-/// The time for the fixes of a source.
-pub const BUDGET: Duration = Duration::from_secs(10);
+const MAX_TRIALS: usize = 24;
+/// Edits that are tried for one program at most.
+const MAX_WORK: usize = 96;
+/// Edits of one rejection that lead to another one, and with which the search goes on.
+const MAX_WAYS: usize = 4;
+/// The time for the fixes of a source. Mostly [`MAX_WORK`] ends a search before.
+pub const BUDGET: Duration = Duration::from_secs(60);
 /// Bytes of a source that is edited at most.
 const MAX_SOURCE_BYTES: u64 = 4 << 20;
 
@@ -115,30 +125,78 @@ struct Tried {
     verdict: Checked,
 }
 
+/// Edits one after the other, each of which leads to another rejection.
+#[derive(Clone)]
+struct Way {
+    steps: Vec<Rc<Tried>>,
+    /// How often it is not the first edit that led on.
+    turns: usize,
+    /// The places that it has come by.
+    seen: BTreeSet<[String; 2]>,
+    /// The edits that it has, with the text of the rejected line.
+    done: BTreeSet<(String, String)>,
+}
+
+/// A rejected program, and how much is still tried for it.
+struct Rejected<'a> {
+    path: &'a Path,
+    original: &'a str,
+    verdict: &'a Checked,
+    all: &'a [Checked],
+    left: usize,
+    tried: BTreeSet<String>,
+}
+
+impl Way {
+    fn first(rejected: &Checked) -> Way {
+        Way { steps: Vec::new(), turns: 0, seen: BTreeSet::from([place(rejected)]), done: BTreeSet::new() }
+    }
+
+    /// The same with one more step.
+    fn with(&self, step: Tried, turns: usize, line: &str) -> Way {
+        let mut way = self.clone();
+        way.turns += turns;
+        way.seen.insert(place(&step.verdict));
+        way.done.insert((step.title.clone(), line.to_owned()));
+        way.steps.push(Rc::new(step));
+        way
+    }
+}
+
 impl Search<'_> {
+    /// The way with the fewest turns is followed first, to its end.
     fn fix(&mut self, rejected: &Checked, all: &[Checked]) -> Result<Option<Fix>, Error> {
         let path = std::fs::canonicalize(&self.found.path).map_err(|error| Error::file(&self.found.path, &error))?;
         let bytes = kiln_inspect::file::read(&path, MAX_SOURCE_BYTES)?;
         let Ok(original) = String::from_utf8(bytes) else { return Ok(None) };
-        let (mut seen, mut done) = (BTreeSet::new(), BTreeSet::new());
-        let mut steps: Vec<Tried> = Vec::new();
-        while steps.len() < MAX_ROUNDS {
-            let (text, current) = match steps.last() {
-                Some(last) => (last.text.clone(), last.verdict.clone()),
-                None => (original.clone(), rejected.clone()),
-            };
-            if current.verdict.is_accepted() || !seen.insert(place(&current)) {
-                break;
-            }
-            match self.step(&path, &text, &current, all, (&seen, &done)) {
-                Some(next) => {
-                    done.insert((next.title.clone(), line(&current)));
-                    steps.push(next);
+        let tried = BTreeSet::from([original.clone()]);
+        let mut program = Rejected { path: &path, original: &original, verdict: rejected, all, left: MAX_WORK, tried };
+        let mut open = vec![Way::first(rejected)];
+        let mut straight = None;
+        let mut accepted = None;
+        while let Some(at) = (0..open.len()).min_by_key(|at| (open[*at].turns, Reverse(open[*at].steps.len()))) {
+            let way = open.swap_remove(at);
+            if way.steps.len() < MAX_ROUNDS {
+                let mut onward = self.onward(&way, &mut program);
+                if onward
+                    .last()
+                    .is_some_and(|way| way.steps.last().is_some_and(|last| last.verdict.verdict.is_accepted()))
+                {
+                    accepted = onward.pop();
+                    break;
                 }
-                None => break,
+                open.extend(onward);
+            }
+            if way.turns == 0 {
+                straight = Some(way);
             }
         }
-        let Some(last) = steps.last() else { return Ok(None) };
+        let steps = accepted.or(straight).map_or_else(Vec::new, |way| way.steps);
+        Ok(self.report(rejected, path.clone(), original.clone(), &steps))
+    }
+
+    fn report(&self, rejected: &Checked, path: PathBuf, original: String, steps: &[Rc<Tried>]) -> Option<Fix> {
+        let last = steps.last()?;
         let next = match &last.verdict.verdict {
             Verdict::Rejected { code, diagnosis, .. } => {
                 let line = diagnosis.place.line.map_or(String::new(), |line| format!(" in line {line}"));
@@ -146,7 +204,7 @@ impl Search<'_> {
             }
             _ => None,
         };
-        Ok(Some(Fix {
+        Some(Fix {
             program: rejected.program.clone(),
             steps: steps.iter().map(|step| step.title.as_str().into()).collect(),
             accepted: last.verdict.verdict.is_accepted(),
@@ -157,64 +215,80 @@ impl Search<'_> {
             text: last.text.clone(),
             original,
             path,
-        }))
+        })
     }
 
-    /// Tries the proposals for a rejection, without those that were `done` for its line already. Returns the first that is
-    /// accepted, or else the first that leads to a place that was not `seen`.
-    fn step(
-        &mut self,
-        path: &Path,
-        text: &str,
-        current: &Checked,
-        all: &[Checked],
-        (seen, done): (&BTreeSet<[String; 2]>, &BTreeSet<(String, String)>),
-    ) -> Option<Tried> {
+    /// Tries the proposals for the end of a way. Returns the ways that go on to a place that this one has not come by; the
+    /// last one ends in acceptance, if one does.
+    fn onward(&mut self, way: &Way, program: &mut Rejected<'_>) -> Vec<Way> {
+        let (text, current) = match way.steps.last() {
+            Some(last) => (last.text.as_str(), &last.verdict),
+            None => (program.original, program.verdict),
+        };
         let source = Source::new(text.to_owned());
-        let mut leads_on = None;
-        let mut tried = BTreeSet::new();
-        let all_proposals = self.proposals(&source, current).into_iter();
         let here = line(current);
-        let proposals = all_proposals.filter(|own| !done.contains(&(own.title.clone(), here.clone())));
+        let all = self.proposals(&source, current).into_iter();
+        let proposals = all
+            .filter(|own| !way.done.contains(&(own.title.clone(), here.clone())))
+            .filter(|own| !own.edits.iter().any(|edit| source.has(edit)));
+        let mut found: Vec<Way> = Vec::new();
         for Proposal { title, edits, safe } in proposals.take(MAX_TRIALS) {
-            if Instant::now() >= self.end {
+            if Instant::now() >= self.end || program.left == 0 {
                 break;
             }
             let text = source.edited(&edits);
-            if !tried.insert(text.clone()) {
+            if !program.tried.insert(text.clone()) {
                 continue;
             }
-            let Some(verdict) = self.check(path, &text, current, all) else { continue };
+            program.left -= 1;
+            let Some(verdict) = self.check(program.path, &text, current, program.all) else { continue };
             let accepted = verdict.verdict.is_accepted();
-            let next = Tried { text, title, safe, verdict };
-            if accepted {
-                return Some(next);
+            let leads_on = matches!(verdict.verdict, Verdict::Rejected { .. }) && !way.seen.contains(&place(&verdict));
+            if accepted || leads_on && found.len() < MAX_WAYS {
+                found.push(way.with(Tried { text, title, safe, verdict }, found.len(), &here));
             }
-            let rejected = matches!(next.verdict.verdict, Verdict::Rejected { .. });
-            if rejected && leads_on.is_none() && !seen.contains(&place(&next.verdict)) {
-                leads_on = Some(next);
+            if accepted {
+                break;
             }
         }
-        leads_on
+        found
     }
 
     fn proposals(&mut self, source: &Source, current: &Checked) -> Vec<Proposal> {
         let Verdict::Rejected { code, diagnosis, .. } = &current.verdict else {
-            let table = matches!(current.verdict, Verdict::Invalid { .. }).then(|| rewritten::function_table(source));
-            return section(source, current).into_iter().chain(table.flatten()).collect();
+            let mut found: Vec<Proposal> = section(source, current).into_iter().collect();
+            if matches!(current.verdict, Verdict::Invalid { .. }) {
+                found.extend(rewritten::function_table(source));
+                found.extend(registers::all_return(source));
+            }
+            return found;
         };
         let place = &diagnosis.place;
         let own =
             place.file.as_ref().and_then(|file| Path::new(file.exact()).file_name()) == self.found.path.file_name();
         let at = place.line.filter(|_| own).and_then(|line| source.offset(line, place.column.unwrap_or(1)));
-        let Some(line) = at else { return Vec::new() };
+        let Some(line) = at else {
+            let case = Case {
+                source,
+                code,
+                diagnosis,
+                section: current.section.exact(),
+                at: 0,
+                statement: 0..0,
+                functions: &[],
+            };
+            return maps::defined(&case);
+        };
         let at = source.in_body(line);
         let statement = source.statement(at).filter(|_| at == line).map_or(at..at, |(own, _)| own);
         if self.functions.is_none() {
             self.functions = Some(kernel_functions());
         }
         let functions = self.functions.as_deref().unwrap_or_default();
-        proposals(&Case { source, code, diagnosis, section: current.section.exact(), at, statement, functions })
+        let case = Case { source, code, diagnosis, section: current.section.exact(), at, statement, functions };
+        let mut found = proposals(&case);
+        found.extend(elsewhere::proposals(&case));
+        found
     }
 
     /// The verdict on the program in an edited source; `None` if it does not compile, or breaks another program.
@@ -246,6 +320,8 @@ fn proposals(case: &Case<'_>) -> Vec<Proposal> {
     } else if is(Reason::UnboundedOffset) {
         found.extend(checks::index(case));
         found.extend(checks::offset(case));
+    } else if is(Reason::MapDefinition) {
+        found.extend(maps::defined(case));
     } else if is(Reason::MapValueBounds) || is(Reason::StackBounds) || is(Reason::MemoryBounds) {
         found.extend(rules::widths(case));
         found.extend(checks::reserved(case));
@@ -264,9 +340,19 @@ fn proposals(case: &Case<'_>) -> Vec<Proposal> {
 /// What stays the same of a rejection while lines move: its code and its line's text.
 fn place(checked: &Checked) -> [String; 2] {
     match &checked.verdict {
-        Verdict::Rejected { code, diagnosis, .. } => [code.clone(), format!("{} {}", line(checked), diagnosis.message)],
+        Verdict::Rejected { code, diagnosis, .. } => {
+            [code.clone(), format!("{} {}", line(checked), without_registers(diagnosis.message.exact()))]
+        }
         _ => Default::default(),
     }
+}
+
+/// A message without the names of registers, which an edit may change.
+fn without_registers(message: &str) -> String {
+    let is_register = |word: &&str| {
+        word.len() > 1 && word.starts_with('r') && word[1..].trim_end_matches([':', ',']).parse::<u8>().is_ok()
+    };
+    message.split(' ').filter(|word| !is_register(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// The text of the rejected line.

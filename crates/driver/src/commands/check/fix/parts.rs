@@ -21,7 +21,9 @@ pub fn kind_in(case: &Case<'_>, body: Range<usize>, what: &str) -> Option<Range<
 pub fn map_definition(case: &Case<'_>, name: &str) -> Option<Range<usize>> {
     let source = case.source;
     let all = 0..source.text.len();
-    let (at, _) = source.words(all).find(|(at, word)| *word == name && source.function(*at).is_none())?;
+    let is_map = |at: usize| source.text[at..].starts_with(&format!("{name} SEC("));
+    let (at, _) =
+        source.words(all).find(|(at, word)| *word == name && source.function(*at).is_none() && is_map(*at))?;
     let before = source.code(0..at);
     let close = before.rfind('}')?;
     let open = before[..close].rfind('{')?;
@@ -54,4 +56,14 @@ pub fn include(case: &Case<'_>, header: &str) -> Option<Edit> {
 pub fn argument(case: &Case<'_>, helper: &str, index: usize) -> Option<Range<usize>> {
     let (_, arguments) = case.source.call(&format!("bpf_{helper}"), case.statement.clone())?;
     arguments.get(index).cloned()
+}
+
+/// Whether an expression, such as `event->name`, ends with a member that the source declares as an array.
+pub fn is_member_array(case: &Case<'_>, text: &str) -> bool {
+    let source = case.source;
+    let own = text.rsplit(['>', '.']).next().unwrap_or_default();
+    let mut words = source.words(0..source.text.len()).filter(|(_, word)| *word == own && own.len() < text.len());
+    words.any(|(at, _)| {
+        source.function(at).is_none() && source.code(at + own.len()..source.text.len()).trim_start().starts_with('[')
+    })
 }

@@ -106,6 +106,12 @@ impl<'a> Case<'a> {
     pub fn context(&self) -> Option<&'a str> {
         let function = self.source.function(self.at)?;
         let head = self.source.code(function.head);
+        if ["BPF_PROG(", "BPF_KPROBE(", "BPF_KRETPROBE(", "BPF_UPROBE(", "BPF_URETPROBE(", "BPF_KSYSCALL("]
+            .iter()
+            .any(|own| head.contains(own))
+        {
+            return Some("ctx");
+        }
         let parameters = &head[head.rfind('(')? + 1..];
         let first = parameters.split([',', ')']).next()?;
         let name =
@@ -125,7 +131,14 @@ impl<'a> Case<'a> {
         self.statement_of(step)
     }
 
-    fn statement_of(&self, step: &kiln_inspect::show::diagnostic::Step) -> Option<(usize, Range<usize>)> {
+    /// The same rejection, looked at from another place.
+    pub fn moved_to(&self, at: usize) -> Option<Case<'a>> {
+        let (statement, _) = self.source.statement(at)?;
+        Some(Case { at, statement, ..*self })
+    }
+
+    /// The place of a step, and the statement there.
+    pub fn statement_of(&self, step: &kiln_inspect::show::diagnostic::Step) -> Option<(usize, Range<usize>)> {
         let same = step.place.file.as_ref().map(|file| file.exact())
             == self.diagnosis.place.file.as_ref().map(|file| file.exact());
         let at = same.then(|| self.source.offset(step.place.line?, step.place.column.unwrap_or(1)))??;
@@ -154,7 +167,7 @@ impl<'a> Case<'a> {
             let before = source.code(self.statement.start..begin);
             let left = before.trim_end();
             let member = left.ends_with("->") || left.ends_with('.');
-            if member || !is_name(name) {
+            if member || !is_name(name) || behind.starts_with('(') {
                 continue;
             }
             let name = &source.text[begin..begin + name.len()];

@@ -9,8 +9,8 @@ use kiln_verifier::Reason;
 use super::held::{self, returns};
 use super::parts::{argument, calls, include, kind_in, map_definition};
 use super::propose::{Case, Form, Proposal};
-use super::text::{Declaration, Edit, is_name};
-use super::{arguments, checks, hooks, order, rewritten, stores};
+use super::text::{Declaration, Edit, Source, is_name};
+use super::{arguments, checks, elsewhere, ends, hooks, maps, order, registers, rewritten, stores};
 
 /// For a pointer that a call made useless, as the story says.
 pub fn lost(case: &Case<'_>) -> Vec<Proposal> {
@@ -53,7 +53,15 @@ fn released(case: &Case<'_>, call: Range<usize>) -> Option<Proposal> {
 /// Reads the packet's pointers again after a call.
 fn renewed(case: &Case<'_>, call: usize) -> Option<Proposal> {
     let source = case.source;
-    let body = source.function(call)?.body;
+    let mut body = source.function(call)?.body;
+    let mut call = call;
+    if !body.contains(&case.at) {
+        // The call is in a function that this one calls.
+        let own = source.function(case.at)?.body;
+        let callee = elsewhere::name_of(source, &source.function(call)?.head)?;
+        (call, _) = source.words(own.start..case.at).filter(|(_, word)| *word == callee).last()?;
+        body = own;
+    }
     let mut lines: Vec<String> = Vec::new();
     let mut names: Vec<&str> = vec!["data", "data_end"];
     let mut at = body.start + 1;
@@ -65,6 +73,11 @@ fn renewed(case: &Case<'_>, call: usize) -> Option<Proposal> {
         let text = case.text(own.clone());
         let Some((left, right)) = text.split_once('=') else { continue };
         let Some(name) = case.assigned(own.clone()).filter(|_| !left.contains('(')) else { continue };
+        // Only pointers move; what was computed of the packet's bytes stays.
+        let moves = names.contains(&name) || source.declared_type(name, case.at).is_none_or(|kind| kind.ends_with('*'));
+        if !moves || right.contains("bpf_") && right.contains('(') {
+            continue;
+        }
         if source.words(own).skip(1).any(|(_, word)| names.contains(&word)) {
             lines.push(format!("{name} ={right}"));
             names.push(name);
@@ -138,36 +151,51 @@ fn key_of_two(case: &Case<'_>, name: &str, own: &Declaration, kind: &str) -> Opt
 
 /// Rules with edits of their own, by their reason.
 type Propose = fn(&Case<'_>) -> Vec<Proposal>;
-const RULES: [(Reason, Propose); 25] = [
+const RULES: [(Reason, Propose); 29] = [
     (Reason::UnreleasedReference, held::release),
     (Reason::CriticalSection, held::section),
     (Reason::LockDiscipline, held::lock),
-    (Reason::PointerArithmetic, |case| both_checked(case).into_iter().chain(unmasked(case)).collect()),
+    (Reason::NotHeld, held::unmodified),
+    (Reason::UninitializedRegister, registers::empty),
+    (Reason::Unreachable, |case| registers::all_return(case.source)),
+    (Reason::LostPrecision, |case| inlined(case).into_iter().collect()),
+    (Reason::PointerArithmetic, |case| {
+        let mask = unmasked(case).into_iter().collect();
+        [ends::before_end(case), both_checked(case), mask, ends::widened(case), checks::null(case)].concat()
+    }),
     (Reason::ReturnValue, returned),
     (Reason::NotAPointer, |case| {
         let end = checks::from_end(case).into_iter().collect();
-        [end, checks::null_here(case), loaded(case), read_memory(case)].concat()
+        let task = hooks::typed_task(case).into_iter().collect();
+        let old = ends::old_end(case);
+        [end, checks::null_here(case), loaded(case), read_memory(case), task, old, ends::widened(case)].concat()
     }),
-    (Reason::NotTrusted, order::rcu),
-    (Reason::KfuncNotAllowed, order::rcu),
+    (Reason::NotTrusted, |case| hooks::typed_task(case).into_iter().chain(order::rcu(case)).collect()),
+    (Reason::KfuncNotAllowed, |case| [order::rcu(case), hooks::other_packet(case), hooks::sibling(case)].concat()),
     (Reason::Misaligned, |case| arguments::typed(case).into_iter().collect()),
     (Reason::ArgumentType, arguments::wrong),
     (Reason::DynptrMisuse, rewritten::dynptr),
-    (Reason::ContextAccess, stores::context),
+    (Reason::ContextAccess, |case| {
+        let hook = hooks::at_exit(case).into_iter().chain(hooks::without_parameter(case)).collect();
+        [hook, stores::context(case), read_memory(case)].concat()
+    }),
     (Reason::StructureAccess, stores::refused),
     (Reason::SpecialField, stores::special),
     (Reason::CallDepth, hooks::off_the_stack),
     (Reason::IteratorMisuse, destroyed),
-    (Reason::HelperNotAllowed, |case| [rewritten::other_hook(case), hooks::sibling(case)].concat()),
+    (Reason::HelperNotAllowed, |case| {
+        let other = [hooks::other_packet(case), hooks::substitute(case)].concat();
+        [rewritten::other_hook(case), hooks::sibling(case), other].concat()
+    }),
     (Reason::KernelLacks, |case| {
         let found = field_exists(case);
         if found.is_empty() { kernel_function(case) } else { found }
     }),
     (Reason::GplOnly, license),
-    (Reason::ReadOnlyMemory, |case| [not_constant(case), stores::refused(case)].concat()),
+    (Reason::ReadOnlyMemory, |case| [maps::unprotected(case), not_constant(case), stores::refused(case)].concat()),
     (Reason::TooComplex, bound_loop),
     (Reason::InfiniteLoop, bound_loop),
-    (Reason::UninitializedStack, initialize),
+    (Reason::UninitializedStack, |case| [registers::padding(case), initialize(case)].concat()),
     (Reason::MapHelperMismatch, map_type),
     (Reason::BadInstruction, no_atomic),
 ];
@@ -247,20 +275,45 @@ fn loaded(case: &Case<'_>) -> Vec<Proposal> {
 }
 
 fn read_memory(case: &Case<'_>) -> Vec<Proposal> {
-    let traces = ["kprobe", "kretprobe", "uprobe", "tracepoint", "tp/", "tp_btf", "raw_t", "fentry", "fexit", "lsm"];
+    let traces = [
+        "kprobe",
+        "kretprobe",
+        "uprobe",
+        "tracepoint",
+        "tp/",
+        "tp_btf",
+        "raw_t",
+        "fentry",
+        "fexit",
+        "fmod_ret",
+        "lsm",
+        "uretprobe",
+        "usdt",
+        "perf_event",
+        "iter",
+        "syscall",
+        "ksyscall",
+        "kretsyscall",
+    ];
     let context = case.context().filter(|_| case.section.starts_with("socket"));
     if context.is_none() && !traces.iter().any(|kind| case.section.starts_with(kind)) {
         return Vec::new();
     }
-    let user = case.section.contains("sys_enter");
-    let reader = if user { "bpf_probe_read_user" } else { "bpf_probe_read_kernel" };
+    let is_user = ["sys_enter", "uprobe", "uretprobe", "usdt"].iter().any(|word| case.section.contains(word));
+    let sleeps = case.section == "syscall";
+    let user = is_user || sleeps;
+    let reader = match (user, sleeps) {
+        (_, true) => "bpf_copy_from_user",
+        (true, _) => "bpf_probe_read_user",
+        (false, _) => "bpf_probe_read_kernel",
+    };
     let copied = |place: Range<usize>, kind: &str, address: &str| {
         let name = case.source.fresh("copy");
         let read = match context {
             Some(context) => format!("bpf_skb_load_bytes({context}, (long){address}, &{name}, sizeof({name}))"),
             None => format!("{reader}(&{name}, sizeof({name}), {address})"),
         };
-        case.replace(place, &format!("({{ {kind} {name} = 0; {read}; {name}; }})"), true)
+        case.replace(place, &format!("({{ {kind} {name} = {{0}}; {read}; {name}; }})"), true)
     };
     let one = |own: &super::propose::Dereferenced<'_>| {
         let place = match own.form {
@@ -379,11 +432,23 @@ fn not_constant(case: &Case<'_>) -> Vec<Proposal> {
 
 /// Turns that a loop gets as its bound.
 const TURNS: [u32; 2] = [1024, 64];
+/// Constants of the source that are tried as well.
+const MOST_NAMED: usize = 6;
+
+/// Those, and the constants of the source, which may say how many there are.
+fn limits(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().filter_map(|line| line.strip_prefix("#define "));
+    let named = lines.filter_map(|line| {
+        let (name, value) = line.split_once(char::is_whitespace)?;
+        value.trim().parse().is_ok_and(|value: u32| value <= TURNS[0]).then(|| name.to_owned())
+    });
+    TURNS.iter().map(u32::to_string).chain(named.take(MOST_NAMED)).collect()
+}
 
 fn bound_loop(case: &Case<'_>) -> Vec<Proposal> {
     let source = case.source;
     let mut found = Vec::new();
-    for turns in TURNS {
+    for turns in limits(source) {
         for (begin, inside) in source.loops(case.at) {
             let text = case.text(inside.clone());
             let parts: Vec<&str> = text.split(';').collect();

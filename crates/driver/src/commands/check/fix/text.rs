@@ -415,6 +415,13 @@ impl Source {
         found.collect()
     }
 
+    /// Whether what an edit puts before a place stands there already.
+    pub fn has(&self, edit: &Edit) -> bool {
+        let text = edit.text.trim();
+        let before = self.text.get(..edit.range.start).unwrap_or_default().trim_end();
+        edit.range.is_empty() && text.len() > 3 && before.ends_with(text)
+    }
+
     /// Replaces ranges, which must not overlap.
     pub fn edited(&self, edits: &[Edit]) -> String {
         let mut sorted: Vec<&Edit> = edits.iter().collect();
