@@ -383,7 +383,7 @@ pub fn size(case: &Case<'_>) -> Vec<Proposal> {
         };
         // What is held is still given back behind it.
         let clamp = format!("{lines}if ({named} > {room})\n\t{named} = {room};");
-        let clamped = edits.iter().cloned().next().map_or_else(
+        let clamped = edits.first().cloned().map_or_else(
             || {
                 case.source.before(case.at, &clamp).map(|edits| Proposal {
                     title: format!("add `{}`", clamp.replace(['\n', '\t'], " ")),

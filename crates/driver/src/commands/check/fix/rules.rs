@@ -274,29 +274,31 @@ fn loaded(case: &Case<'_>) -> Vec<Proposal> {
     vec![case.replace(whole.start..end, &text, true)]
 }
 
+/// Beginnings of the sections whose programs read other memory by a call.
+const TRACES: [&str; 18] = [
+    "kprobe",
+    "kretprobe",
+    "uprobe",
+    "tracepoint",
+    "tp/",
+    "tp_btf",
+    "raw_t",
+    "fentry",
+    "fexit",
+    "fmod_ret",
+    "lsm",
+    "uretprobe",
+    "usdt",
+    "perf_event",
+    "iter",
+    "syscall",
+    "ksyscall",
+    "kretsyscall",
+];
+
 fn read_memory(case: &Case<'_>) -> Vec<Proposal> {
-    let traces = [
-        "kprobe",
-        "kretprobe",
-        "uprobe",
-        "tracepoint",
-        "tp/",
-        "tp_btf",
-        "raw_t",
-        "fentry",
-        "fexit",
-        "fmod_ret",
-        "lsm",
-        "uretprobe",
-        "usdt",
-        "perf_event",
-        "iter",
-        "syscall",
-        "ksyscall",
-        "kretsyscall",
-    ];
     let context = case.context().filter(|_| case.section.starts_with("socket"));
-    if context.is_none() && !traces.iter().any(|kind| case.section.starts_with(kind)) {
+    if context.is_none() && !TRACES.iter().any(|kind| case.section.starts_with(kind)) {
         return Vec::new();
     }
     let is_user = ["sys_enter", "uprobe", "uretprobe", "usdt"].iter().any(|word| case.section.contains(word));
