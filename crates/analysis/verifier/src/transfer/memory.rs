@@ -44,6 +44,7 @@ impl Path<'_> {
     pub(crate) fn load_acquire(&mut self, size: Size, dst: Reg, address: Address) -> Step<()> {
         self.check_atomic_base(address.base)?;
         self.check_cannot_fault(address.base)?;
+        self.check_atomic_alignment(size, address)?;
         self.load(size, false, dst, address)
     }
 
@@ -61,7 +62,20 @@ impl Path<'_> {
     /// A store that releases, to memory that atomic instructions may access.
     pub(crate) fn store_release(&mut self, size: Size, address: Address, src: Reg) -> Step<()> {
         self.check_atomic_base(address.base)?;
+        self.check_atomic_alignment(size, address)?;
         self.store(size, address, Source::Reg(src))
+    }
+
+    /// Memory may be accessed at any address on most machines, but not by an atomic instruction.
+    fn check_atomic_alignment(&mut self, size: Size, address: Address) -> Step<()> {
+        let base = self.options.heap_address(self.read(address.base)?);
+        let moved = i64::from(base.offset) + i64::from(address.offset);
+        let moved = base.scalar.tnum.add(Tnum::constant(moved as u64));
+        let aligned = (moved.value | moved.mask) % u64::from(size.bytes()) == 0;
+        if base.is_pointer() && base.kind() != Kind::Arena && !aligned {
+            return reject(Reason::Misaligned, "atomic operation on an address that may be misaligned");
+        }
+        Ok(())
     }
 
     /// The kernel rewrites accesses of some memory, and does not for atomic instructions.
@@ -165,11 +179,7 @@ impl Path<'_> {
         if base.kind() == Kind::Arena {
             check_arena_atomic(op, fetch)?;
         }
-        let moved = base.scalar.tnum.add(Tnum::constant((i64::from(base.offset) + offset) as u64));
-        if base.is_pointer() && base.kind() != Kind::Arena && (moved.value | moved.mask) % u64::from(size.bytes()) != 0
-        {
-            return reject(Reason::Misaligned, "atomic operation on an address that may be misaligned");
-        }
+        self.check_atomic_alignment(size, address)?;
         let result = if op == AtomicOp::CompareExchange { Reg::R0 } else { src };
         if fetch && result == address.base {
             return reject(Reason::BadInstruction, "the value fetched would take the place of the address");
