@@ -77,6 +77,14 @@ impl Printer {
         values.map(|(value, column)| query::text(value, column.data_type).to_string()).collect()
     }
 
+    /// A value for programs: a fraction with all its digits.
+    fn csv_cell(value: &query::Value, data_type: &str) -> String {
+        match value {
+            query::Value::Float(value) => value.to_string(),
+            _ => query::text(value, data_type).to_string(),
+        }
+    }
+
     /// Prints rows; whether more are wanted.
     pub fn rows(&mut self, rows: Vec<Row>) -> bool {
         if let Some(file) = &mut self.file {
@@ -105,7 +113,9 @@ impl Printer {
         }
         for row in rows {
             let window = row.window.iter().flatten().map(u64::to_string);
-            let cells: Vec<_> = window.chain(self.cells(row)).map(|cell| quoted(&cell)).collect();
+            let values = row.values.iter().zip(&self.columns);
+            let values = values.map(|(value, column)| Self::csv_cell(value, column.data_type));
+            let cells: Vec<_> = window.chain(values).map(|cell| quoted(&cell)).collect();
             say!("{}", cells.join(","));
         }
     }

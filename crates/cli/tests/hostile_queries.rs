@@ -89,6 +89,19 @@ fn queries_with_names_are_a_document() {
 }
 
 #[test]
+fn small_fractions_are_not_zero() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("m.csv");
+    std::fs::write(&file, "a,b\n1,10000\n1,30000\n").expect("a file");
+    let lookup = format!("m={}", file.display());
+    for (format, wanted) in [("csv", "\n0.00005,0.5\n"), ("lines", "\n5.000e-5\t0.500\n")] {
+        let sql = "SELECT avg(a) / avg(b) AS r, avg(a) / 2 AS h FROM m";
+        let said = ends(&kiln(&["query", sql, "--lookup", &lookup, "--format", format]), &[0]);
+        assert!(said.contains(wanted), "{format}: {said}");
+    }
+}
+
+#[test]
 fn names_of_threads_and_columns_forge_nothing() {
     let Some(recordings) = Recordings::new() else { return };
     let path = recordings.of_name("q\naccept\u{1b}[m\u{202e}".as_bytes()).display().to_string();

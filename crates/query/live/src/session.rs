@@ -234,7 +234,7 @@ pub fn text(value: &Value, data_type: &str) -> Shown {
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
-        Value::Float(value) => format!("{value:.3}"),
+        Value::Float(_) => value.to_string(),
         Value::Text(text) => text.to_string(),
         Value::Histogram(histogram) => histogram.to_string(),
     };

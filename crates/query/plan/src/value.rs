@@ -168,6 +168,8 @@ impl std::fmt::Display for Value {
             Value::Bool(value) => value.fmt(f),
             Value::Int(value) => value.fmt(f),
             Value::Uint(value) => value.fmt(f),
+            // Three decimals would be none of a small one.
+            Value::Float(value) if *value != 0.0 && value.abs() < 0.001 => write!(f, "{value:.3e}"),
             Value::Float(value) => write!(f, "{value:.3}"),
             Value::Text(text) => text.fmt(f),
             Value::Histogram(histogram) => histogram.fmt(f),
