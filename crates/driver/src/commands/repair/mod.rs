@@ -163,6 +163,22 @@ pub struct Repaired {
     pub kernel: Option<KernelVerdict>,
 }
 
+impl Repaired {
+    fn new(program: &Program, decision: Decision) -> Repaired {
+        Repaired {
+            program: program.name.as_str().into(),
+            decision,
+            rejected: None,
+            changes: Vec::new(),
+            reason: None,
+            unproved: None,
+            witness: None,
+            guard: None,
+            kernel: None,
+        }
+    }
+}
+
 /// A repaired object and the account of it.
 #[non_exhaustive]
 pub struct Outcome {
@@ -201,8 +217,18 @@ pub fn repair(input: &Input, options: &Options, progress: &mut dyn Progress) -> 
         elf.check_movable().map_err(|error| kiln_inspect::input::elf_error(&input.object.name, error))?;
     }
     let mut work = Work::new(input, options, progress, begun);
+    let selected = input.select(&options.programs)?;
+    // What needs no repair is known before the search for the first one begins.
+    let accepted: Vec<bool> = selected.iter().map(|program| work.accepts(program)).collect();
+    let mut waiting = accepted.iter().filter(|accepted| !**accepted).count() as u32;
     let mut programs = Vec::new();
-    for program in input.select(&options.programs)? {
+    for (program, accepted) in selected.into_iter().zip(accepted) {
+        if accepted {
+            programs.push(Repaired::new(program, Decision::Accepted));
+            continue;
+        }
+        work.share(begun + options.budget, waiting);
+        waiting -= 1;
         programs.push(work.one(program));
     }
     let Work { object, proofs, cut_short, .. } = work;
@@ -249,18 +275,20 @@ impl<'w> Work<'w> {
         Work { input, verifier, object, proofs, progress, begun, end, cut_short: false, guards, find_input }
     }
 
+    /// Whether a program is accepted as it is.
+    fn accepts(&self, program: &Program) -> bool {
+        program.program_type.is_some() && kiln_verifier::verify(&self.object, program, &self.verifier).is_ok()
+    }
+
+    /// Gives the next of some programs its share of the time that is left.
+    fn share(&mut self, end: Instant, waiting: u32) {
+        let now = Instant::now();
+        self.end = now + end.saturating_duration_since(now) / waiting.max(1);
+        self.verifier.deadline = Some(self.end);
+    }
+
     fn one(&mut self, program: &Program) -> Repaired {
-        let mut row = Repaired {
-            program: program.name.as_str().into(),
-            decision: Decision::NotDecided,
-            rejected: None,
-            changes: Vec::new(),
-            reason: None,
-            unproved: None,
-            witness: None,
-            guard: None,
-            kernel: None,
-        };
+        let mut row = Repaired::new(program, Decision::NotDecided);
         if program.program_type.is_none() {
             row.reason = Some(no_type(program).into());
             return row;
@@ -398,5 +426,34 @@ fn inserted(object: &Object, change: &Change) -> Inserted {
             let value = change.ends_with.unwrap_or_default().to_string();
             change.means.source.replace("LOW", &low).replace("HIGH", &high).replace("VALUE", &value)
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lets the first search wait until its time is over.
+    struct Slow(Duration);
+
+    impl Progress for Slow {
+        fn step(&mut self, _: &'static str, _: u32, _: Duration) -> bool {
+            std::thread::sleep(std::mem::take(&mut self.0));
+            true
+        }
+    }
+
+    #[test]
+    fn a_program_that_takes_long_leaves_the_others_their_time() {
+        // The first reads beyond a packet's beginning without a check.
+        let text = "; program xdp section \"xdp\" name hard\n r1 = *(u32 *)(r1 + 0)\n r0 = *(u8 *)(r1 + 0)\n exit\n\
+                    ; program xdp section \"xdp\" name easy\n r0 = 2\n exit\n";
+        let object = kiln_program::text::parse(text).expect("an object");
+        let input = kiln_inspect::input::of_object(object);
+        let budget = Duration::from_millis(500);
+        let options = Options { budget, find_input: false, ..Options::default() };
+        let outcome = repair(&input, &options, &mut Slow(2 * budget)).expect("it is repaired or not");
+        let decisions: Vec<Decision> = outcome.programs.iter().map(|own| own.decision).collect();
+        assert_eq!(decisions, [Decision::NotDecided, Decision::Accepted]);
     }
 }
