@@ -140,7 +140,7 @@ pub fn write(text: &mut String, all: &[Rechecked]) {
 
 #[cfg(test)]
 mod tests {
-    use kiln_driver::verify_evidence::Problem;
+    use kiln_driver::verify_evidence::{Problem, Scope};
 
     use super::*;
 
@@ -153,6 +153,7 @@ mod tests {
             identical: 1,
             queries: 5,
             milliseconds: 6,
+            scope: Scope::ListingsOnly,
             compared: Vec::new(),
             bound: std::collections::BTreeMap::new(),
             not_bound: Vec::new(),
