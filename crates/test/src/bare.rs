@@ -187,6 +187,12 @@ fn context(program_type: Option<ProgramType>, packet_bytes: usize, pulled: usize
                 put(offset, value);
             }
         }
+        // The value of an option is where a packet would be.
+        Some(ProgramType::CgroupSockopt) => {
+            for (offset, value) in [(8, start), (16, end)] {
+                put(offset, value);
+            }
+        }
         _ => {}
     }
     context
