@@ -148,7 +148,7 @@ fn wrong_sockets_and_addresses_are_said() {
     for (arguments, words) in [
         (vec!["--socket", &file], "is there, and is not a socket"),
         (vec!["--socket", taken], "another service answers"),
-        (vec!["--socket", "/nonexistent/kiln.sock"], "No such file"),
+        (vec!["--socket", "/proc/none/kiln.sock"], "No such file"),
         (vec!["--socket", &free, "--listen", port], "cannot be listened at"),
         (vec!["--socket", &free, "--listen", "nowhere"], "cannot be listened at"),
         (vec!["--socket", &free, "--listen", "0.0.0.0:0"], "--listen-anywhere"),
