@@ -1,7 +1,7 @@
 //! The checker stays small: the lines that are trusted are counted.
 
 /// Lines of code that the checker may have, comments and empty lines aside.
-const MOST: usize = 3070;
+const MOST: usize = 3090;
 
 #[test]
 fn the_lines_that_are_trusted_are_few() {

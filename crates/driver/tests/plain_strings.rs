@@ -9,6 +9,9 @@ const ROOMS: &[&str] = &["inspect/src", "driver/src", "query/live/src", "query/s
 const PLAIN: &[(&str, &str)] = &[
     // Reasons of the kernel and of Kiln, as in profile.rs.
     ("driver/src/commands/doctor/calibrate.rs", "missing"),
+    // Releases. Why a program does not fit, cleaned where it is said.
+    ("driver/src/commands/check/reports.rs", "by_kernel"),
+    ("inspect/src/input.rs", "unlike"),
     // Names of frames, cleaned as they are made.
     ("inspect/src/cost.rs", "folded"),
     ("inspect/src/check.rs", "code"),

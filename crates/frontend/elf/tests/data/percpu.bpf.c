@@ -10,4 +10,4 @@ __attribute__((section("xdp"), used)) int counts(void *ctx)
 	return 2;
 }
 
-char license[] __attribute__((section("license"))) = "GPL";
+char _license[] __attribute__((section("license"))) = "GPL";
