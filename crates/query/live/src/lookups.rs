@@ -10,6 +10,8 @@ use kiln_plan::{DataType, Value, lookup};
 
 use kiln_program::Error;
 
+use crate::throttled;
+
 /// Maximum number of rows of a lookup table.
 const MAX_ROWS: usize = 1 << 20;
 /// Maximum bytes of a file.
@@ -50,7 +52,12 @@ pub fn all() -> Vec<Lookup> {
         columns: cgroups.map(column).into(),
         rows: Arc::new(Cgroups::default()),
     });
-    all.push(crate::throttled::lookup());
+    all.push(Lookup {
+        name: "cgroup_throttled".to_owned(),
+        about: "a cgroup that has a share of processor time, as it was when the query began".to_owned(),
+        columns: throttled::COLUMNS.map(column).into(),
+        rows: throttled::rows(),
+    });
     all.push(Lookup {
         name: "processes".to_owned(),
         about: "a process, as /proc described it when the query began or first met it".to_owned(),

@@ -9,27 +9,24 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kiln_plan::lookup::{Lookup, Rows};
+use kiln_plan::lookup::Rows;
 use kiln_plan::{DataType, Value};
 
 use crate::cgroups;
 
-/// The table, of this machine.
-pub fn lookup() -> Lookup {
-    let columns = [
-        ("path", DataType::Text, "the cgroup's path"),
-        ("container", DataType::Text, "the id of the container that it is, or is in"),
-        ("pod", DataType::Text, "the unique id of the Kubernetes pod that it is of"),
-        ("periods", DataType::Uint, "periods in which it ran since it was made"),
-        ("throttled", DataType::Uint, "those in which it used up its share and had to wait"),
-        ("throttled_ns", DataType::Uint, "how long its threads waited, all together"),
-    ];
-    Lookup {
-        name: "cgroup_throttled".to_owned(),
-        about: "a cgroup that has a share of processor time, as it was when the query began".to_owned(),
-        columns: columns.map(|(name, data_type, about)| (name.to_owned(), data_type, about.to_owned())).into(),
-        rows: Arc::new(Throttled { root: cgroups::of_processors() }),
-    }
+/// Its columns: name, type and meaning.
+pub const COLUMNS: [(&str, DataType, &str); 6] = [
+    ("path", DataType::Text, "the cgroup's path"),
+    ("container", DataType::Text, "the id of the container that it is, or is in"),
+    ("pod", DataType::Text, "the unique id of the Kubernetes pod that it is of"),
+    ("periods", DataType::Uint, "periods in which it ran since it was made"),
+    ("throttled", DataType::Uint, "those in which it used up its share and had to wait"),
+    ("throttled_ns", DataType::Uint, "how long its threads waited, all together"),
+];
+
+/// Its rows, of this machine.
+pub fn rows() -> Arc<dyn Rows> {
+    Arc::new(Throttled { root: cgroups::of_processors() })
 }
 
 /// The cgroups below a mount.
@@ -62,14 +59,13 @@ impl Throttled {
 }
 
 impl Rows for Throttled {
-    fn find(&self, by: usize, key: &Value) -> Option<Arc<[Value]>> {
-        self.all(&|_| true).into_iter().find(|row| row.get(by) == Some(key))
+    fn find(&self, _: usize, _: &Value) -> Option<Arc<[Value]>> {
+        None
     }
 
-    fn check(&self, by: usize) -> Result<(), String> {
-        // A row of events would read all files.
-        Err(if by == 0 { "cgroup_throttled has no index: it is read alone" } else { "cgroup_throttled has no keys" }
-            .to_owned())
+    fn check(&self, _: usize) -> Result<(), String> {
+        // For each event, all files would be read.
+        Err("cgroup_throttled is read alone: it has no index".to_owned())
     }
 
     fn all(&self, _: &dyn Fn(usize) -> bool) -> Vec<Arc<[Value]>> {

@@ -2,7 +2,7 @@
 
 use kiln_program::btf::{Btf, Kind, TypeId};
 
-use super::build::{argument, column, derived, pair, single, unlisted, with_stacks};
+use super::build::{argument, column, derived, pair, single, with_stacks};
 use super::scalar;
 use crate::table::{Column, Hook, Moment, Read, Scan, Side, Source, Table};
 use crate::value::DataType;
@@ -33,13 +33,11 @@ pub(super) fn returns_of_file(target: &str) -> Option<Table> {
         endless: true,
     };
     let mut own = passed(Side::Enter);
-    let result = || register("ax");
-    own.push(column("ret", DataType::Int, Side::Exit, result(), "what it returns, if that has 64 bits"));
+    own.push(column("ret", DataType::Int, Side::Exit, register("ax"), "what it returns, if that has 64 bits"));
     let about = "a function of a program or library was called and returned; of calls inside each other, the innermost";
     let mut table = pair(&format!("{RETURNS}{target}"), about, scan, "latency_ns", own);
-    table.columns.push(unlisted("ret_bits", Side::Exit, result(), "what it returns, as bits"));
-    let bits = table.columns.len() - 1;
-    table.columns.push(derived("ret_int", DataType::Int, Source::Int(bits), "what it returns, if that is an `int`"));
+    let result = table.column("ret")?;
+    table.columns.push(derived("ret_int", DataType::Int, Source::Int(result), "what it returns, if that is an `int`"));
     Some(with_stacks(table))
 }
 
