@@ -28,6 +28,7 @@ use kiln_certificate::provenance::Arguments;
 use kiln_certificate::solver::{Answer, Solver};
 use kiln_equiv::solver::{Strategy, is_unsatisfiable};
 use kiln_program::{Function, FunctionId, Object, text};
+use kiln_superopt::Stopwatch;
 use kiln_superopt::evidence::ChainStep;
 use sha2::{Digest as _, Sha256};
 
@@ -90,43 +91,31 @@ pub enum Clock {
     Cpu,
 }
 
-impl Clock {
-    fn now(self, begun: Instant) -> Duration {
-        match self {
-            Clock::Wall => begun.elapsed(),
-            Clock::Cpu => {
-                let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-                Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
-            }
-        }
-    }
-}
-
 /// The end of a time, for one thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     clock: Clock,
-    begun: Instant,
-    /// Readings of the clock.
-    start: Duration,
-    end: Duration,
+    begun: (Instant, Stopwatch),
+    time: Duration,
 }
 
 impl Deadline {
     /// So much time from now on.
     pub(crate) fn after(clock: Clock, time: Duration) -> Deadline {
-        let begun = Instant::now();
-        let start = clock.now(begun);
-        Deadline { clock, begun, start, end: start + time }
+        Deadline { clock, begun: (Instant::now(), Stopwatch::start()), time }
     }
 
     /// Whether the time is over.
     pub(crate) fn is_over(&self) -> bool {
-        self.clock.now(self.begun) >= self.end
+        self.spent() >= self.time
     }
 
     fn spent(&self) -> Duration {
-        self.clock.now(self.begun) - self.start
+        let (wall, own) = self.begun;
+        match self.clock {
+            Clock::Wall => wall.elapsed(),
+            Clock::Cpu => own.elapsed(),
+        }
     }
 }
 

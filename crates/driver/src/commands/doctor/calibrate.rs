@@ -15,8 +15,8 @@ use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::generate::layout::TAG_BYTES;
 use kiln_plan::{Origin, Settings, Split, generate};
 use kiln_platform::MapType;
-use kiln_superopt::CostModel;
 use kiln_superopt::cost::EventPart;
+use kiln_superopt::{CostModel, Stopwatch};
 
 use crate::profile::{self, Profile};
 use crate::timing::Timing;
@@ -160,7 +160,7 @@ fn reader() -> Result<f64, Error> {
         let mut executor = Executor::new(session.query().clone(), &generated, Limits::default());
         let mut records: Vec<Vec<u8>> =
             generated.records.iter().map(|record| vec![0; usize::from(record.bytes)]).collect();
-        let begun = hooks::own_ns();
+        let begun = Stopwatch::start();
         for turn in 0..RECORDS {
             let at = turn as usize % records.len();
             let (layout, bytes) = (&generated.records[at], &mut records[at]);
@@ -169,7 +169,7 @@ fn reader() -> Result<f64, Error> {
             }
             executor.record(bytes);
         }
-        samples.push((hooks::own_ns() - begun) as f64 / f64::from(RECORDS));
+        samples.push(begun.elapsed().as_nanos() as f64 / f64::from(RECORDS));
     }
     Ok(median(samples))
 }

@@ -16,6 +16,7 @@ use kiln_linux::Statistics;
 use kiln_live::live::Nothing;
 use kiln_plan::table::{Hook, Moment};
 use kiln_program::Error;
+use kiln_superopt::Stopwatch;
 
 /// How often programs are attached, and samples with and without them each time.
 const ROUNDS: usize = 5;
@@ -89,18 +90,12 @@ impl Passing {
     /// Nanoseconds of a call in the sample that took least.
     fn least(&self) -> f64 {
         let sample = |_| {
-            let begun = own_ns();
+            let begun = Stopwatch::start();
             (0..self.calls).for_each(|_| (self.call)());
-            (own_ns() - begun) as f64 / f64::from(self.calls)
+            begun.elapsed().as_nanos() as f64 / f64::from(self.calls)
         };
         (0..SAMPLES).map(sample).fold(f64::INFINITY, f64::min)
     }
-}
-
-/// Nanoseconds that this thread has run.
-pub fn own_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    1_000_000_000 * time.tv_sec as u64 + time.tv_nsec as u64
 }
 
 /// Nanoseconds of an empty program's run at the clock of processors. It runs seldom, so other work has the caches: here that
