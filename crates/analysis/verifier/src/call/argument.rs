@@ -345,8 +345,8 @@ impl<'c, 'p> Check<'c, 'p> {
         self.check_memory(reg, &pointer, Passed { bytes: most, how, reads: memory.reads, constant }).about(reg)
     }
 
-    /// That a key or a value for a map is not in memory of the kernel's that is for reading alone (`check_reg_type`): no
-    /// prototype says of these arguments that the helper only reads them.
+    /// Checks where a key or a value for a map is. To the kernel (`check_reg_type`), a helper may write to it. So it is not in
+    /// memory that the program may only read.
     fn check_map_memory(&mut self) -> Step<()> {
         let Argument { reg, register, .. } = self.argument;
         let refused = match register.kind() {
@@ -355,7 +355,7 @@ impl<'c, 'p> Check<'c, 'p> {
             Kind::BtfId => return self.check_structure_memory(reg, &register, 0, Use::Write),
             _ => false,
         };
-        if refused { self.argument.wrong("memory of this program: copy it to the stack first") } else { Ok(()) }
+        if refused { self.argument.wrong("memory of this program, such as a copy on its stack") } else { Ok(()) }
     }
 
     /// Memory that the helper reads or writes.
