@@ -54,6 +54,7 @@ impl Path<'_> {
     /// A callback of a timer or the like, which runs some time later as a program of its own.
     pub(crate) fn run_later(&mut self, callback: Option<usize>, value: &Register, later: Later) -> Step<()> {
         let Some(callee) = callback else { return unsupported("this callback") };
+        self.findings.noted.entered[callee] = true;
         self.findings.noted.callbacks[callee] = true;
         self.findings.noted.later_callbacks[callee] = true;
         let Later { lowest, highest, sleepable } = later;
