@@ -76,7 +76,7 @@ reasons! {
     /// The helper is only for programs with a GPL-compatible license.
     GplOnly: "gpl-only",
         fix "declare `char _license[] SEC(\"license\") = \"GPL\";`";
-    /// The map cannot be used with this helper.
+    /// The map cannot be used with this helper, or not in a program that may sleep.
     MapHelperMismatch: "map-helper-mismatch",
         fix "use the helper made for this map type";
     /// Memory is written that is read-only.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use kiln_isa::Reg;
+use kiln_platform::MapType;
 use kiln_program::{Clean, InsnId, SourceLine};
 
 use crate::reason::Reason;
@@ -118,6 +119,8 @@ pub(crate) enum Case {
     Zero,
     /// The helper may sleep, the program may not.
     Sleeps,
+    /// A second map of a type of which a program may use one.
+    SecondMap { of: MapType },
     /// Programs of this type may not write to packets.
     PacketIsReadOnly,
     /// Programs may not read from the map.

@@ -216,6 +216,8 @@ features! {
     UnknownHalves: (6, 10), "knowing nothing of a 32-bit division";
     /// What replaces a function may change the packet only if the function may, and sleep only if it may.
     ReplacedEffects: (6, 12), "holding a program to what the function that it replaces may do";
+    /// Spills around a call that keeps the registers are removed (`bpf_fastcall`).
+    FastCalls: (6, 12), "removing spills around a call";
     /// Programs that may interrupt others have one stack per function.
     PrivateStacks: (6, 13), "a stack for each function";
     /// A lookup in an array with a constant key within its bounds is known to find a value.
@@ -247,8 +249,8 @@ features! {
     VoidGlobals: (7, 1), "a global function that returns nothing";
     /// The context of a `syscall` program is memory: any offset, any alignment, also passed to helpers.
     SyscallContextMemory: (7, 1), "an access of a syscall program's context at any offset";
-    /// An arena pointer may be either operand of any arithmetic.
-    ArenaOperands: (7, 0), "an arena pointer as the second operand";
+    /// An arena pointer may be either operand of any arithmetic. The stable updates of 6.18 have it too.
+    ArenaOperands: (7, 0), "an arena pointer as the second operand", also (6, 18);
     /// Tracing programs that may interrupt others do not free objects with fields that an interrupt could find half freed.
     SafeDrops: (7, 2), "refusing to free an object with such fields";
     /// Another reference is taken to an object by the pointer to its start.

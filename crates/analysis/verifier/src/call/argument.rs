@@ -87,7 +87,7 @@ impl<'c, 'p> Check<'c, 'p> {
         if register.is_pointer() && register.nullable && kind != ArgKind::Anything && !kind.nullable() {
             return reject(Reason::PossiblyNull, self.argument.must_be("a pointer that is not null"));
         }
-        if register.reference != 0 && self.call.reference == 0 {
+        if register.owns() && self.call.reference == 0 {
             self.call.reference = register.reference;
         }
         match kind {
@@ -186,10 +186,7 @@ impl<'c, 'p> Check<'c, 'p> {
                 self.check_memory(reg, &register, Passed::of_map(size, how))
             }
             ArgKind::FixedMemory { size, memory, aligned } => {
-                if aligned
-                    && register.kind() == Kind::Stack
-                    && register.fixed_offset().is_some_and(|offset| offset % i64::from(size) != 0)
-                {
+                if aligned && register.is_pointer() && !register.is_aligned(0, size.into()) {
                     return reject(Reason::Misaligned, self.argument.must_be("aligned memory"));
                 }
                 let how = if memory.writes { Use::Write } else { Use::Read };
@@ -223,7 +220,7 @@ impl<'c, 'p> Check<'c, 'p> {
                 let wanted = Wanted::Socket { released: kind.releases() };
                 self.path.types.check_typed_argument(&register, wanted, self.argument.must_be("a socket"))?;
                 if kind.releases() {
-                    if register.reference == 0 || register.fixed_offset() != Some(0) {
+                    if !register.owns() || register.fixed_offset() != Some(0) {
                         let message = self.argument.must_be("a socket that this program acquired, unmodified");
                         return reject(Reason::NotHeld, message);
                     }
@@ -242,7 +239,7 @@ impl<'c, 'p> Check<'c, 'p> {
                 if register.kind() != Kind::RingBuffer {
                     return self.argument.wrong("a reserved ring buffer record");
                 }
-                if register.reference == 0 || register.fixed_offset() != Some(0) {
+                if !register.owns() || register.fixed_offset() != Some(0) {
                     let message = self.argument.must_be("a record as it was reserved, unmodified");
                     return reject(Reason::NotHeld, message);
                 }
@@ -393,8 +390,13 @@ impl<'c, 'p> Check<'c, 'p> {
                 self.path.code.check_map_range(reg, register, 0, bytes, how)?;
                 self.path.types.check_special_fields(self.path.code, register, 0, bytes)
             }
-            Kind::Memory | Kind::RingBuffer | Kind::MapKey => self.path.code.check_memory(reg, register, 0, bytes, how),
-            Kind::TracepointBuffer | Kind::Buffer => self.path.code.check_memory(reg, register, 0, bytes, how),
+            Kind::Memory if register.is_untrusted_bytes() => {
+                let message = format!("r{number}: these bytes may be anywhere, helpers do not take them");
+                reject(Reason::ArgumentType, message)
+            }
+            Kind::Memory | Kind::RingBuffer | Kind::MapKey | Kind::Buffer => {
+                self.path.code.check_memory(reg, register, 0, bytes, how)
+            }
             Kind::BtfId => self.check_structure_memory(reg, register, bytes, how),
             Kind::Context if self.path.is_context_memory() => self.path.check_context_memory(reg, register, 0, bytes),
             _ => reject(

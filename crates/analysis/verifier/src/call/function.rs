@@ -42,6 +42,8 @@ enum Deep {
     Sum,
     /// Too much stack below a tail call.
     TailCall,
+    /// A tail call in a callback that runs later.
+    LaterTailCall,
 }
 
 impl TooDeep {
@@ -50,6 +52,7 @@ impl TooDeep {
         match self.why {
             Deep::Frames => format!("more than {MAX_CALL_FRAMES} frames of calls"),
             Deep::Sum => format!("the stack of this chain of {calls} calls is {bytes} bytes"),
+            Deep::LaterTailCall => "a callback that runs later makes a tail call".to_owned(),
             Deep::TailCall => {
                 let most = MAX_STACK_BEFORE_TAIL_CALL_BYTES - 1;
                 format!(
@@ -61,7 +64,7 @@ impl TooDeep {
 
     /// Whether the chain takes too many bytes, rather than too many frames.
     pub(crate) fn is_about_bytes(&self) -> bool {
-        !matches!(self.why, Deep::Frames)
+        matches!(self.why, Deep::Sum | Deep::TailCall)
     }
 
     /// The kernel's message.
@@ -70,6 +73,7 @@ impl TooDeep {
         match self.why {
             Deep::Frames => format!("the call stack of {MAX_CALL_FRAMES} frames is too deep !"),
             Deep::Sum => format!("combined stack size of {calls} calls is {bytes}. Too large"),
+            Deep::LaterTailCall => "verifier bug: subprog has tail_call and async cb".to_owned(),
             Deep::TailCall => {
                 format!("tail_calls are not allowed when call stack of previous frames is {bytes} bytes. Too large")
             }
@@ -137,72 +141,109 @@ impl Path<'_> {
 impl Findings {
     /// Returns the stack of the deepest chain of calls, in bytes.
     pub(crate) fn check_stack_depth(&self, code: &Code<'_>, options: &Options) -> Result<u32, TooDeep> {
-        let later = (0..code.functions.len()).filter(|at| *at != 0 && self.noted.later_callbacks[*at]);
+        let count = code.functions.len();
+        let mut chains = Chains { findings: self, code, options, on_kernel_stack: vec![false; count], known: Vec::new() };
         let mut most = 0;
-        for root in std::iter::once(0).chain(later) {
-            // A callback that runs later starts on an empty kernel stack, and gets no private one.
+        // Callbacks that run later are first: what they call has no private stack in the program either.
+        let later = (0..count).rev().filter(|at| *at != 0 && self.noted.later_callbacks[*at]);
+        for root in later.chain([0]) {
+            chains.known = vec![None; count];
             let private = root == 0 && options.has_private_stacks(code);
-            let mut known = vec![None; code.functions.len()];
-            most = most.max(self.deepest(code, options, root, 0, private, &mut Vec::new(), &mut known)?.bytes);
+            most = most.max(chains.deepest(root, 0, private, &mut Vec::new())?.bytes);
         }
         Ok(most)
     }
+}
 
+/// What the search for the deepest chain of calls knows.
+struct Chains<'a> {
+    findings: &'a Findings,
+    code: &'a Code<'a>,
+    options: &'a Options,
+    /// Functions that a callback reaches which runs later.
+    on_kernel_stack: Vec<bool>,
+    /// What was found of the functions below the present root.
+    known: Vec<Option<Depth>>,
+}
+
+impl Chains<'_> {
     /// The deepest chain of calls that begins with a function; `above`: bytes that its callers use.
     fn deepest(
-        &self,
-        code: &Code<'_>,
-        options: &Options,
+        &mut self,
         function: usize,
         above: u32,
         private: bool,
         chain: &mut Vec<usize>,
-        known: &mut [Option<Depth>],
     ) -> Result<Depth, TooDeep> {
-        let within = |depth: Depth, frames: usize| {
-            let too_deep = |why, bytes| Err(TooDeep { function, bytes, calls: frames + depth.frames, why });
-            let tail_call = depth.before_tail_call.map(|bytes| above + bytes);
-            if frames + depth.frames > MAX_CALL_FRAMES {
-                return too_deep(Deep::Frames, above + depth.bytes);
-            }
-            match tail_call {
-                _ if above + depth.bytes > MAX_CALL_CHAIN_STACK_BYTES => too_deep(Deep::Sum, above + depth.bytes),
-                Some(bytes) if bytes >= MAX_STACK_BEFORE_TAIL_CALL_BYTES => too_deep(Deep::TailCall, bytes),
-                _ => Ok(depth),
-            }
-        };
-        if let Some(depth) = known[function] {
-            return within(depth, chain.len());
+        let callers = chain.len();
+        if let Some(depth) = self.known[function] {
+            return depth.within(function, above, callers);
         }
-        if chain.contains(&function) || chain.len() >= MAX_CALL_FRAMES {
-            return Err(TooDeep { function, bytes: above, calls: chain.len() + 1, why: Deep::Frames });
+        if chain.contains(&function) || callers >= MAX_CALL_FRAMES {
+            return Err(TooDeep { function, bytes: above, calls: callers + 1, why: Deep::Frames });
         }
-        let (unit, least) = if options.kernel_has(Feature::FineStackSum) { (16, 0) } else { (32, 1) };
-        let own = self.noted.stack_bytes[function].max(least).next_multiple_of(unit);
-        // Programs that may interrupt others get a stack of their own for each larger frame.
-        let own = if private && own >= PRIVATE_STACK_BYTES { 0 } else { own };
-        let routine = &code.functions[function];
-        let ops = &code.ops[routine.start as usize..routine.end as usize];
-        let is_tail_call = |op: &Op<'_>| End::of(op) == Some(End::TailCall);
+        let own = self.own_bytes(function, private);
+        let code = self.code;
         // The program that follows begins on top of what the callers keep.
-        let mut before_tail_call = (!chain.is_empty() && ops.iter().any(is_tail_call)).then_some(0);
-        within(Depth { bytes: own, frames: 1, before_tail_call }, chain.len())?;
+        let mut before_tail_call = (!chain.is_empty() && code.makes_tail_call(function)).then_some(0);
+        Depth { bytes: own, frames: 1, before_tail_call }.within(function, above, callers)?;
         chain.push(function);
         let mut below = Depth { bytes: 0, frames: 0, before_tail_call: None };
-        for op in ops {
+        for op in code.ops_of(function) {
             let Some(callee) = op.callee else { continue };
-            if self.noted.later_callbacks[callee] && matches!(op.node.insn, Insn::LoadImm64 { .. }) {
+            let later = self.findings.noted.later_callbacks[callee];
+            if later && code.makes_tail_call(callee) {
+                return Err(TooDeep { function: callee, bytes: above, calls: callers + 1, why: Deep::LaterTailCall });
+            }
+            if later && matches!(op.node.insn, Insn::LoadImm64 { .. }) {
                 continue;
             }
-            let depth = self.deepest(code, options, callee, above + own, private, chain, known)?;
+            let depth = self.deepest(callee, above + own, private, chain)?;
             before_tail_call = before_tail_call.max(depth.before_tail_call.map(|bytes| own + bytes));
             below.bytes = below.bytes.max(depth.bytes);
             below.frames = below.frames.max(depth.frames);
         }
         chain.pop();
         let depth = Depth { bytes: own + below.bytes, frames: 1 + below.frames, before_tail_call };
-        known[function] = Some(depth);
+        self.known[function] = Some(depth);
         Ok(depth)
+    }
+
+    /// What a function adds to the stack of its callers.
+    fn own_bytes(&mut self, function: usize, private: bool) -> u32 {
+        let (unit, least) = if self.options.kernel_has(Feature::FineStackSum) { (16, 0) } else { (32, 1) };
+        let counted = self.findings.noted.counted_stack_bytes(self.code, function);
+        let own = counted.max(least).next_multiple_of(unit);
+        self.on_kernel_stack[function] |= !private;
+        // Programs that may interrupt others get a stack of their own for each larger frame.
+        let apart = !self.on_kernel_stack[function] && own >= PRIVATE_STACK_BYTES;
+        if apart { 0 } else { own }
+    }
+}
+
+impl<'a> Code<'a> {
+    fn ops_of(&self, function: usize) -> &[Op<'a>] {
+        let routine = &self.functions[function];
+        &self.ops[routine.start as usize..routine.end as usize]
+    }
+
+    fn makes_tail_call(&self, function: usize) -> bool {
+        self.ops_of(function).iter().any(|op| End::of(op) == Some(End::TailCall))
+    }
+}
+
+impl Depth {
+    /// Itself, if a function of that depth may be called with `above` bytes of stack in use by so many callers.
+    fn within(self, function: usize, above: u32, callers: usize) -> Result<Depth, TooDeep> {
+        let calls = callers + self.frames;
+        let bytes = above + self.bytes;
+        let too_deep = |why, bytes| Err(TooDeep { function, bytes, calls, why });
+        match self.before_tail_call.map(|bytes| above + bytes) {
+            _ if calls > MAX_CALL_FRAMES => too_deep(Deep::Frames, bytes),
+            _ if bytes > MAX_CALL_CHAIN_STACK_BYTES => too_deep(Deep::Sum, bytes),
+            Some(bytes) if bytes >= MAX_STACK_BEFORE_TAIL_CALL_BYTES => too_deep(Deep::TailCall, bytes),
+            _ => Ok(self),
+        }
     }
 }
 

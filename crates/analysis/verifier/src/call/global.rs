@@ -9,7 +9,7 @@
 //! A function without BTF, or a static one, is explored at each call instead.
 
 use kiln_isa::Reg;
-use kiln_platform::Feature;
+use kiln_platform::{Feature, ProgramType};
 
 use crate::code::Code;
 use crate::code::parameter::Parameter;
@@ -176,7 +176,9 @@ impl Path<'_> {
             }
             // Whether the program may write to packets is not asked here.
             Kind::Packet | Kind::PacketMeta => self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Read),
-            Kind::Context if self.is_context_memory() => self.check_context_memory(reg, register, 0, u64::from(bytes)),
+            Kind::Context if self.code.program_type == ProgramType::Syscall => {
+                self.check_passed_context(reg, register, u64::from(bytes))
+            }
             Kind::Memory | Kind::RingBuffer | Kind::MapKey | Kind::Buffer => {
                 self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Read)?;
                 self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Write)
@@ -184,6 +186,7 @@ impl Path<'_> {
             Kind::BtfId
                 if register.trust.has(Trust::ALLOCATED) || self.options.kernel_has(Feature::StructureMemory) =>
             {
+                check_unmoved(reg, register)?;
                 self.load_structure(reg, register, 0, bytes).map(drop)
             }
             kind => reject(
@@ -223,6 +226,17 @@ impl Findings {
             self.noted.globals_called.extend(globals);
         }
     }
+}
+
+/// Some pointers to structures are passed only as they were made (`check_func_arg_reg_off`).
+fn check_unmoved(reg: Reg, register: &Register) -> Step<()> {
+    let trust = register.trust;
+    let shared = trust.has(Trust::ALLOCATED) && trust.has(Trust::RCU) && !trust.has(Trust::NOT_OWNING);
+    if register.offset != 0 && (shared || trust.has(Trust::UNTRUSTED.with(Trust::PERCPU).with(Trust::USER))) {
+        let message = format!("r{} was moved by {}: pass the object as it was read", reg.number(), register.offset);
+        return reject(Reason::ArgumentType, message);
+    }
+    Ok(())
 }
 
 impl Types {

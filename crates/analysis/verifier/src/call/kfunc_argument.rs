@@ -64,7 +64,7 @@ impl<'p> KfuncCheck<'_, 'p> {
         if careful && (null || register.nullable) && !taken.nullable {
             return reject(Reason::PossiblyNull, self.must_be("a pointer that is not null"));
         }
-        if register.reference != 0 {
+        if register.owns() {
             self.call.reference = register.reference;
             if kfunc.has(KfuncFlag::Release) {
                 self.call.released = Some(reg);
@@ -235,16 +235,8 @@ impl<'p> KfuncCheck<'_, 'p> {
                 self.path.code.check_memory(reg, register, 0, bytes, Use::Write)
             }
             Kind::Packet | Kind::PacketMeta => self.path.code.check_memory(reg, register, 0, bytes, Use::Read),
-            Kind::Context if self.path.is_context_memory() => self.path.check_context_memory(reg, register, 0, bytes),
-            // User space runs such a program, and says how large the context is.
             Kind::Context if self.path.code.program_type == ProgramType::Syscall => {
-                match self.path.code.context_offset(reg, register, 0)? {
-                    0 => self.path.check_context_memory(reg, register, 0, bytes),
-                    by => {
-                        let message = format!("r{}: the context is passed as memory from byte {by} on", reg.number());
-                        refuse(Reason::ContextAccess, Case::Moved { by }, message)
-                    }
-                }
+                self.path.check_passed_context(reg, register, bytes)
             }
             _ => reject(Reason::ArgumentType, self.must_be(&format!("memory of {bytes} bytes"))),
         }

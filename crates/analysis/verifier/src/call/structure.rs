@@ -96,9 +96,6 @@ impl Check<'_, '_> {
         let Ok(size) = u32::try_from(bytes) else {
             return reject(Reason::StructureAccess, format!("r{number}: {bytes} bytes of a structure"));
         };
-        if size == 0 {
-            return Ok(());
-        }
         self.path.load_structure(reg, register, 0, size).map(drop)
     }
 }

@@ -1,5 +1,7 @@
 //! Rules that hold for the program as a whole, whether or not a path leads to what breaks them.
 
+use std::collections::HashMap;
+
 use kiln_platform::{MapDefinition, MapType};
 use kiln_program::{Map, READ_ONLY_FLAG, Reference};
 
@@ -13,12 +15,18 @@ use crate::rejection::Case;
 impl Path<'_> {
     /// Every map that some instruction names, whether or not a path leads to it.
     pub(crate) fn check_maps(&mut self) -> Step<()> {
+        let mut only = HashMap::new();
         for (at, op) in self.code.ops.iter().enumerate() {
             if let Reference::Map(map) | Reference::MapValue { map, .. } = op.node.reference {
                 self.at = at as Position;
                 self.code.check_map_allowed(self.options, map.0)?;
-                if let Some(map) = self.code.object.maps.get(map.index()) {
-                    self.options.check_definition(map)?;
+                let Some(definition) = self.code.object.maps.get(map.index()) else { continue };
+                self.options.check_definition(definition)?;
+                self.code.check_sleeping(definition)?;
+                let of_type = *only.entry(definition.map_type).or_insert(map);
+                if of_type != map && self.options.allows_one(definition.map_type) {
+                    let message = format!("a program can use one {} only", definition.map_type);
+                    return refuse(Reason::BadInstruction, Case::SecondMap { of: definition.map_type }, message);
                 }
             }
         }
@@ -39,6 +47,15 @@ impl Path<'_> {
 }
 
 impl Options {
+    /// Whether a program may use only one map of the type.
+    fn allows_one(&self, map_type: MapType) -> bool {
+        match map_type {
+            MapType::Arena => !self.several_arenas,
+            MapType::CgroupStorage | MapType::PercpuCgroupStorage => true,
+            _ => false,
+        }
+    }
+
     /// Sizes and flags with which the kernel makes a map. What the loader decides, or changes, is not checked: a number of
     /// entries of 0, sizes of ring buffers, structures of the kernel, and whether data sections can be mapped.
     fn check_definition(&self, map: &Map) -> Step<()> {
@@ -63,6 +80,15 @@ impl Options {
 }
 
 impl<'a> Code<'a> {
+    /// Elements of the map may be freed while the program sleeps.
+    fn check_sleeping(&self, map: &Map) -> Step<()> {
+        if !self.program.sleepable || map.map_type.allowed_in_sleepable() {
+            return Ok(());
+        }
+        let message = format!("the program may sleep, and {} is a {}", map.name, map.map_type);
+        refuse(Reason::MapHelperMismatch, Case::Sleeps, message)
+    }
+
     /// Maps with locks and timers are not for every program type.
     pub(crate) fn check_map_allowed(&self, options: &Options, map: u32) -> Step<()> {
         let Some(record) = self.prepared.records.get(map as usize) else { return Ok(()) };

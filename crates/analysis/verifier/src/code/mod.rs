@@ -8,6 +8,7 @@
 mod edges;
 pub(crate) mod ends;
 mod exceptions;
+mod fast_calls;
 pub(crate) mod parameter;
 pub(crate) mod prepared;
 pub(crate) mod signature;
@@ -58,6 +59,8 @@ pub(crate) struct Op<'a> {
     pub live: RegSet,
     /// Registers that may be read from here on, this instruction included.
     pub needed: RegSet,
+    /// Whether it is a spill or a fill that the kernel may remove: [`Routine::stack_without_spills`].
+    pub spills_around_call: bool,
 }
 
 impl Op<'_> {
@@ -91,6 +94,8 @@ pub(crate) struct Routine<'a> {
     pub end: Position,
     pub global: bool,
     pub btf_id: u32,
+    /// Bytes of stack that it is taken to use without the spills around calls, if the kernel removes such.
+    pub stack_without_spills: Option<u32>,
 }
 
 /// What runs when a program throws.
@@ -182,6 +187,7 @@ impl<'a> Code<'a> {
                     component: 0,
                     live: RegSet::EMPTY,
                     needed: RegSet::EMPTY,
+                    spills_around_call: false,
                 });
             }
         }
@@ -207,6 +213,9 @@ impl<'a> Code<'a> {
         code.mark_prune_points();
         code.mark_components();
         code.live_registers(options.kernel_has(Feature::CallsReadArguments));
+        if options.kernel_has(Feature::FastCalls) {
+            code.mark_fast_calls();
+        }
         Ok(code)
     }
 
@@ -452,7 +461,8 @@ fn in_one_array<'a>(
         next += function.nodes.len() as Position;
         let exported = matches!(function.linkage, Linkage::Global | Linkage::Weak);
         let global = exported && verified_alone && id != program.entry;
-        functions.push(Routine { id, name: &function.name, start, end: next, global, btf_id: function.btf_id });
+        let (name, btf_id) = (function.name.as_str(), function.btf_id);
+        functions.push(Routine { id, name, start, end: next, global, btf_id, stack_without_spills: None });
     }
     let nodes = functions.iter().flat_map(|routine: &Routine<'_>| &object.function(routine.id).nodes);
     let positions = nodes.map(|node| node.id).zip(0..).collect();

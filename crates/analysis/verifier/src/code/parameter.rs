@@ -138,14 +138,21 @@ fn tagged_parameter(btf: &Btf, types: Option<&Btf>, id: TypeId, tags: Tags, hook
     if matches!(btf.kind(pointee), BtfKind::Composite { .. }) && btf.name(pointee) == "bpf_dynptr" {
         return only(none, Parameter::Dynptr);
     }
-    if tags.trusted || tags.untrusted && matches!(btf.kind(pointee), BtfKind::Composite { .. }) {
+    if tags.trusted {
         let name = structure_name(btf, types, pointee)?;
-        let parameter = Parameter::Structure { name, nullable: tags.nullable, untrusted: tags.untrusted };
-        let allowed = Tags { trusted: tags.trusted, untrusted: tags.untrusted, nullable: tags.trusted, ..none };
-        return only(allowed, parameter);
+        let allowed = Tags { trusted: true, untrusted: tags.untrusted, nullable: true, ..none };
+        return only(allowed, Parameter::Structure { name, nullable: tags.nullable, untrusted: false });
     }
     if tags.untrusted {
-        return only(Tags { untrusted: true, ..none }, Parameter::UntrustedBytes);
+        let parameter = match btf.kind(pointee) {
+            BtfKind::Void | BtfKind::Int { .. } | BtfKind::Enum { .. } => Parameter::UntrustedBytes,
+            _ => Parameter::Structure {
+                name: structure_name(btf, types, pointee)?,
+                nullable: false,
+                untrusted: true,
+            },
+        };
+        return only(Tags { untrusted: true, ..none }, parameter);
     }
     if tags.arena {
         return only(Tags { arena: true, ..none }, Parameter::Arena);

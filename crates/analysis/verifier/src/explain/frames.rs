@@ -35,7 +35,7 @@ pub(crate) fn told(code: &Code<'_>, findings: &Findings) -> (Vec<StoryStep>, Opt
     let mut largest: Option<(&str, Local)> = None;
     for function in chain {
         let routine = &code.functions[function];
-        let bytes = findings.noted.stack_bytes[function];
+        let bytes = findings.noted.counted_stack_bytes(code, function);
         let local = locals(code, function).into_iter().max_by_key(|local| local.bytes);
         let (at, most) = match local.filter(|local| local.bytes < bytes) {
             Some(local) => {
@@ -79,7 +79,7 @@ fn heaviest(
     }
     let (below, mut chain) = most;
     chain.insert(0, function);
-    let own = (findings.noted.stack_bytes[function].saturating_add(below), chain);
+    let own = (findings.noted.counted_stack_bytes(code, function).saturating_add(below), chain);
     known.insert(function, own.clone());
     own
 }

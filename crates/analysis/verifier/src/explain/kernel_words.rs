@@ -11,7 +11,7 @@
 mod calls;
 
 use kiln_isa::{AluOp, Insn, Reg, Source};
-use kiln_platform::{ProgramType, ReturnRule};
+use kiln_platform::{ArgKind, MapType, ProgramType, ReturnRule};
 
 use crate::code::{Code, Position};
 use crate::error::Refused;
@@ -415,7 +415,7 @@ impl Words<'_> {
 
     fn misaligned(&self) -> Option<String> {
         let register = self.register()?;
-        let (offset, bytes, _) = self.access()?;
+        let (offset, bytes) = self.aligned_access()?;
         let what = match register.kind() {
             Kind::Stack => "stack ",
             Kind::MapValue => "value ",
@@ -430,9 +430,21 @@ impl Words<'_> {
         Some(format!("misaligned {what}access off {variable}+{}+{offset} size {bytes}", register.offset))
     }
 
+    /// Offset and bytes of an access, or of what a helper writes through an argument.
+    fn aligned_access(&self) -> Option<(i64, i64)> {
+        if let Some((offset, bytes, _)) = self.access() {
+            return Some((offset, bytes));
+        }
+        let prototype = self.path.code.op(self.path.at).helper?.prototype;
+        match prototype.args.get(usize::from(self.reg()?.number()).checked_sub(1)?)? {
+            ArgKind::FixedMemory { size, .. } => Some((0, i64::from(*size))),
+            _ => None,
+        }
+    }
+
     fn not_held(&self) -> Option<String> {
         let (reg, register) = (self.reg()?.number(), self.register()?);
-        Some(if register.reference == 0 {
+        Some(if !register.owns() {
             format!("R{reg} must be referenced when passed to release function")
         } else {
             format!("R{reg} must have zero offset when passed to release func or trusted arg to kfunc")
@@ -508,6 +520,8 @@ impl Words<'_> {
 
     fn instruction(&self) -> Option<String> {
         match self.cause.case {
+            Case::SecondMap { of: MapType::Arena } => return Some("Only one arena per program".to_owned()),
+            Case::SecondMap { .. } => return Some("only one cgroup storage of each type is allowed".to_owned()),
             Case::FramePointer => return Some("frame pointer is read only".to_owned()),
             Case::NoFunctionTypes => return Some("missing btf func_info".to_owned()),
             Case::PartOfEntry { bytes } => return Some(format!("Invalid read of {bytes} bytes from insn_array")),

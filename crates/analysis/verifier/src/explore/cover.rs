@@ -97,6 +97,7 @@ pub(crate) fn register_covers(
         && old.holds == current.holds
         && old.in_packet == current.in_packet
         && old.sliced == current.sliced
+        && old.summed == current.summed
         && old.offset == current.offset;
     let range = match old.kind() {
         // That it is beyond the packet's end is known of both or of none.

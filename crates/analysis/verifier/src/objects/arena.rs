@@ -28,7 +28,7 @@ impl Register {
 impl Path<'_> {
     pub(crate) fn cast_address(&mut self, dst: Reg, src: Reg, to: u16, from: u16) -> Step<()> {
         self.read(src)?;
-        if self.code.arena(self.options.several_arenas)?.is_none() {
+        if !self.code.uses_arena() {
             return reject(Reason::BadInstruction, "addr_space_cast in a program that uses no arena");
         }
         match (to, from) {
@@ -55,17 +55,11 @@ impl Findings {
 }
 
 impl<'a> Code<'a> {
-    /// Returns an arena that the program uses, if it uses one. There may be `several`, or one only.
-    fn arena(&self, several: bool) -> Step<Option<u32>> {
-        let mut found = None;
-        for op in &self.ops {
-            let (Reference::Map(map) | Reference::MapValue { map, .. }) = op.node.reference else { continue };
-            let is_arena = self.object.maps.get(map.index()).is_some_and(|map| map.map_type == MapType::Arena);
-            if is_arena && found.replace(map.0).is_some_and(|other| other != map.0) && !several {
-                return reject(Reason::BadInstruction, "a program can use one arena only");
-            }
-        }
-        Ok(found)
+    fn uses_arena(&self) -> bool {
+        self.ops.iter().any(|op| {
+            let (Reference::Map(map) | Reference::MapValue { map, .. }) = op.node.reference else { return false };
+            self.object.maps.get(map.index()).is_some_and(|map| map.map_type == MapType::Arena)
+        })
     }
 }
 

@@ -126,7 +126,7 @@ impl Types {
         if register.kind() != Kind::BtfId || register.nullable || register.trust != wanted {
             return reject(Reason::ArgumentType, format!("{name} takes an object as it was allocated"));
         }
-        if register.reference == 0 {
+        if !register.owns() {
             return reject(Reason::NotHeld, format!("{name}: the object is not owned by the program here"));
         }
         if register.fixed_offset() != Some(0) {
@@ -177,7 +177,7 @@ impl Types {
         if !self.is_refcounted(register.type_index()) {
             return reject(Reason::ArgumentType, format!("{name}: the object has no bpf_refcount"));
         }
-        call.owning = !register.trust.has(Trust::NOT_OWNING) && register.reference != 0;
+        call.owning = !register.trust.has(Trust::NOT_OWNING) && register.owns();
         call.object = Some(register.type_index());
         Ok(())
     }
@@ -212,7 +212,7 @@ impl Types {
         if !in_value && !register.is_plain_object() {
             return reject(Reason::ArgumentType, format!("{name} takes a {what} in a map value or an object"));
         }
-        if !in_value && register.reference == 0 {
+        if !in_value && !register.owns() {
             return reject(Reason::NotHeld, format!("{name}: the object with the {what} is not owned here"));
         }
         let wanted = |kind: FieldKind| kind.is(wanted_type);
@@ -242,7 +242,7 @@ impl Types {
         let adds = matches!(call.kfunc.meaning, KfuncMeaning::AddToList | KfuncMeaning::AddToTree);
         // A second node is in the list already; the first is put beside it.
         if adds && call.object.is_none() {
-            if !register.is_plain_object() || register.reference == 0 {
+            if !register.is_plain_object() || !register.owns() {
                 return reject(
                     Reason::ArgumentType,
                     format!("{name} takes a {what} of an object that the program owns"),
@@ -250,7 +250,7 @@ impl Types {
             }
         } else {
             // The kernel (6.18) would take a pointer that may be null, and read through it.
-            let owned = register.reference != 0 && options.kernel_has(Feature::OwnedNodes);
+            let owned = register.owns() && options.kernel_has(Feature::OwnedNodes);
             let held = register.trust.has(Trust::NOT_OWNING) || owned;
             if !register.is_allocated() || !held || register.nullable {
                 return reject(

@@ -177,7 +177,7 @@ impl Types {
             return reject(Reason::ArgumentType, message);
         }
         self.check_kptr_type(kptr, register)?;
-        if register.reference == 0 {
+        if !register.owns() {
             return reject(Reason::NotHeld, format!("{message}: it is not owned here"));
         }
         if register.fixed_offset() != Some(0) {

@@ -19,7 +19,7 @@ impl Path<'_> {
         object: StackObject,
         certain: bool,
     ) -> Step<()> {
-        self.findings.use_stack(&mut self.state, frame, lowest)?;
+        self.findings.use_stack(self.code.op(self.at), &mut self.state, frame, lowest)?;
         if certain {
             self.findings.note_write(&self.state, self.at, frame, lowest, bytes)
         } else {

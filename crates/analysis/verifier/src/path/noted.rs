@@ -41,6 +41,8 @@ pub(crate) struct Noted {
     pub context_bytes: Option<u32>,
     /// The bytes that each function uses of its own frame.
     pub stack_bytes: Vec<u32>,
+    /// The same without the spills and fills around calls.
+    pub plain_stack_bytes: Vec<u32>,
     /// Whether some path may read stack bytes that it never wrote.
     pub reads_uninitialized_stack: bool,
     /// The stack bytes that an instruction reads although no store on some path wrote them.
@@ -56,6 +58,12 @@ pub(crate) struct Noted {
 }
 
 impl Noted {
+    /// The bytes of its own frame that count in a chain of calls. An access among the spills around calls keeps them all.
+    pub(crate) fn counted_stack_bytes(&self, code: &Code<'_>, function: usize) -> u32 {
+        let without = code.functions[function].stack_without_spills;
+        without.filter(|bytes| self.plain_stack_bytes[function] <= *bytes).unwrap_or(self.stack_bytes[function])
+    }
+
     /// Whether a global function is called.
     pub(crate) fn calls_global(&self, function: usize) -> bool {
         self.globals_called.iter().any(|(called, _)| *called == function)
@@ -74,6 +82,7 @@ impl Noted {
             kinds: Vec::new(),
             context_bytes: Some(0),
             stack_bytes: vec![0; code.functions.len()],
+            plain_stack_bytes: vec![0; code.functions.len()],
             reads_uninitialized_stack: false,
             unwritten: HashMap::new(),
             masks: HashMap::new(),

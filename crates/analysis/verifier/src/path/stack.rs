@@ -4,22 +4,24 @@ use kiln_isa::Reg;
 use kiln_platform::Feature;
 use kiln_platform::limits::MAX_STACK_BYTES;
 
-use crate::code::Position;
+use crate::code::{Op, Position};
 use crate::error::{Step, refuse, reject};
 use crate::options::Options;
-use crate::path::Findings;
+use crate::path::{Findings, Noted};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::stack::slot_of;
 use crate::state::{Kind, Register, State};
 
 impl Findings {
-    /// Remembers how deep a frame's stack is used.
-    pub(crate) fn use_stack(&mut self, state: &mut State, frame: usize, lowest: i32) -> Step<()> {
+    /// Remembers how deep an instruction uses a frame's stack.
+    pub(crate) fn use_stack(&mut self, op: &Op<'_>, state: &mut State, frame: usize, lowest: i32) -> Step<()> {
         let function = state.frames[frame].function;
         let depth = (-lowest) as u32;
-        if depth > self.noted.stack_bytes[function] {
-            self.noted.stack_bytes[function] = depth;
+        let Noted { stack_bytes, plain_stack_bytes, .. } = &mut self.noted;
+        stack_bytes[function] = stack_bytes[function].max(depth);
+        if !op.spills_around_call {
+            plain_stack_bytes[function] = plain_stack_bytes[function].max(depth);
         }
         state.frames[frame].stack.reach(slot_of(lowest).0);
         Ok(())

@@ -1,6 +1,6 @@
 //! What one register, or one spilled register, holds.
 
-use crate::domain::Scalar;
+use crate::domain::{Scalar, Tnum};
 
 /// What a register holds: a number, or a pointer and what it points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -232,6 +232,8 @@ pub(crate) struct Register {
     pub in_packet: bool,
     /// A slice of a dynptr: the kernel's type of it names the dynptr's kind, so it is no key or value of a map.
     pub sliced: bool,
+    /// It was added to a number: the kernel forgets that the pointer owns its reference.
+    pub summed: bool,
     /// Of pointers to structures: how far it may be relied on.
     pub trust: Trust,
     /// Numbers: where the value comes from, for precision (see `precision`).
@@ -255,6 +257,7 @@ impl Register {
         owner: 0,
         in_packet: false,
         sliced: false,
+        summed: false,
         trust: Trust::NONE,
         origin: 0,
         scalar: Scalar::UNKNOWN,
@@ -298,6 +301,26 @@ impl Register {
             Holds::Stack(frame) => frame as usize,
             _ => 0,
         }
+    }
+
+    /// Whether the reference may be given back through it.
+    pub(crate) const fn owns(&self) -> bool {
+        self.reference != 0 && !self.summed
+    }
+
+    /// Whether it points to bytes that may be anywhere, whose offset the kernel does not follow.
+    pub(crate) fn is_untrusted_bytes(&self) -> bool {
+        self.kind() == Kind::Memory && self.trust.has(Trust::UNTRUSTED)
+    }
+
+    /// Whether this many bytes, a power of two, at an offset from the pointer are aligned wherever its variable part leads
+    /// (`check_ptr_alignment`).
+    pub(crate) fn is_aligned(&self, offset: i64, bytes: u32) -> bool {
+        // Packets begin two bytes behind a multiple of four (`NET_IP_ALIGN`).
+        let header = if matches!(self.holds, Holds::Packet | Holds::PacketMeta) { 2 } else { 0 };
+        let fixed = i64::from(self.offset) + offset + header;
+        let at = self.scalar.tnum.add(Tnum::constant(fixed as u64));
+        (at.value | at.mask) & u64::from(bytes - 1) == 0
     }
 
     /// The map that it is, or points into.
@@ -348,7 +371,7 @@ impl Register {
     /// Whether the kernel vouches for what it points to (`is_trusted_reg`).
     pub(crate) fn is_trusted(&self) -> bool {
         const VOUCHED: Trust = Trust::TRUSTED.with(Trust::ALLOCATED).with(Trust::NOT_OWNING);
-        if self.reference != 0 {
+        if self.owns() {
             return true;
         }
         let flawed = self.nullable || self.trust.without(VOUCHED) != Trust::NONE;

@@ -268,7 +268,8 @@ impl Arithmetic<'_, '_> {
                 if op == AluOp::Sub && width == Width::W64 {
                     return reject(Reason::PointerArithmetic, "a pointer is subtracted from a number");
                 }
-                self.pointer_and_number(second, first)?
+                let sum = self.pointer_and_number(second, first)?;
+                Register { summed: sum.is_pointer(), ..sum }
             }
         };
         if first.is_pointer() != second.is_pointer() {
@@ -370,6 +371,10 @@ impl Arithmetic<'_, '_> {
                 Reason::PossiblyNull,
                 format!("r{}: arithmetic on a pointer ({name}) that may be null", dst.number()),
             );
+        }
+        if pointer.is_untrusted_bytes() {
+            // What is added to a number leaves the number, for the kernel; it is not.
+            return Ok(if self.path.read(dst)?.is_pointer() { pointer } else { Register::UNKNOWN });
         }
         let older = pointer.kind() == Kind::Map && !self.path.options.kernel_has(Feature::MapPointerArithmetic);
         if older || !takes_arithmetic(pointer.kind(), op, number.scalar.as_constant()) {

@@ -18,6 +18,14 @@ impl Path<'_> {
         self.code.program_type == ProgramType::Syscall && self.options.kernel_has(Feature::SyscallContextMemory)
     }
 
+    /// Checks the context of a `syscall` program where a function takes memory. User space says how large it is.
+    pub(crate) fn check_passed_context(&self, reg: Reg, base: &Register, bytes: u64) -> Step<()> {
+        if !self.is_context_memory() {
+            self.code.context_offset(reg, base, 0)?;
+        }
+        self.check_context_memory(reg, base, 0, bytes)
+    }
+
     /// Checks an access to a context that is plain memory.
     pub(crate) fn check_context_memory(&self, reg: Reg, base: &Register, offset: i64, bytes: u64) -> Step<()> {
         base.check_range(reg, offset, bytes, u64::from(MAX_SYSCALL_CONTEXT_BYTES), Reason::ContextAccess)
@@ -80,7 +88,6 @@ impl<'a> Code<'a> {
     pub(crate) fn context_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<i64> {
         match base.fixed_offset() {
             Some(0) => Ok(offset),
-            Some(fixed) if self.program_type == ProgramType::Syscall => Ok(fixed + offset),
             Some(fixed) => refuse(
                 Reason::ContextAccess,
                 Case::Moved { by: fixed },

@@ -6,7 +6,7 @@ use kiln_program::MapContents;
 
 use crate::code::Position;
 use crate::code::ends::End;
-use crate::domain::{Scalar, Tnum};
+use crate::domain::Scalar;
 use crate::error::{Step, refuse, reject, unsupported};
 use crate::objects::arena::check_arena_atomic;
 use crate::path::precision::EVERYTHING;
@@ -69,9 +69,7 @@ impl Path<'_> {
     /// Memory may be accessed at any address on most machines, but not by an atomic instruction.
     fn check_atomic_alignment(&mut self, size: Size, address: Address) -> Step<()> {
         let base = self.options.heap_address(self.read(address.base)?);
-        let moved = i64::from(base.offset) + i64::from(address.offset);
-        let moved = base.scalar.tnum.add(Tnum::constant(moved as u64));
-        let aligned = (moved.value | moved.mask) % u64::from(size.bytes()) == 0;
+        let aligned = base.is_aligned(i64::from(address.offset), size.bytes());
         if base.is_pointer() && base.kind() != Kind::Arena && !aligned {
             return reject(Reason::Misaligned, "atomic operation on an address that may be misaligned");
         }

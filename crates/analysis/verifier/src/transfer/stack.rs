@@ -3,7 +3,7 @@
 use kiln_isa::{Reg, Size, Source};
 use kiln_platform::Feature;
 
-use crate::domain::{Scalar, Tnum};
+use crate::domain::Scalar;
 use crate::error::{Step, refuse, reject, unsupported};
 use crate::options::Options;
 use crate::path::Path;
@@ -25,7 +25,7 @@ impl Path<'_> {
             return Ok(Register::scalar(if zeros { Scalar::constant(0) } else { Scalar::of_width(8 * bytes) }));
         }
         let used = self.state.frames[frame].stack.slots().len();
-        self.findings.use_stack(&mut self.state, frame, lowest)?;
+        self.findings.use_stack(self.code.op(self.at), &mut self.state, frame, lowest)?;
         self.findings.note_read(&self.state, self.at, frame, lowest, bytes);
         let (index, within) = slot_of(lowest);
         let slot = *self.state.frames[frame].stack.slot(index);
@@ -104,7 +104,7 @@ impl Path<'_> {
         let (lowest, highest) = base.stack_range(reg, offset, u64::from(bytes))?;
         let frame = base.frame();
         check_stack_alignment(reg, base, offset, bytes)?;
-        self.findings.use_stack(&mut self.state, frame, lowest)?;
+        self.findings.use_stack(self.code.op(self.at), &mut self.state, frame, lowest)?;
         self.options.check_stack_store(&self.state, frame, lowest, highest, bytes)?;
         if lowest != highest {
             self.options.check_stack_offset()?;
@@ -230,7 +230,7 @@ impl Path<'_> {
     /// where the length is 0, but the frame reaches down to there.
     pub(crate) fn read_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, clobbers: bool) -> Step<()> {
         let used = self.state.frames[frame].stack.slots().len();
-        self.findings.use_stack(&mut self.state, frame, lowest)?;
+        self.findings.use_stack(self.code.op(self.at), &mut self.state, frame, lowest)?;
         if length == 0 {
             return Ok(());
         }
@@ -269,7 +269,7 @@ impl Path<'_> {
 
     /// Bytes that a helper fills: all of them for `certain`, or perhaps.
     pub(crate) fn fill_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, certain: bool) -> Step<()> {
-        self.findings.use_stack(&mut self.state, frame, lowest)?;
+        self.findings.use_stack(self.code.op(self.at), &mut self.state, frame, lowest)?;
         if certain {
             self.findings.note_write(&self.state, self.at, frame, lowest, length as u32);
         } else {
@@ -302,11 +302,10 @@ impl Options {
 
 /// Accesses to the stack are aligned wherever a variable offset may lead (`check_generic_ptr_alignment`).
 pub(crate) fn check_stack_alignment(reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<()> {
-    let fixed = i64::from(base.offset) + offset;
-    let at = base.scalar.tnum.add(Tnum::constant(fixed as u64));
-    if (at.value | at.mask) & u64::from(bytes - 1) == 0 {
+    if base.is_aligned(offset, bytes) {
         return Ok(());
     }
+    let fixed = i64::from(base.offset) + offset;
     let place = match base.scalar.as_constant() {
         Some(moved) => format!("r10{:+}", fixed + moved as i64),
         None => format!("r10{fixed:+} and what r{} was moved by", reg.number()),

@@ -119,7 +119,7 @@ impl Types {
                 format!("r{number} points to a per-CPU {name}: take a CPU's own with bpf_per_cpu_ptr"),
             );
         }
-        let kept = base.reference != 0 || base.trust.has(Trust::NOT_OWNING) || base.trust.has(Trust::RCU);
+        let kept = base.owns() || base.trust.has(Trust::NOT_OWNING) || base.trust.has(Trust::RCU);
         if base.is_allocated() && !kept {
             return reject(
                 Reason::NotTrusted,

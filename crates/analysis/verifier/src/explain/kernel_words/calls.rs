@@ -132,6 +132,9 @@ impl Words<'_> {
     }
 
     pub(super) fn map_helper(&self) -> Option<String> {
+        if self.cause.case == Case::Sleeps {
+            return Some("Sleepable programs can only use array, hash, ringbuf and local storage maps".to_owned());
+        }
         match self.path.code.op(self.path.at).helper?.id {
             helper_id::FOR_EACH_MAP_ELEM => return Some("callback function not allowed for map".to_owned()),
             helper_id::TAIL_CALL => return Some("expected prog array map for tail call".to_owned()),
