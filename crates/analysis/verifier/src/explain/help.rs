@@ -187,8 +187,8 @@ impl Story<'_> {
         // Elements lie a power of two apart where the low bits of the variable part are known to be zero.
         let bits = (value.scalar.tnum.mask | value.scalar.tnum.value).trailing_zeros().min(12);
         let stride = 1_i64 << bits;
-        let room = size - (i64::from(value.offset) + offset).rem_euclid(stride) - bytes;
-        let count = room / stride + 1;
+        let room = size - (i64::from(value.offset) + offset) - bytes;
+        let count = room.div_euclid(stride) + 1;
         if count < 1 {
             return None;
         }
@@ -318,6 +318,10 @@ impl Story<'_> {
 
     /// The types of maps that the helper is for.
     fn map_types(&self) -> Option<String> {
+        if self.rejection.cause.case == Case::Sleeps {
+            let types = "arrays, hashes, ring buffers, queues, stacks, local storage and arenas";
+            return Some(format!("use another type of map ({types}), or a hook that does not sleep"));
+        }
         let helper: &Helper = self.names.code.op(self.last().at).helper?;
         let types: Vec<_> =
             MapType::ALL.iter().filter(|known| known.allows_helper(helper)).map(|known| known.name()).collect();
