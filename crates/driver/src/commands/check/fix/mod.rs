@@ -16,6 +16,7 @@ mod elsewhere;
 mod ends;
 mod held;
 mod hooks;
+mod kept;
 mod maps;
 mod order;
 mod parts;
@@ -291,10 +292,14 @@ impl Search<'_> {
         found
     }
 
-    /// The verdict on the program in an edited source; `None` if it does not compile, or breaks another program.
+    /// The verdict on the program in an edited source; `None` if it does not compile, loses the rejected line, or breaks
+    /// another program.
     fn check(&self, path: &Path, text: &str, current: &Checked, all: &[Checked]) -> Option<Checked> {
-        let compiled = source::compile_edited(path, Some(text)).ok()?;
-        let outcome = reports::check_bytes(self.found, None, Ok(compiled.object?), self.wanted);
+        let object = source::compile_edited(path, Some(text)).ok()?.object?;
+        if !kept::keeps_line(&object, current.program.exact(), &line(current), text) {
+            return None;
+        }
+        let outcome = reports::check_bytes(self.found, None, Ok(object), self.wanted);
         let now = outcome.report.verdicts();
         let of = |name: &Shown| now.iter().find(|own| own.program == *name);
         let broken = all.iter().any(|before| {

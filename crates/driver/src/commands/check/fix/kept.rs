@@ -1,0 +1,28 @@
+//! Whether an edit leaves the rejected line in the program.
+//!
+//! ```text
+//!   if ((void *)(ip + 1) > data)       always true: clang leaves out what follows, and the verifier accepts the rest
+//!       return XDP_PASS;
+//!   if (tcp->dest == port) ...         the line that was rejected: the program has no instruction of it any more
+//! ```
+
+use std::collections::BTreeSet;
+
+use kiln_program::Object;
+
+/// Whether the program still has instructions of a line of the source, if the source still has the line.
+pub fn keeps_line(object: &[u8], program: &str, line: &str, source: &str) -> bool {
+    if line.is_empty() || !source.lines().any(|own| own.trim() == line) {
+        return true;
+    }
+    let Ok(read) = kiln_elf::read("edited", object) else { return false };
+    lines_of(&read.object, program).contains(line)
+}
+
+/// The lines of the source that a program has instructions of.
+fn lines_of<'a>(object: &'a Object, program: &str) -> BTreeSet<&'a str> {
+    let entries = object.programs.iter().filter(|own| own.name == program).map(|own| own.entry);
+    let functions = entries.flat_map(|entry| object.reachable_functions(entry));
+    let nodes = functions.flat_map(|id| &object.function(id).nodes);
+    nodes.filter_map(|node| object.line(node)).map(|line| line.text.trim()).collect()
+}
