@@ -16,7 +16,7 @@ use super::prune::Kept;
 use super::step::is_jump;
 use crate::check::profile::newer_instructions;
 use crate::code::{Code, Position};
-use crate::error::{Error, Step, TIME_IS_UP, limit, refuse, reject, unsupported};
+use crate::error::{Error, Step, TIME_IS_UP, WORK_IS_DONE, limit, refuse, reject, unsupported};
 use crate::explain::explained;
 use crate::facts::record::Recorder;
 use crate::options::{Options, Statistics};
@@ -101,6 +101,9 @@ impl<'a> Explorer<'a> {
             let mut frame = Frame::new(0, 0, 0, Caller::Call, instance);
             frame.registers[Reg::R1.index()] = Register::pointer(Holds::Context);
             path.state = path.first_state(frame);
+        }
+        if !path.options.takes(BETWEEN_LIMITS) {
+            return limit(WORK_IS_DONE);
         }
         path.check_addresses()?;
         path.at = path.code.functions[0].start;
@@ -222,6 +225,9 @@ impl<'a> Explorer<'a> {
     fn check_limits(&self) -> Step<()> {
         if self.path.options.time_is_up() {
             return limit(TIME_IS_UP);
+        }
+        if !self.path.options.takes(BETWEEN_LIMITS) {
+            return limit(WORK_IS_DONE);
         }
         let findings = &self.path.findings;
         let trail = findings.trail.as_ref().map_or(0, Trail::bytes);
