@@ -89,7 +89,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// The start of the program, and what is checked of it as a whole.
-    fn begin(&mut self) -> Step<()> {
+    pub(super) fn begin(&mut self) -> Step<()> {
         let path = &mut self.path;
         let code = path.code;
         if let Some(replaced) = &code.program.replaces {
@@ -113,7 +113,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// A fault becomes an error at the path's position.
-    fn placed<T>(&self, step: Step<T>) -> Result<T, Error> {
+    pub(super) fn placed<T>(&self, step: Step<T>) -> Result<T, Error> {
         step.map_err(|fault| explained(&self.path, *fault))
     }
 
@@ -172,7 +172,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// Carries out one instruction, and takes what it puts aside.
-    fn carry_out(&mut self) -> Step<Next> {
+    pub(super) fn carry_out(&mut self) -> Step<Next> {
         let at = self.path.at;
         if self.newer.get(at as usize) == Some(&true) {
             return self.path.options.reject_newer(self.path.code, self.path.at);
