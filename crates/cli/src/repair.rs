@@ -85,6 +85,7 @@ fn text(outcome: &Outcome) {
             Decision::RepairedProved => say!("{}: repaired, proved to do the same", own.program),
             Decision::RepairedGuarded => say!("{}: repaired, guarded", own.program),
             Decision::ReallyUnsafe => say!("{}: really unsafe", own.program),
+            Decision::Forbidden => say!("{}: forbidden", own.program),
             Decision::NotDecided => say!("{}: not decided", own.program),
         }
         if let Some(rejected) = &own.rejected {
@@ -119,7 +120,8 @@ fn text(outcome: &Outcome) {
 /// A run that goes wrong, step by step.
 fn shown(witness: &Witness) {
     let place = witness.place.as_ref().map_or_else(String::new, |place| format!(", {place}"));
-    say!("  goes wrong: {} (slot {} of {}{place})", witness.what, witness.slot, witness.function);
+    let what = if witness.rule.is_some() { "breaks a rule" } else { "goes wrong" };
+    say!("  {what}: {} (slot {} of {}{place})", witness.what, witness.slot, witness.function);
     if let Some(line) = &witness.line {
         say!("    line: {line}");
     }

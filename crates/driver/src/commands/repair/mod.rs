@@ -4,9 +4,11 @@
 //!   read -> verify -> rejected? -> changes (kiln_repair), each accepted by our verifier and proved -> write
 //!                        |                                              |                               |
 //!                        |                    the certificate that verify-evidence replays      the kernel's verdict
-//!                        +-> no such changes: an input on which it goes wrong (witness)
+//!                        +-> no such changes: an input on which it goes wrong (search)
 //! ```
 
+mod mistake;
+mod search;
 mod witness;
 
 use std::sync::Arc;
@@ -25,7 +27,8 @@ use serde::Serialize;
 
 use crate::{evidence, kernel};
 
-pub use witness::{ShownStep, Witness};
+pub use search::find as find_input;
+pub use witness::{ShownStep, Stimulus, Witness, replay};
 
 /// The time for an object unless another one is set. [`Effort`] mostly ends a search before.
 pub const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
@@ -126,6 +129,8 @@ pub enum Decision {
     RepairedGuarded,
     /// It is rejected, as it was, and goes wrong on an input that was found.
     ReallyUnsafe,
+    /// It is rejected, as it was. On an input that was found it does what a rule of the kernel's forbids.
+    Forbidden,
     /// It is rejected, and as it was.
     NotDecided,
 }
@@ -171,7 +176,7 @@ pub struct Repaired {
     /// A change that the verifier would accept, and that is not proved to change nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unproved: Option<Inserted>,
-    /// A run on which the program goes wrong, where one was found.
+    /// A run on which the program goes wrong or does what is forbidden, where one was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub witness: Option<Witness>,
     /// How the run ends where the original would be unsafe, if there are such checks.
@@ -220,7 +225,7 @@ impl Outcome {
     pub fn exit_code(&self) -> u8 {
         let bad = |own: &Repaired| {
             let refused = matches!(own.kernel, Some(KernelVerdict::Rejected { .. }));
-            matches!(own.decision, Decision::NotDecided | Decision::ReallyUnsafe) || refused
+            matches!(own.decision, Decision::NotDecided | Decision::ReallyUnsafe | Decision::Forbidden) || refused
         };
         u8::from(self.programs.iter().any(bad))
     }
@@ -353,8 +358,8 @@ impl<'w> Work<'w> {
                     some => format!(" (after {some} removed before it)"),
                 };
                 row.witness = rejection.as_ref().and_then(|own| self.witness(program, own));
-                if row.witness.is_some() {
-                    row.decision = Decision::ReallyUnsafe;
+                if let Some(witness) = &row.witness {
+                    row.decision = if witness.rule.is_some() { Decision::Forbidden } else { Decision::ReallyUnsafe };
                 }
                 row.rejected = rejection.map(|own| {
                     let place = own.line.as_ref().map_or_else(
@@ -434,7 +439,7 @@ impl<'w> Work<'w> {
         }
         let (input, end, begun, slots) = (self.input, self.end, self.begun, evidence::slots(&self.input.object));
         let mut go_on = || self.progress.step("input", slots, begun.elapsed()) && Instant::now() < end;
-        witness::find(input, program, rejection, &mut go_on)
+        search::find(input, program, rejection, &self.verifier, &mut go_on)
     }
 
     /// A program that was accepted and that a changed object's functions would break.
@@ -486,6 +491,20 @@ mod tests {
             std::thread::sleep(std::mem::take(&mut self.0));
             true
         }
+    }
+
+    #[test]
+    fn work_ends_a_search_and_the_report_says_so() {
+        let text = "; program xdp section \"xdp\" name hard\n r1 = *(u32 *)(r1 + 0)\n r0 = *(u8 *)(r1 + 0)\n exit\n";
+        let object = kiln_program::text::parse(text).expect("an object");
+        let input = kiln_inspect::input::of_object(object);
+        let effort = Effort { insns: 0, ..Effort::FULL };
+        let options = Options { effort, find_input: false, ..Options::default() };
+        let outcome = repair(&input, &options, &mut ()).expect("it is not repaired");
+        let own = &outcome.programs[0];
+        let reason = own.reason.as_ref().expect("a reason").exact();
+        assert!(own.decision == Decision::NotDecided && reason.contains("used up"), "{reason}");
+        assert!(!outcome.cut_short);
     }
 
     #[test]
