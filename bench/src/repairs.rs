@@ -244,7 +244,7 @@ fn one_variant(own: &Variant, count: usize, name: &str, sibling: &Variant, optio
             row.reason = "Kiln's verifier accepts it as it is".to_owned();
             return row;
         }
-        Decision::NotDecided | Decision::ReallyUnsafe => {
+        Decision::NotDecided | Decision::ReallyUnsafe | Decision::Forbidden => {
             let rejected = account.rejected.as_ref().map_or("", |what| what.exact());
             row.reason = format!("{rejected}: {}", account.reason.as_ref().map_or("", |what| what.exact()));
             return row;

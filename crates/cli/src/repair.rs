@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
-use kiln_driver::repair::{Decision, Guards, Inserted, Options, Outcome, Repaired, Witness, repair as run};
+use kiln_driver::repair::{Decision, Effort, Guards, Inserted, Options, Outcome, Repaired, Witness, repair as run};
 use kiln_driver::target;
 use kiln_driver::{Input, Shown, evidence, output};
 use serde_json::json;
@@ -55,8 +55,8 @@ pub fn repair(object: &ObjectArguments, arguments: &RepairArguments, format: For
     Ok(outcome.exit_code())
 }
 
-/// The time for finding out whether a repair would help, after a check.
-const TRIAL: Duration = Duration::from_millis(300);
+/// The time for finding out whether a repair would help, after a check, where the work for it takes longer than it should.
+const TRIAL: Duration = Duration::from_secs(1);
 
 /// Names the rejected programs that `kiln repair` makes load. Each repair was made and proved to say so.
 pub fn would_help(input: &Input, programs: &[Checked]) -> String {
@@ -64,6 +64,7 @@ pub fn would_help(input: &Input, programs: &[Checked]) -> String {
     let mut options = Options::default();
     options.programs = rejected.map(|own| own.program.exact().to_owned()).collect();
     options.budget = TRIAL;
+    options.effort = Effort::TRIAL;
     options.find_input = false;
     if options.programs.is_empty() {
         return String::new();
@@ -84,6 +85,7 @@ fn text(outcome: &Outcome) {
             Decision::RepairedProved => say!("{}: repaired, proved to do the same", own.program),
             Decision::RepairedGuarded => say!("{}: repaired, guarded", own.program),
             Decision::ReallyUnsafe => say!("{}: really unsafe", own.program),
+            Decision::Forbidden => say!("{}: forbidden", own.program),
             Decision::NotDecided => say!("{}: not decided", own.program),
         }
         if let Some(rejected) = &own.rejected {
@@ -118,7 +120,8 @@ fn text(outcome: &Outcome) {
 /// A run that goes wrong, step by step.
 fn shown(witness: &Witness) {
     let place = witness.place.as_ref().map_or_else(String::new, |place| format!(", {place}"));
-    say!("  goes wrong: {} (slot {} of {}{place})", witness.what, witness.slot, witness.function);
+    let what = if witness.rule.is_some() { "breaks a rule" } else { "goes wrong" };
+    say!("  {what}: {} (slot {} of {}{place})", witness.what, witness.slot, witness.function);
     if let Some(line) = &witness.line {
         say!("    line: {line}");
     }

@@ -36,6 +36,9 @@ pub enum Error {
 /// What [`Error::Limit`] says once [`crate::Options::deadline`] has passed.
 pub(crate) const TIME_IS_UP: &str = "the time for verifying it is up";
 
+/// What it says once [`crate::Options::insns_left`] are used.
+pub(crate) const WORK_IS_DONE: &str = "the instructions for verifying it are used up";
+
 /// Why a path is rejected: the reason, our message, and the data for the kernel's message.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {

@@ -55,6 +55,7 @@ pub use code::prepared::Prepared;
 pub use domain::{Scalar, Tnum};
 pub use error::Error;
 pub use explore::cost;
+pub use explore::follow::{Followed, Passed};
 pub use facts::{Begun, Facts, Held, InsnFacts, Places, Pointer, Region, Section, StackSet, Value};
 pub use options::{Assumptions, Options, Statistics};
 pub use reason::Reason;

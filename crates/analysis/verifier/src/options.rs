@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use kiln_platform::{Helper, Profile};
@@ -32,6 +32,9 @@ pub struct Options {
     /// Give up with [`crate::Error::Limit`] after so many processed instructions. `None`: only the kernel's limit holds, which
     /// rejects the program.
     pub most_insns: Option<u64>,
+    /// How many instructions may still be processed, by all verifications with this count; [`crate::Error::Limit`] after them.
+    /// Unlike time, it ends at the same place on every machine.
+    pub insns_left: Option<Arc<AtomicU64>>,
     /// The kernel that the program is for: what it does not have yet is rejected. By default the newest one described.
     pub profile: Profile,
     /// A number used as an address is an address in the program's heap, as if it were cast to an arena pointer. For
@@ -51,6 +54,13 @@ impl Options {
     /// The helper with this number, the kernel's or an embedder's.
     pub(crate) fn helper(&self, id: u32) -> Option<&'static Helper> {
         Helper::by_id(id).or_else(|| self.own_helpers.iter().copied().find(|helper| helper.id == id))
+    }
+
+    /// Takes some instructions of those that are left; `false` if fewer are.
+    pub(crate) fn takes(&self, insns: u64) -> bool {
+        let Some(left) = &self.insns_left else { return true };
+        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(insns));
+        taken.inspect_err(|_| left.store(0, Ordering::Relaxed)).is_ok()
     }
 
     /// Whether the deadline has passed.

@@ -110,9 +110,7 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     let mut statistics = explorer.statistics();
     statistics.stack_bytes =
         explorer.path.findings.check_stack_depth(explorer.path.code, explorer.path.options).map_err(|deep| {
-            let at = code.functions[deep.function].start;
-            let plain = rejection(&code, at, Reason::CallDepth, deep.message());
-            let mut rejection = Rejection { kernel_message: Some(deep.kernel_message()), ..plain };
+            let mut rejection = explain::frames::too_deep(&code, &deep);
             if options.explain && deep.is_about_bytes() {
                 let (story, help) = explain::frames::told(&code, &explorer.path.findings);
                 rejection.story = story;

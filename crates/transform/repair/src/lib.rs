@@ -205,7 +205,7 @@ impl Search<'_> {
         for place in places::near(object, self.program, rejection.insn) {
             for seed in range::seeds(object.function(place.function)) {
                 if !(self.go_on)() {
-                    return Err("there was no time to go on".to_owned());
+                    return Err("the search ended before it was through".to_owned());
                 }
                 let Some(widest) = self.widest(object, rejection.insn, &place, seed) else { continue };
                 match self.prove_one(object, rejection.insn, &place, widest) {
@@ -291,7 +291,7 @@ impl Search<'_> {
         let mut done = None;
         for own in forget::sums(object, self.program) {
             if !(self.go_on)() {
-                return Err("there was no time to go on".to_owned());
+                return Err("the search ended before it was through".to_owned());
             }
             chosen.push(own);
             match self.without_sums(object, &chosen) {
@@ -343,12 +343,27 @@ impl Search<'_> {
 
     /// Compares a pointer with the packet's end, which it was not compared with on this path.
     fn packet_end(&mut self, object: &Object, rejection: &Rejection) -> Option<Result<Removed, String>> {
-        if rejection.reason != Reason::PacketBounds || !(self.go_on)() {
+        if rejection.reason != Reason::PacketBounds {
             return None;
         }
+        let mut last = None;
+        for end in packet::ends(object, self.program, rejection.insn) {
+            if !(self.go_on)() {
+                break;
+            }
+            match self.compared_up_to(object, rejection, end) {
+                Some(Ok(removed)) => return Some(Ok(removed)),
+                other => last = other.or(last),
+            }
+        }
+        last
+    }
+
+    /// Compares an access with the packet's end, with these bytes.
+    fn compared_up_to(&mut self, object: &Object, rejection: &Rejection, end: i32) -> Option<Result<Removed, String>> {
         // The original cannot return both.
-        let probed = packet::compared(object, self.program, rejection.insn, UNLIKELY[0])?;
-        let own = packet::compared(object, self.program, rejection.insn, 0)?;
+        let probed = packet::compared(object, self.program, rejection.insn, end, UNLIKELY[0])?;
+        let own = packet::compared(object, self.program, rejection.insn, end, 0)?;
         let change =
             Change::without_number(self.program.entry, rejection.insn, &means::PACKET_END, rejection.line.clone());
         let change = Change { register: own.register, inserted: own.inserted, ..change };

@@ -14,7 +14,8 @@
 //!   r0 = *(u8 *)(r2 + 0)              r0 = *(u8 *)(r2 + 0)
 //! ```
 //!
-//! The verifier knows how far a pointer is from the packet's end only after a comparison with that end itself.
+//! The verifier knows how far a pointer is from the packet's end only after a comparison with that end itself. If the same
+//! register leads to bytes further on, one comparison for all of them is tried first.
 
 use kiln_isa::{Address, AluOp, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_platform::FieldValue;
@@ -47,12 +48,41 @@ pub struct Compared {
     pub inserted: Vec<InsnId>,
 }
 
-/// Compares an access of the program's own function with the packet's end.
-pub fn compared(object: &Object, program: &Program, at: InsnId, value: i32) -> Option<Compared> {
+/// How many bytes from what its register holds an access of the program's own function goes, and first those that follow it
+/// go until that register changes.
+pub fn ends(object: &Object, program: &Program, at: InsnId) -> Vec<i32> {
+    let entry = object.function(program.entry);
+    let Some(position) = entry.position(at) else { return Vec::new() };
+    let nodes = &entry.nodes[position..];
+    let Some((base, own)) = reach(nodes[0].insn) else { return Vec::new() };
+    let changes = |node: &&Node| {
+        let leaves = matches!(node.insn, Insn::Jump { .. } | Insn::Call(_) | Insn::Exit);
+        leaves || liveness::written(&node.insn).contains(base)
+    };
+    let last = nodes.iter().position(|node| changes(&node)).unwrap_or(nodes.len() - 1);
+    let same = nodes[..=last].iter().filter_map(|node| reach(node.insn)).filter(|(other, _)| *other == base);
+    let furthest = same.map(|(_, end)| end).max().unwrap_or(own);
+    let mut ends = vec![furthest, own];
+    ends.dedup();
+    ends
+}
+
+/// The register through which an instruction accesses memory, and the end of the access from what it holds.
+fn reach(insn: Insn) -> Option<(Reg, i32)> {
+    match insn {
+        Insn::Load { size, address, .. } | Insn::Store { size, address, .. } if address.base != Reg::R10 => {
+            Some((address.base, i32::from(address.offset) + size.bytes() as i32))
+        }
+        _ => None,
+    }
+}
+
+/// Compares an access of the program's own function with the packet's end, up to one of [`ends`].
+pub fn compared(object: &Object, program: &Program, at: InsnId, end: i32, value: i32) -> Option<Compared> {
     let entry = object.function(program.entry);
     let load = load_of_end(entry, program.program_type?.context().fields)?;
     let position = entry.position(at)?;
-    let access = access(entry, position)?;
+    let access = access(entry, position, end)?;
     let mut changed = object.clone();
     let mut inserted: Vec<InsnId> = keep(&mut changed, program.entry, load, access.slot).into_iter().collect();
     let check = check(&mut changed, &entry.nodes[position], access, value);
@@ -80,18 +110,14 @@ fn load_of_end(function: &Function, fields: &[kiln_platform::Field]) -> Option<u
     before_calls.position(is_end)
 }
 
-fn access(function: &Function, position: usize) -> Option<Access> {
+fn access(function: &Function, position: usize, end: i32) -> Option<Access> {
     let insn = function.nodes.get(position)?.insn;
-    let (size, address) = match insn {
-        Insn::Load { size, address, .. } | Insn::Store { size, address, .. } => (size, address),
-        _ => return None,
-    };
+    let (base, _) = reach(insn)?;
     let positions = liveness::Positions::of(&function.nodes);
     let after = liveness::live_after(&function.nodes, &positions)[position];
     let before = after.difference(liveness::written(&insn)).union(liveness::read(&insn));
     let free = Reg::all().find(|reg| *reg != Reg::R10 && !before.contains(*reg))?;
-    let end = i32::from(address.offset) + size.bytes() as i32;
-    (address.base != Reg::R10).then_some(Access { base: address.base, end, free, slot: slot(function)? })
+    Some(Access { base, end, free, slot: slot(function)? })
 }
 
 /// Eight bytes of the frame below all that the function uses.

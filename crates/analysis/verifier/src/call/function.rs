@@ -29,7 +29,8 @@ pub(crate) struct TooDeep {
     /// Where it ends.
     pub function: usize,
     bytes: u32,
-    calls: usize,
+    /// The number of its functions.
+    pub calls: usize,
     why: Deep,
 }
 

@@ -14,9 +14,12 @@ use std::collections::{BTreeMap, HashMap};
 use kiln_isa::{AluOp, Insn, Reg, Source};
 use kiln_platform::limits::MAX_CALL_FRAMES;
 
+use super::rejection;
+use crate::call::function::TooDeep;
 use crate::code::{Code, Position};
 use crate::path::Findings;
-use crate::rejection::{Part, StoryStep};
+use crate::reason::Reason;
+use crate::rejection::{Part, Rejection, StoryStep};
 
 /// A part of a frame that is used as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +29,12 @@ struct Local {
     bytes: u32,
     /// The first instruction that uses it, in the order of the code.
     at: Position,
+}
+
+/// The rejection of a chain of calls, where its last function begins.
+pub(crate) fn too_deep(code: &Code<'_>, deep: &TooDeep) -> Rejection {
+    let plain = rejection(code, code.functions[deep.function].start, Reason::CallDepth, deep.message());
+    Rejection { kernel_message: Some(deep.kernel_message()), ..plain }
 }
 
 /// The steps of the story, one for each function of the chain that takes most stack, and what helps.

@@ -2,6 +2,7 @@
 
 pub mod cost;
 mod cover;
+pub(crate) mod follow;
 pub(crate) mod observe;
 pub(crate) mod prune;
 pub(crate) mod search;

@@ -16,7 +16,7 @@ use super::prune::Kept;
 use super::step::is_jump;
 use crate::check::profile::newer_instructions;
 use crate::code::{Code, Position};
-use crate::error::{Error, Step, TIME_IS_UP, limit, refuse, reject, unsupported};
+use crate::error::{Error, Step, TIME_IS_UP, WORK_IS_DONE, limit, refuse, reject, unsupported};
 use crate::explain::explained;
 use crate::facts::record::Recorder;
 use crate::options::{Options, Statistics};
@@ -89,7 +89,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// The start of the program, and what is checked of it as a whole.
-    fn begin(&mut self) -> Step<()> {
+    pub(super) fn begin(&mut self) -> Step<()> {
         let path = &mut self.path;
         let code = path.code;
         if let Some(replaced) = &code.program.replaces {
@@ -102,6 +102,9 @@ impl<'a> Explorer<'a> {
             frame.registers[Reg::R1.index()] = Register::pointer(Holds::Context);
             path.state = path.first_state(frame);
         }
+        if !path.options.takes(BETWEEN_LIMITS) {
+            return limit(WORK_IS_DONE);
+        }
         path.check_addresses()?;
         path.at = path.code.functions[0].start;
         path.check_maps()?;
@@ -110,7 +113,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// A fault becomes an error at the path's position.
-    fn placed<T>(&self, step: Step<T>) -> Result<T, Error> {
+    pub(super) fn placed<T>(&self, step: Step<T>) -> Result<T, Error> {
         step.map_err(|fault| explained(&self.path, *fault))
     }
 
@@ -169,7 +172,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// Carries out one instruction, and takes what it puts aside.
-    fn carry_out(&mut self) -> Step<Next> {
+    pub(super) fn carry_out(&mut self) -> Step<Next> {
         let at = self.path.at;
         if self.newer.get(at as usize) == Some(&true) {
             return self.path.options.reject_newer(self.path.code, self.path.at);
@@ -222,6 +225,9 @@ impl<'a> Explorer<'a> {
     fn check_limits(&self) -> Step<()> {
         if self.path.options.time_is_up() {
             return limit(TIME_IS_UP);
+        }
+        if !self.path.options.takes(BETWEEN_LIMITS) {
+            return limit(WORK_IS_DONE);
         }
         let findings = &self.path.findings;
         let trail = findings.trail.as_ref().map_or(0, Trail::bytes);

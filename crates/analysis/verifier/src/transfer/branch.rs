@@ -348,6 +348,11 @@ impl Types {
             JumpOp::Ne => !taken,
             _ => return,
         };
+        self.settle_null(code, state, pointer, null);
+    }
+
+    /// A pointer that may be null is null, or it is not.
+    pub(crate) fn settle_null(&self, code: &Code<'_>, state: &mut State, pointer: &Register, null: bool) {
         if !null {
             self.set_not_null(code, state, pointer.id);
             return;

@@ -4,11 +4,15 @@
 //!   read -> verify -> rejected? -> changes (kiln_repair), each accepted by our verifier and proved -> write
 //!                        |                                              |                               |
 //!                        |                    the certificate that verify-evidence replays      the kernel's verdict
-//!                        +-> no such changes: an input on which it goes wrong (witness)
+//!                        +-> no such changes: an input on which it goes wrong (search)
 //! ```
 
+mod mistake;
+mod search;
 mod witness;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_inspect::Input;
@@ -23,14 +27,29 @@ use serde::Serialize;
 
 use crate::{evidence, kernel};
 
-pub use witness::{ShownStep, Witness};
+pub use search::find as find_input;
+pub use witness::{ShownStep, Stimulus, Witness, replay};
 
-/// The time for an object unless another one is set.
+/// The time for an object unless another one is set. [`Effort`] mostly ends a search before.
 pub const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
-/// Steps of the solver for one proof, and for all proofs of a program: about 10 and 40 seconds on an idle machine. They are
-/// not time, so that a busy machine decides the same.
-const PROOF_STEPS: u64 = 25_000_000;
-const PROGRAM_STEPS: u64 = 4 * PROOF_STEPS;
+
+/// How much is tried for one program. It is work and not time, so that a busy machine decides the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effort {
+    /// Instructions that the verifier processes.
+    pub insns: u64,
+    /// Steps of the solver for one proof.
+    pub proof_steps: u64,
+    /// Steps of the solver for all proofs.
+    pub steps: u64,
+}
+
+impl Effort {
+    /// For `kiln repair`: about 20 seconds of the verifier on an idle machine, 10 for one proof, 40 for all proofs.
+    pub const FULL: Effort = Effort { insns: 20_000_000, proof_steps: 25_000_000, steps: 100_000_000 };
+    /// For a hint after a check: about 0.3 seconds.
+    pub const TRIAL: Effort = Effort { insns: 200_000, proof_steps: 500_000, steps: 500_000 };
+}
 
 /// How to repair.
 #[non_exhaustive]
@@ -42,6 +61,8 @@ pub struct Options {
     pub programs: Vec<String>,
     /// Time for the object at most.
     pub budget: Duration,
+    /// Work for each program at most.
+    pub effort: Effort,
     /// Whether the running kernel is asked about repaired programs, where it may be asked.
     pub ask_kernel: bool,
     /// Whether a check that ends the run is inserted where nothing can be proved.
@@ -56,6 +77,7 @@ impl Default for Options {
             profile: None,
             programs: Vec::new(),
             budget: DEFAULT_BUDGET,
+            effort: Effort::FULL,
             ask_kernel: false,
             guards: Guards::None,
             find_input: true,
@@ -107,6 +129,8 @@ pub enum Decision {
     RepairedGuarded,
     /// It is rejected, as it was, and goes wrong on an input that was found.
     ReallyUnsafe,
+    /// It is rejected, as it was. On an input that was found it does what a rule of the kernel's forbids.
+    Forbidden,
     /// It is rejected, and as it was.
     NotDecided,
 }
@@ -152,7 +176,7 @@ pub struct Repaired {
     /// A change that the verifier would accept, and that is not proved to change nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unproved: Option<Inserted>,
-    /// A run on which the program goes wrong, where one was found.
+    /// A run on which the program goes wrong or does what is forbidden, where one was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub witness: Option<Witness>,
     /// How the run ends where the original would be unsafe, if there are such checks.
@@ -201,7 +225,7 @@ impl Outcome {
     pub fn exit_code(&self) -> u8 {
         let bad = |own: &Repaired| {
             let refused = matches!(own.kernel, Some(KernelVerdict::Rejected { .. }));
-            matches!(own.decision, Decision::NotDecided | Decision::ReallyUnsafe) || refused
+            matches!(own.decision, Decision::NotDecided | Decision::ReallyUnsafe | Decision::Forbidden) || refused
         };
         u8::from(self.programs.iter().any(bad))
     }
@@ -259,6 +283,9 @@ struct Work<'w> {
     cut_short: bool,
     guards: Guards,
     find_input: bool,
+    effort: Effort,
+    /// What is left of [`Effort::insns`] for the current program.
+    insns_left: Arc<AtomicU64>,
 }
 
 impl<'w> Work<'w> {
@@ -271,8 +298,20 @@ impl<'w> Work<'w> {
         let verifier = kiln_verifier::Options { profile, processors, deadline: Some(end), ..own };
         // Marks are about the instructions that stand now.
         let object = Object { operations: Vec::new(), ..input.object.clone() };
-        let (proofs, guards, find_input) = (evidence::Proofs::new(), options.guards, options.find_input);
-        Work { input, verifier, object, proofs, progress, begun, end, cut_short: false, guards, find_input }
+        Work {
+            input,
+            verifier,
+            object,
+            proofs: evidence::Proofs::new(),
+            progress,
+            begun,
+            end,
+            cut_short: false,
+            guards: options.guards,
+            find_input: options.find_input,
+            effort: options.effort,
+            insns_left: Arc::default(),
+        }
     }
 
     /// Whether a program is accepted as it is.
@@ -295,6 +334,7 @@ impl<'w> Work<'w> {
         }
         let before = self.object.clone();
         let mut found = evidence::Proofs::new();
+        self.insns_left = Arc::new(AtomicU64::new(self.effort.insns));
         match self.search(program, &mut found) {
             Search::Accepted => row.decision = Decision::Accepted,
             Search::Repaired(object, changes) => match self.harms(&object, program) {
@@ -318,8 +358,8 @@ impl<'w> Work<'w> {
                     some => format!(" (after {some} removed before it)"),
                 };
                 row.witness = rejection.as_ref().and_then(|own| self.witness(program, own));
-                if row.witness.is_some() {
-                    row.decision = Decision::ReallyUnsafe;
+                if let Some(witness) = &row.witness {
+                    row.decision = if witness.rule.is_some() { Decision::Forbidden } else { Decision::ReallyUnsafe };
                 }
                 row.rejected = rejection.map(|own| {
                     let place = own.line.as_ref().map_or_else(
@@ -334,7 +374,12 @@ impl<'w> Work<'w> {
                     }
                     _ => "",
                 };
-                row.reason = Some(format!("{reason}{removed}{no_value}").into());
+                let used_up = match self.insns_left.load(Ordering::Relaxed) {
+                    _ if Instant::now() >= self.end => "; the time was up",
+                    0 => "; the verifier's work for one program was used up",
+                    _ => "",
+                };
+                row.reason = Some(format!("{reason}{removed}{no_value}{used_up}").into());
                 row.unproved = unproved.as_ref().map(|change| inserted(&before, change));
             }
         }
@@ -345,14 +390,15 @@ impl<'w> Work<'w> {
     /// Searches for changes; `found` has the proofs of the functions that changed.
     fn search(&mut self, program: &Program, found: &mut evidence::Proofs) -> Search {
         let guard = self.guards.of(program).map(|own| own.value);
-        let Work { input, verifier, object, progress, begun, end, cut_short, .. } = self;
+        let Work { input, verifier, object, progress, begun, end, cut_short, effort, insns_left, .. } = self;
         let (begun, end, slots) = (*begun, *end, evidence::slots(&input.object));
+        let verifier = kiln_verifier::Options { insns_left: Some(Arc::clone(insns_left)), ..verifier.clone() };
         let go_on = std::cell::RefCell::new(|what: &'static str| {
             let on = progress.step(what, slots, begun.elapsed()) && Instant::now() < end;
             *cut_short |= !on;
-            on
+            on && insns_left.load(Ordering::Relaxed) > 0
         });
-        let mut left = PROGRAM_STEPS;
+        let mut left = effort.steps;
         let mut prove = |base: &Object, changed: &Object| {
             let time = end.saturating_duration_since(Instant::now());
             // What earlier repairs changed is proved already.
@@ -372,14 +418,18 @@ impl<'w> Work<'w> {
             }
             // The code of a function that became static is the same.
             evidence::relink(&mut from, &own);
-            let limits =
-                evidence::Limits { time, clock: evidence::Clock::Wall, steps: left.min(PROOF_STEPS), in_parts: false };
+            let limits = evidence::Limits {
+                time,
+                clock: evidence::Clock::Wall,
+                steps: left.min(effort.proof_steps),
+                in_parts: false,
+            };
             let (proofs, refused, spent) = evidence::certify(&from, &own, &[], limits, &mut step);
             left -= spent;
             *found = proofs;
             refused.into_values().next().map_or(Ok(()), Err)
         };
-        kiln_repair::repair(object, program, verifier, guard, &mut prove, &mut || (go_on.borrow_mut())("repair"))
+        kiln_repair::repair(object, program, &verifier, guard, &mut prove, &mut || (go_on.borrow_mut())("repair"))
     }
 
     /// An input on which a rejected program goes wrong.
@@ -389,7 +439,7 @@ impl<'w> Work<'w> {
         }
         let (input, end, begun, slots) = (self.input, self.end, self.begun, evidence::slots(&self.input.object));
         let mut go_on = || self.progress.step("input", slots, begun.elapsed()) && Instant::now() < end;
-        witness::find(input, program, rejection, &mut go_on)
+        search::find(input, program, rejection, &self.verifier, &mut go_on)
     }
 
     /// A program that was accepted and that a changed object's functions would break.
@@ -441,6 +491,20 @@ mod tests {
             std::thread::sleep(std::mem::take(&mut self.0));
             true
         }
+    }
+
+    #[test]
+    fn work_ends_a_search_and_the_report_says_so() {
+        let text = "; program xdp section \"xdp\" name hard\n r1 = *(u32 *)(r1 + 0)\n r0 = *(u8 *)(r1 + 0)\n exit\n";
+        let object = kiln_program::text::parse(text).expect("an object");
+        let input = kiln_inspect::input::of_object(object);
+        let effort = Effort { insns: 0, ..Effort::FULL };
+        let options = Options { effort, find_input: false, ..Options::default() };
+        let outcome = repair(&input, &options, &mut ()).expect("it is not repaired");
+        let own = &outcome.programs[0];
+        let reason = own.reason.as_ref().expect("a reason").exact();
+        assert!(own.decision == Decision::NotDecided && reason.contains("used up"), "{reason}");
+        assert!(!outcome.cut_short);
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub fn wrong(case: &Case<'_>) -> Vec<Proposal> {
     found.extend(constant_text(case));
     found.extend(other_map(case));
     found.extend(context_argument(case));
+    found.extend(field_copied(case));
     found.extend(by_value(case));
     found.extend(copied(case));
     found.extend(swapped(case));
@@ -207,20 +208,21 @@ pub fn other_output(case: &Case<'_>, definition: &str) -> Option<Proposal> {
     Some(case.replace(whole, &new, false))
 }
 
-/// For an argument that has to be the context, or is a field of it.
-fn context_argument(case: &Case<'_>) -> Vec<Proposal> {
-    let range = case.wanted().argument.and_then(|(helper, index)| argument(case, helper, index));
-    let (Some(range), Some(context)) = (range, case.context()) else { return Vec::new() };
-    let text = case.text(range.clone()).to_owned();
-    if case.wanted().argument.is_some_and(|(_, index)| index == 0) {
-        return vec![case.replace(range, context, false)];
-    }
-    let Some(field) = text.strip_prefix('&').filter(|field| field.starts_with(context)) else { return Vec::new() };
+/// For an argument that has to be the context.
+fn context_argument(case: &Case<'_>) -> Option<Proposal> {
+    let (helper, index) = case.wanted().argument.filter(|(_, index)| *index == 0)?;
+    Some(case.replace(argument(case, helper, index)?, case.context()?, false))
+}
+
+/// For an argument that is the address of a field, in the context or in a structure of the kernel.
+pub fn field_copied(case: &Case<'_>) -> Option<Proposal> {
+    let (helper, index) = case.wanted().argument.filter(|(_, index)| *index > 0)?;
+    let range = argument(case, helper, index)?;
+    let field = case.text(range.clone()).strip_prefix('&').filter(|field| field.contains("->"))?;
     let name = case.source.fresh("copy");
     let line = format!("__typeof__({field}) {name} = {field};");
     let edit = Edit { range, text: format!("&{name}") };
-    let copied = case.lines_before(case.at, &line, edit, format!("add `{line}` and pass its address"), true);
-    copied.into_iter().collect()
+    case.lines_before(case.at, &line, edit, format!("add `{line}` and pass its address"), true)
 }
 
 #[cfg(test)]

@@ -192,7 +192,10 @@ const RULES: [(Reason, Propose); 29] = [
         if found.is_empty() { kernel_function(case) } else { found }
     }),
     (Reason::GplOnly, license),
-    (Reason::ReadOnlyMemory, |case| [maps::unprotected(case), not_constant(case), stores::refused(case)].concat()),
+    (Reason::ReadOnlyMemory, |case| {
+        let copied = arguments::field_copied(case).into_iter().collect();
+        [copied, maps::unprotected(case), not_constant(case), stores::refused(case)].concat()
+    }),
     (Reason::TooComplex, bound_loop),
     (Reason::InfiniteLoop, bound_loop),
     (Reason::UninitializedStack, |case| [registers::padding(case), initialize(case)].concat()),
@@ -461,11 +464,16 @@ fn bound_loop(case: &Case<'_>) -> Vec<Proposal> {
                     found.push(case.replace(inside, &new, false));
                 }
                 [first, condition, last] => {
-                    let counter = last.trim().trim_matches('+');
-                    let new = match is_name(counter) && !condition.trim().is_empty() {
-                        true => format!("{first};{condition} && {counter} < {turns};{last}"),
-                        false => continue,
+                    let (counter, condition) = (last.trim().trim_matches('+'), condition.trim());
+                    if !is_name(counter) || condition.is_empty() {
+                        continue;
+                    }
+                    // The constant is compared first: clang may make one limit of the two otherwise, which is no constant.
+                    let condition = match condition.contains(['|', '?', ',']) {
+                        true => format!("({condition})"),
+                        false => condition.to_owned(),
                     };
+                    let new = format!("{first}; {counter} < {turns} && {condition};{last}");
                     found.push(case.replace(inside, &new, false));
                 }
                 [condition] => {
