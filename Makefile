@@ -32,10 +32,10 @@ kernel: setup ## Build a Linux with native operations and test them in it (15 mi
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux $(or $(LINUX),6.12)
 	@scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux $(or $(LINUX),6.12) --canary
 
-kernel-checks: setup ## The same kernel's own tests, checkpatch and sparse, instructions counted, and a build with KASAN and lockdep (about an hour)
+kernel-checks: setup corpus-all ## The same kernel's own tests, a build after each patch, checkpatch and sparse, instructions counted, a build with KASAN and lockdep (over an hour; ARCH=arm64: own tests and counts)
 	@scripts/setup --kernel
-	@for step in --own-tests --check --count --sanitized '--sanitized --canary'; do \
-	  scripts/patched-kernel --linux $(or $(LINUX),6.12) $$step || exit 1; done
+	@for step in $(if $(filter arm64,$(ARCH)),--own-tests --count,--own-tests --check --count --sanitized '--sanitized --canary'); do \
+	  scripts/patched-kernel --arch $(or $(ARCH),x86_64) --linux $(or $(LINUX),6.12) $$step || exit 1; done
 
 # ClickHouse's engine for Python.
 target/tools/chdb/bin/python:

@@ -1,7 +1,9 @@
 """The kernel's own tests and checks of kernel/patches; `scripts/patched-kernel` has the commands.
 
-    compare:  test_bpf.ko, test_verifier --> booted without the patches, and with them --> the same verdicts
-    check:    checkpatch --> for each patch of the series: apply, build, sparse --> no warning that was not there before
+    own_tests: for each patch of the series: apply, build the whole kernel --> test_bpf.ko, test_verifier booted without
+               the patches, and with all of them --> the same verdicts
+    check:     checkpatch --> for each patch of the series: apply, build its files, sparse --> no warning that was not
+               there before
 """
 
 import collections
@@ -11,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-from machine import run
+from machine import ArmPackages, run
 
 # Whoever submits the patches signs them off and names a maintainer of the new files.
 IGNORED = "MISSING_SIGN_OFF,FILE_PATH_CHANGES"
@@ -27,8 +29,10 @@ def test_verifier(kernel, root):
     library, made = os.path.join(work, "libbpf"), os.path.join(work, "made")
     os.makedirs(os.path.join(made, "verifier"), exist_ok=True)
     os.makedirs(library, exist_ok=True)
-    run("make", "-s", "-C", os.path.join(kernel.tree, "tools/lib/bpf"), f"OUTPUT={library}/", f"DESTDIR={library}", "prefix=",
-        "install_headers", f"{library}/libbpf.a", stdout=subprocess.DEVNULL)
+    found = elf_library(kernel)
+    run("make", "-s", "-C", os.path.join(kernel.tree, "tools/lib/bpf"), *kernel.machine["make"], f"OUTPUT={library}/",
+        f"DESTDIR={library}", "prefix=", f"EXTRA_CFLAGS={' '.join(['-g', '-O2', *found])}", "install_headers",
+        f"{library}/libbpf.a", stdout=subprocess.DEVNULL)
     cases = sorted(name for name in os.listdir(os.path.join(tests, "verifier")) if name.endswith(".c"))
     with open(os.path.join(made, "verifier/tests.h"), "w") as file:
         lines = [f'#include "{tests}/verifier/{name}"\n' for name in cases]
@@ -39,9 +43,17 @@ def test_verifier(kernel, root):
                *(os.path.join(kernel.tree, name) for name in ("tools/lib", "tools/include", "tools/include/uapi"))]
     sources = [os.path.join(tests, name + ".c") for name in ("testing_helpers", "cap_helpers", "unpriv_helpers", "disasm")]
     sources.append(os.path.join(made, "test_verifier.c"))
-    run("gcc", "-static", "-O1", "-w", "-DHAVE_GENHDR", *(word for folder in folders for word in ("-I", folder)), *sources,
-        f"{library}/libbpf.a", "-lelf", "-lz", "-lpthread", "-o", os.path.join(work, "test_verifier"))
-    run("strip", "-o", os.path.join(root, "test_verifier"), os.path.join(work, "test_verifier"))
+    run(kernel.machine["cc"], "-static", "-O1", "-w", "-s", "-DHAVE_GENHDR", *(f"-I{folder}" for folder in folders), *found, *sources,
+        f"{library}/libbpf.a", "-lelf", "-lz", "-lpthread", "-o", os.path.join(root, "test_verifier"))
+
+
+def elf_library(kernel):
+    """The compiler's words for libelf and zlib of another machine."""
+    if kernel.arch != "arm64":
+        return []
+    libraries = os.path.join(ArmPackages(os.path.join(kernel.folder, os.pardir, "packages")).elf_library(), "usr")
+    names = ("include", "include/aarch64-linux-gnu")
+    return [*(f"-I{libraries}/{name}" for name in names), f"-L{libraries}/lib/aarch64-linux-gnu"]
 
 
 def verdicts(console):
@@ -61,8 +73,19 @@ def verdicts(console):
 
 
 def own_tests(kernel):
+    """Builds the whole kernel after each patch, and compares its own tests without the patches and with all."""
+    series, consoles = kernel.patches, []
+    for number in range(len(series) + 1):
+        kernel.patches = series[:number]
+        made = kernel.build()
+        print(f"{number} of {len(series)} patches: Linux {kernel.version} for {kernel.arch} builds, {made} object files anew", flush=True)
+        if number in (0, len(series)):
+            consoles.append(boot(kernel))
+    compare(consoles)
+
+
+def boot(kernel):
     """Boots the kernel's own tests. Returns what the console printed."""
-    kernel.build()
     root = kernel.root()
     shutil.copy(os.path.join(kernel.out, "lib/test_bpf.ko"), root)
     kernel.init(root, "own.c")
@@ -101,27 +124,24 @@ def warnings(kernel, sources):
     return collections.Counter(re.sub(r":\d+(:\d+)?:", ":", line).split("/source/")[-1] for line in lines)
 
 
-def check(plain, patched, changed):
-    """Applies the series patch by patch to an unpatched tree: checkpatch, a build of the changed files with sparse. Exits if
-    there is a warning that was not there before."""
-    plain.build()
-    others = {"x86_64": "arch/arm64/", "arm64": "arch/x86/"}[plain.arch]
+def check(kernel, changed):
+    """Takes the series patch by patch: checkpatch, a build of the changed files with sparse. Exits if there is a warning
+    that was not there before."""
+    series, kernel.patches = kernel.patches, []
+    kernel.build()
+    others = {"x86_64": "arch/arm64/", "arm64": "arch/x86/"}[kernel.arch]
     sources = [name for name in changed if name.endswith(".c") and not name.startswith(others)]
-    known, done, faults = warnings(plain, sources), [], []
-    try:
-        for path in patched.patches:
-            name = os.path.basename(path)
-            said = subprocess.run(["perl", "scripts/checkpatch.pl", "--strict", "--terse", "--no-summary", "--ignore", IGNORED, path],
-                                  cwd=plain.tree, capture_output=True, text=True)
-            faults += said.stdout.splitlines()
-            run("patch", "-s", "-p1", "-F0", "-f", "-i", path, cwd=plain.tree)
-            done.append(path)
-            new = warnings(plain, sources) - known
-            faults += [f"{name}: {line}" for line in new]
-            print(f"{name}: its files build for {plain.arch}; sparse and W=1 have {len(new)} new warnings, {sum(known.values())} known")
-    finally:
-        for path in reversed(done):
-            run("patch", "-s", "-p1", "-R", "-f", "-i", path, cwd=plain.tree)
+    known, faults = warnings(kernel, sources), []
+    for number, path in enumerate(series, 1):
+        name = os.path.basename(path)
+        said = subprocess.run(["perl", "scripts/checkpatch.pl", "--strict", "--terse", "--no-summary", "--ignore", IGNORED, path],
+                              cwd=kernel.tree, capture_output=True, text=True)
+        faults += said.stdout.splitlines()
+        kernel.patches = series[:number]
+        kernel.source()
+        new = warnings(kernel, sources) - known
+        faults += [f"{name}: {line}" for line in new]
+        print(f"{name}: its files build for {kernel.arch}; sparse and W=1 have {len(new)} new warnings, {sum(known.values())} known")
     if faults:
         sys.exit("\n".join(faults))
-    print(f"checkpatch --strict: no fault in {len(done)} patches ({IGNORED} aside)")
+    print(f"checkpatch --strict: no fault in {len(series)} patches ({IGNORED} aside)")

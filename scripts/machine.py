@@ -105,6 +105,50 @@ class Archive:
             os.remove(archive)
 
 
+class ArmPackages:
+    """64-bit Arm packages of this machine's own sources, unpacked. Nothing of its package database is changed."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        known = os.path.isdir(os.path.join(folder, "apt"))
+        for place in ("lists/partial", "cache/archives/partial"):
+            os.makedirs(os.path.join(folder, "apt", place), exist_ok=True)
+        open(os.path.join(folder, "apt", "status"), "a").close()
+        if not known:
+            print("asking for the list of arm64 packages", file=sys.stderr)
+            self.ask("apt-get", "-q", "update")
+
+    def ask(self, tool, *words):
+        """What an apt command prints for an arm64 machine on which nothing is installed."""
+        state = os.path.join(self.folder, "apt")
+        options = {"Dir::State::Lists": f"{state}/lists", "Dir::Cache": f"{state}/cache", "Dir::State::status": f"{state}/status",
+                   "APT::Architecture": "arm64", "APT::Architectures": "arm64", "APT::Sandbox::User": "root"}
+        given = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+        return output(tool, *given, *words, cwd=self.folder)
+
+    def unpack(self, package, into):
+        found = os.path.join(self.folder, f"{package}_*.deb")
+        if not glob.glob(found):
+            self.ask("apt-get", "download", package)
+        run("dpkg-deb", "-x", glob.glob(found)[0], into)
+
+    def elf_library(self):
+        """The folder with what programs are linked with that read ELF files."""
+        libraries = os.path.join(self.folder, "libraries")
+        for package in ("libelf-dev", "libelf1", "zlib1g-dev", "zlib1g", "libzstd1"):
+            self.unpack(package, libraries)
+        return libraries
+
+
+def compile_benchmarks(root, version, folder):
+    """Compiles the programs of the benchmarks, in the repository at `root`, for a version of the instruction set."""
+    os.makedirs(folder, exist_ok=True)
+    for source in glob.glob(os.path.join(root, "bench", "programs", "*.bpf.c")):
+        name = os.path.basename(source).removesuffix(".bpf.c")
+        run("clang-19", "-O2", "-g", "-target", "bpf", f"-mcpu={version}", "-c", f"-I/usr/include/{os.uname().machine}-linux-gnu",
+            source, "-o", os.path.join(folder, name + ".o"))
+
+
 def wrapped(folder, name, binary, libraries, loader=()):
     """A script that runs a program of an unpacked package with the libraries of that package's suite."""
     path = os.path.join(folder, name)

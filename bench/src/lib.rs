@@ -8,6 +8,7 @@
 //! | certificates of the corpora, replayed | `examples/evidence_bench.rs` |
 //! | our verifier and the kernel's | `examples/verifier_bench.rs`, `examples/processed_counts.rs` |
 //! | native operations and the native tier, beside the kernel's JIT | [`repeated`], `examples/native_bench.rs` |
+//! | native operations in Linux: instructions executed, bytes | [`candidate`], `examples/native_counts.rs` |
 //! | heaps and native C | `examples/heap_bench.rs` |
 //! | memcached's GET and SET on the heap and on a hash map | `examples/kv_bench.rs` |
 //! | the pool's stores | `examples/pool_bench.rs` |
@@ -19,6 +20,7 @@
 //! `programs/` and `heaps/` have the measured programs.
 #![forbid(unsafe_code)]
 
+pub mod candidate;
 pub mod gains;
 pub mod plot;
 pub mod repairs;

@@ -5,9 +5,8 @@
  */
 #include "programs.h"
 
-#define RUNS 1000	/* of a program; its cost is that of twice as many, less that of these */
+#define RUNS 1600	/* of a program; its cost is that of twice as many, less that of these. All states equally often */
 #define TRIES 5		/* the least is without the timer's interrupt */
-#define PACKETS 8	/* each with other values: sequences with branches depend on them */
 #define SAMPLES 50	/* some registers have no native code */
 /* The hook, sched_cls: a test run of an XDP program waits for RCU. */
 #define HOOK (&types[1])
@@ -79,16 +78,10 @@ static double timed(int fd, const u8 *in, u32 repeat)
 	int i;
 
 	for (i = 0; i < TRIES; i++) {
-		union bpf_attr attr = { 0 };
-		u64 from;
+		u64 from = ticks();
 		double took;
 
-		attr.test.prog_fd = fd;
-		attr.test.data_in = (u64)(uintptr_t)in;
-		attr.test.data_size_in = INPUT;
-		attr.test.repeat = repeat;
-		from = ticks();
-		if (bpf(BPF_PROG_TEST_RUN, &attr))
+		if (test_run(fd, HOOK, in, NULL, repeat))
 			fail("a run: %s", strerror(errno));
 		took = nanoseconds(ticks() - from);
 		least = took < least ? took : least;
@@ -101,14 +94,11 @@ struct cost {
 	u32 bytes;
 };
 
-/* The instructions of a run, the mean of all packets. */
-static struct cost cost(int fd, u8 packets[PACKETS][INPUT])
+/* The instructions of a run, the mean of all states: sequences with branches depend on them. */
+static struct cost cost(int fd, const u8 *packet)
 {
-	struct cost cost = { 0 };
-	int i;
+	struct cost cost = { .instructions = (timed(fd, packet, 2 * RUNS) - timed(fd, packet, RUNS)) / RUNS };
 
-	for (i = 0; i < PACKETS; i++)
-		cost.instructions += (timed(fd, packets[i], 2 * RUNS) - timed(fd, packets[i], RUNS)) / RUNS / PACKETS;
 	has_code(fd, NULL, 0, &cost.bytes);
 	return cost;
 }
@@ -167,32 +157,27 @@ static int rows;
 /* One form of an operation; false if these operands have no native code. */
 static bool count(const struct kiln_operation *op, struct sample *s)
 {
-	u8 packets[PACKETS][INPUT] = { 0 };
+	u8 packet[INPUT];
 	struct cost with, without, empty;
 	struct prog p, none;
-	int fds[3], i, j;
+	int fds[3], i;
 	bool found;
 
 	build(&p, HOOK, s->proof, s->len, s->live);
 	build(&none, HOOK, s->proof, 0, s->live);
 	s->rec.insn_off = p.region;
-	fds[0] = load_with(&p, HOOK->type, &s->rec);
-	fds[1] = load(&p, HOOK->type, NULL, 0, 0);
-	fds[2] = load(&none, HOOK->type, NULL, 0, 0);
+	fds[0] = load_with(&p, HOOK, &s->rec);
+	fds[1] = load(&p, HOOK, NULL, 0, 0);
+	fds[2] = load(&none, HOOK, NULL, 0, 0);
 	if (fds[0] < 0 || fds[1] < 0 || fds[2] < 0)
 		fail("%s: %s %s", op->name, strerror(errno), verifier_log);
 	static u8 image[IMAGE];
 	found = find(op, s, image, machine_code(fds[0], image), &i);
 	if (found) {
-		for (i = 0; i < PACKETS; i++)
-			for (j = 0; j < 10; j++) {
-				u64 v = value();
-
-				memcpy(packets[i] + 8 * j, &v, 8);
-			}
-		with = cost(fds[0], packets);
-		without = cost(fds[1], packets);
-		empty = cost(fds[2], packets);
+		fill(packet, HOOK);
+		with = cost(fds[0], packet);
+		without = cost(fds[1], packet);
+		empty = cost(fds[2], packet);
 		double row[] = { without.instructions - empty.instructions, with.instructions - empty.instructions,
 				 (double)without.bytes - empty.bytes, (double)with.bytes - empty.bytes };
 
@@ -213,6 +198,7 @@ int main(void)
 	int i, form, tries;
 
 	start();
+	make_map();
 	if (insert())
 		fail("kiln_ops.ko: %s", strerror(errno));
 	write_text("/proc/sys/net/core/bpf_jit_enable", "1");

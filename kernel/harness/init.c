@@ -4,44 +4,44 @@
  */
 #include "programs.h"
 
-#define STATES 96	/* random states for each record */
+#define BUFFERS 6	/* of random states for each record */
+#define LEAST 10000	/* states of each operation, if the environment does not say `states` */
+#define TYPES 6		/* at least, of programs that run here */
 #define HOSTILE 1000
 #define RELOADS 50	/* of the module, while programs are loaded and run */
 #define WORKERS 3
 
-static bool usable[ARRAY_SIZE(types)];
+#define XDP (&types[0])
 
-/* Runs both programs on the same packets. Returns how many it compared. */
+static bool usable[ARRAY_SIZE(types)];
+static int least = LEAST;
+
+/* Runs both programs on the same states. Returns how many it compared. */
 static int compare(int with, int without, const struct type *type, const char *name)
 {
 	u8 in[INPUT], left[INPUT] = { 0 }, right[INPUT] = { 0 };
-	int n, i;
+	int n;
 
-	for (n = 0; n < STATES; n++) {
-		memset(in, 0, sizeof(in));
-		for (i = 0; i < 10; i++) {
-			u64 v = value();
-
-			memcpy(in + type->header + 8 * i, &v, 8);
+	for (n = 0; n < BUFFERS; n++) {
+		fill(in, type);
+		if (run(with, type, in, left) || run(without, type, in, right)) {
+			fail("%s in %s: a run: %s", name, type->name, strerror(errno));
+			return n * STATES;
 		}
-		if (run(with, in, left) || run(without, in, right)) {
-			fail("%s: a run: %s", name, strerror(errno));
-			return n;
-		}
-		if (memcmp(left, right, INPUT)) {
-			fail("%s: native code and proof sequence differ", name);
-			return n;
+		if (taken(left, type) != STATES || memcmp(left, right, INPUT)) {
+			fail("%s in %s: native code and proof sequence differ", name, type->name);
+			return n * STATES;
 		}
 	}
-	return n;
+	return n * STATES;
 }
 
 struct counts {
-	int loads, native, runs, saved;
+	int loads, native, states, saved;
 };
 
 /* One record in a program of one type, against the same program without it. */
-static void record(const struct kiln_operation *op, struct sample *s, const struct type *type, bool in_packet,
+static void record(const struct kiln_operation *op, struct sample *s, const struct type *type, bool in_state,
 		   bool expect_native, struct counts *sum)
 {
 	struct prog p;
@@ -49,11 +49,10 @@ static void record(const struct kiln_operation *op, struct sample *s, const stru
 	u8 code[64];
 	int with, without, size, features;
 
-	build_at(&p, type, s->proof, s->len, s->live, in_packet);
+	build_at(&p, type, s->proof, s->len, s->live, in_state);
 	s->rec.insn_off = p.region;
-	with = load_with(&p, type->type, &s->rec);
-	without = load_with(&p, type->type, NULL);
-	without = without < 0 ? load(&p, type->type, NULL, 0, 0) : without;
+	with = load_with(&p, type, &s->rec);
+	without = load(&p, type, NULL, 0, 0);
 	if (with < 0 || without < 0) {
 		fail("%s form %d in %s: %s %s", op->name, s->rec.form, type->name, strerror(errno), verifier_log);
 		return;
@@ -71,15 +70,14 @@ static void record(const struct kiln_operation *op, struct sample *s, const stru
 			break;
 		}
 	}
-	sum->runs += compare(with, without, type, op->name);
+	sum->states += compare(with, without, type, op->name);
 	close(with);
 	close(without);
 }
 
-/* One operation in all forms and hook types, on the stack and in the packet. */
-static void operation(const struct kiln_operation *op, bool expect_native)
+/* One operation in all forms, choices and types of programs, on the stack and in the state. */
+static void records(const struct kiln_operation *op, bool expect_native, struct counts *sum)
 {
-	struct counts sum = { 0 };
 	int form, variant, t, place;
 
 	for (form = 0; form < op->form_count; form++)
@@ -89,22 +87,45 @@ static void operation(const struct kiln_operation *op, bool expect_native)
 					struct sample s;
 
 					if (usable[t] && make_sample_at(op, form, variant, place, &s))
-						record(op, &s, &types[t], place, expect_native, &sum);
+						record(op, &s, &types[t], place, expect_native, sum);
 				}
+}
+
+/* One operation, again and again with other operands until enough states were compared. */
+static struct counts operation(const struct kiln_operation *op, bool expect_native)
+{
+	struct counts sum = { 0 };
+	int before = failures;
+
+	do
+		records(op, expect_native, &sum);
+	while (sum.states && sum.states < least && failures == before);
+	if (sum.states < least && failures == before)
+		fail("%s: %d states", op->name, sum.states);
 	if (expect_native && !sum.native && has_native(op))
 		fail("%s: no native code", op->name);
 	if (!expect_native && sum.native)
 		fail("%s: native code where there is none", op->name);
 	printf("%-24s %4d programs, %4d native, %6d states, %5d bytes saved\n", op->name, sum.loads, sum.native,
-	       sum.runs, sum.saved);
+	       sum.states, sum.saved);
+	return sum;
 }
 
 static void operations(bool expect_native)
 {
+	struct counts all = { 0 };
 	int i;
 
-	for (i = 0; i < ARRAY_SIZE(kiln_operations); i++)
-		operation(&kiln_operations[i], expect_native);
+	for (i = 0; i < ARRAY_SIZE(kiln_operations); i++) {
+		struct counts one = operation(&kiln_operations[i], expect_native);
+
+		all.loads += one.loads;
+		all.native += one.native;
+		all.states += one.states;
+		all.saved += one.saved;
+	}
+	printf("%-24s %4d programs, %4d native, %6d states, %5d bytes saved\n", "all", all.loads, all.native, all.states,
+	       all.saved);
 }
 
 /* Records that must be refused, each for its own reason. */
@@ -118,7 +139,7 @@ static void refusals(void)
 
 	if (!make_sample(op, 2, 0, &s))
 		fail("no sample");
-	build(&p, &types[0], s.proof, s.len, s.live);
+	build(&p, XDP, s.proof, s.len, s.live);
 	s.rec.insn_off = p.region;
 #define REFUSED(what, call, error) do { \
 	fd = call; \
@@ -127,38 +148,37 @@ static void refusals(void)
 	if (fd >= 0) \
 		close(fd); \
 } while (0)
-	REFUSED("record size", load(&p, 6, &s.rec, 1, sizeof(s.rec) - 4), EINVAL);
-	REFUSED("record count", load(&p, 6, &s.rec, 1000, sizeof(s.rec)), EINVAL);
-	REFUSED("bad pointer", load(&p, 6, (void *)8, 1, sizeof(s.rec)), EFAULT);
+	REFUSED("record size", load(&p, XDP, &s.rec, 1, sizeof(s.rec) - 4), EINVAL);
+	REFUSED("record count", load(&p, XDP, &s.rec, 1000, sizeof(s.rec)), EINVAL);
+	REFUSED("bad pointer", load(&p, XDP, (void *)8, 1, sizeof(s.rec)), EFAULT);
 	two[0] = two[1] = s.rec;
-	REFUSED("the same twice", load(&p, 6, two, 2, sizeof(s.rec)), EINVAL);
+	REFUSED("the same twice", load(&p, XDP, two, 2, sizeof(s.rec)), EINVAL);
 	two[0].insn_off++;
-	REFUSED("elsewhere", load_with(&p, 6, two), EINVAL);
+	REFUSED("elsewhere", load_with(&p, XDP, two), EINVAL);
 	two[0].insn_off = 0xffffffff;
-	REFUSED("outside", load_with(&p, 6, two), EINVAL);
+	REFUSED("outside", load_with(&p, XDP, two), EINVAL);
 	two[0] = s.rec;
 	memset(two[0].name, 'x', sizeof(two[0].name));
-	REFUSED("endless name", load_with(&p, 6, two), EINVAL);
+	REFUSED("endless name", load_with(&p, XDP, two), EINVAL);
 	strcpy(two[0].name, "no_such_operation");
-	REFUSED("unknown name", load_with(&p, 6, two), ENOENT);
+	REFUSED("unknown name", load_with(&p, XDP, two), ENOENT);
 	/* The temporary is read after the region: the program alone loads, with the record it does not. */
-	build(&p, &types[0], s.proof, s.len, 0x3ff);
+	build(&p, XDP, s.proof, s.len, 0x3ff);
 	s.rec.insn_off = p.region;
-	fd = load(&p, 6, NULL, 0, 0);
+	fd = load(&p, XDP, NULL, 0, 0);
 	if (fd < 0)
 		fail("reading a temporary without a record: %s", strerror(errno));
 	close(fd);
-	REFUSED("temporary read", load_with(&p, 6, &s.rec), EACCES);
+	REFUSED("temporary read", load_with(&p, XDP, &s.rec), EACCES);
 	/* A jump into the middle, from before it. */
 	for (t = 1; t < s.len; t++) {
-		build(&p, &types[0], s.proof, s.len, s.live);
+		build(&p, XDP, s.proof, s.len, s.live);
 		at = p.region;
 		memmove(p.insns + at + 1, p.insns + at, (p.len - at) * sizeof(*p.insns));
 		p.len++;
 		p.insns[at] = (struct bpf_insn){ .code = 0x15, .dst_reg = 0, .off = t, .imm = 7 };
-		p.insns[p.first].off++;
 		s.rec.insn_off = at + 1;
-		REFUSED("jump inside", load_with(&p, 6, &s.rec), EINVAL);
+		REFUSED("jump inside", load_with(&p, XDP, &s.rec), EINVAL);
 	}
 }
 
@@ -176,7 +196,7 @@ static void hostile(void)
 
 		if (!make_sample(op, rnd() % op->form_count, 0, &s))
 			continue;
-		build(&p, &types[0], s.proof, s.len, s.live);
+		build(&p, XDP, s.proof, s.len, s.live);
 		s.rec.insn_off = p.region;
 		for (n = 1 + rnd() % 3; n; n--)
 			bytes[rnd() % sizeof(s.rec)] ^= 1 << rnd() % 8;
@@ -186,14 +206,14 @@ static void hostile(void)
 			s.rec.form = rnd();
 		if (!(rnd() & 3))
 			p.insns[p.region + rnd() % s.len].imm ^= 1 << rnd() % 6;
-		with = load_with(&p, BPF_PROG_TYPE_XDP, &s.rec);
+		with = load_with(&p, XDP, &s.rec);
 		if (with < 0) {
 			refused++;
 			continue;
 		}
 		accepted++;
-		without = load(&p, BPF_PROG_TYPE_XDP, NULL, 0, 0);
-		compare(with, without, &types[0], "hostile");
+		without = load(&p, XDP, NULL, 0, 0);
+		compare(with, without, XDP, "hostile");
 		close(without);
 		close(with);
 	}
@@ -209,10 +229,10 @@ static void modules(void)
 
 	if (!make_sample(&kiln_operations[1], 2, 0, &s))
 		fail("no sample");
-	build(&p, &types[0], s.proof, s.len, s.live);
+	build(&p, XDP, s.proof, s.len, s.live);
 	s.rec.insn_off = p.region;
 	for (i = 0; i < 20; i++) {
-		fd = load_with(&p, 6, &s.rec);
+		fd = load_with(&p, XDP, &s.rec);
 		if (fd < 0)
 			fail("after a reload: %s", strerror(errno));
 		if (!drop() || errno != EWOULDBLOCK)
@@ -224,7 +244,7 @@ static void modules(void)
 			usleep(10000);
 		if (tries == 200)
 			fail("the module stays: %s", strerror(errno));
-		fd = load_with(&p, 6, &s.rec);
+		fd = load_with(&p, XDP, &s.rec);
 		if (fd >= 0 || errno != ENOENT)
 			fail("loaded without the module");
 		if (insert())
@@ -249,18 +269,18 @@ static u64 microseconds(void)
 /* Loads a program with a record, runs it against the one without, frees it, until it is told to stop. */
 static void worker(struct work *work, struct sample *s, const struct prog *p)
 {
-	int before = failures, without = load(p, BPF_PROG_TYPE_XDP, NULL, 0, 0);
+	int before = failures, without = load(p, XDP, NULL, 0, 0);
 
 	seed += getpid();
 	while (!work->stop) {
 		u64 from = microseconds();
-		int with = load_with(p, BPF_PROG_TYPE_XDP, &s->rec);
+		int with = load_with(p, XDP, &s->rec);
 
 		if (with < 0) {
 			__sync_fetch_and_add(errno == ENOENT ? &work->absent : &work->other, 1);
 			continue;
 		}
-		compare(with, without, &types[0], "under load");
+		compare(with, without, XDP, "under load");
 		close(with);
 		__sync_fetch_and_add(&work->loads, 1);
 		/* So that the module is free now and then, however fast the machine is. */
@@ -279,7 +299,7 @@ static void reload_under_load(void)
 
 	if (!make_sample(&kiln_operations[1], 2, 0, &s))
 		fail("no sample");
-	build(&p, &types[0], s.proof, s.len, s.live);
+	build(&p, XDP, s.proof, s.len, s.live);
 	s.rec.insn_off = p.region;
 	for (i = 0; i < WORKERS; i++)
 		if (!fork())
@@ -305,27 +325,44 @@ static void reload_under_load(void)
 	       work->loads, work->absent);
 }
 
+/* Whether what a program without an operation writes is seen. */
+static bool writes(int fd, const struct type *type)
+{
+	u8 in[INPUT], out[INPUT] = { 0 };
+	bool seen = true;
+	int n;
+
+	fill(in, type);
+	if (run(fd, type, in, out))
+		return false;
+	for (n = 0; n < STATES; n++)
+		seen = seen && !memcmp(state_of(in, type, n), state_of(out, type, n) + WRITTEN, 80);
+	return seen;
+}
+
 int main(void)
 {
 	struct prog p;
-	int t, fd;
+	int t, fd, tested = 0;
 
 	start();
+	make_map();
+	if (getenv("states"))
+		least = atoi(getenv("states"));
 	if (insert())
 		fail("kiln_ops.ko: %s", strerror(errno));
 	write_text("/proc/sys/net/core/bpf_jit_enable", "1");
 	for (t = 0; t < ARRAY_SIZE(types); t++) {
 		build(&p, &types[t], NULL, 0, 0x3ff);
-		fd = load(&p, types[t].type, NULL, 0, 0);
-		u8 in[INPUT], out[INPUT];
-		memset(in, 0x5a, sizeof(in));
-		memset(in + types[t].header + 80, 0, PACKET - 80);
-		/* Only if what it wrote is seen. */
-		usable[t] = fd >= 0 && !run(fd, in, out) && !memcmp(out, out + 88, 80);
+		fd = load(&p, &types[t], NULL, 0, 0);
+		usable[t] = fd >= 0 && writes(fd, &types[t]);
 		if (fd >= 0)
 			close(fd);
+		tested += usable[t];
 		printf("%s: %s\n", types[t].name, usable[t] ? "tested" : "cannot be run here");
 	}
+	if (tested < TYPES)
+		fail("%d types of programs", tested);
 	printf("native code:\n");
 	operations(true);
 	refusals();

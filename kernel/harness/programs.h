@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Programs with a record, for the inits of the test machine.
  *
- * The program of a record saves its context, loads R0 to R9 and some bytes of
- * its stack from the packet, runs the proof sequence and writes all registers
- * that are not clobbered, and these bytes, back to the packet. It is loaded with
- * the record and without.
+ * The program of a record loads R0 to R9 and some bytes of its stack from a
+ * state, runs the proof sequence and writes all registers that are not clobbered,
+ * and these bytes, back to the state. It is loaded with the record and without.
+ * States are in the packet where programs may write it, else in a map. Each run
+ * takes the next one, so one call of BPF_PROG_TEST_RUN tests many.
  */
 #include "steps.h"
 
@@ -21,8 +22,12 @@
 #endif
 
 #define MEMORY 32	/* bytes on the stack that operations access */
-#define PACKET 208	/* what a program reads and writes */
-#define INPUT 224	/* some programs do not see the Ethernet header */
+#define STATE 208	/* bytes of a state: registers, and after 88 what the program writes */
+#define WRITTEN 88
+#define STATES 16	/* of a buffer, which begins with the number of the next */
+#define BUFFER (8 + STATES * STATE)
+#define HEADER 14	/* of Ethernet, which some programs do not see */
+#define INPUT (BUFFER + HEADER)
 
 static u64 seed = 0x9e3779b97f4a7c15;
 
@@ -36,60 +41,110 @@ static inline u64 rnd(void)
 
 static char verifier_log[65536];
 
-/* The hooks whose programs may write packets, and where their context has the packet. */
+/* Types of programs. Those that may write packets have the place of the packet in
+ * their context; the kernel takes no packet and no repetitions for the last two.
+ */
 static const struct type {
 	const char *name;
-	u32 type, data, data_end, header;
+	u32 type, data, data_end, header, flags;
+	bool once;
 } types[] = {
 	{ "xdp", BPF_PROG_TYPE_XDP, 0, 4 },
 	{ "sched_cls", BPF_PROG_TYPE_SCHED_CLS, 76, 80 },
 	{ "sched_act", BPF_PROG_TYPE_SCHED_ACT, 76, 80 },
-	{ "lwt_xmit", BPF_PROG_TYPE_LWT_XMIT, 76, 80, 14 },
-	{ "sk_skb", BPF_PROG_TYPE_SK_SKB, 76, 80 },
+	{ "lwt_xmit", BPF_PROG_TYPE_LWT_XMIT, 76, 80, HEADER },
+	{ "socket_filter", BPF_PROG_TYPE_SOCKET_FILTER },
+	{ "cgroup_skb", BPF_PROG_TYPE_CGROUP_SKB },
+	{ "raw_tracepoint", BPF_PROG_TYPE_RAW_TRACEPOINT, .once = true },
+	{ "syscall", BPF_PROG_TYPE_SYSCALL, .flags = BPF_F_SLEEPABLE, .once = true },
 };
+
+/* A map with one buffer, and where this process sees it. */
+static struct {
+	int fd;
+	u8 *buffer;
+} map;
+
+static void make_map(void)
+{
+	union bpf_attr attr = { 0 };
+
+	attr.map_type = BPF_MAP_TYPE_ARRAY;
+	attr.key_size = 4;
+	attr.value_size = BUFFER;
+	attr.max_entries = 1;
+	attr.map_flags = BPF_F_MMAPABLE;
+	map.fd = bpf(BPF_MAP_CREATE, &attr);
+	map.buffer = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_SHARED, map.fd, 0);
+	if (map.buffer == MAP_FAILED)
+		fail("a map: %s", strerror(errno));
+}
 
 struct prog {
 	struct bpf_insn insns[160];
-	int len, region, first;
+	int len, region;
 };
 
 #define INSN(c, d, s, o, i) \
 	(p->insns[p->len++] = (struct bpf_insn){ .code = c, .dst_reg = d, .src_reg = s, .off = o, .imm = i })
 
-/* R2 is the packet; leaves if it is short, to where `exits` says. */
-static inline int open_packet(struct prog *p, const struct type *type)
+/* Ends the program unless the packet has @bytes at R2; R5 is its end. */
+static inline void check_end(struct prog *p, const struct type *type, int bytes)
 {
-	INSN(0x61, 2, 1, type->data, 0);
-	INSN(0x61, 3, 1, type->data_end, 0);
+	if (!type->data_end)
+		return;
 	INSN(0xbf, 4, 2, 0, 0);
-	INSN(0x07, 4, 0, 0, PACKET);
-	INSN(0x2d, 4, 3, 0, 0);
-	return p->len - 1;
+	INSN(0x07, 4, 0, 0, bytes);
+	INSN(0xbd, 4, 5, 2, 0);
+	INSN(0xb7, 0, 0, 0, 0);
+	INSN(0x95, 0, 0, 0, 0);
 }
 
-/* Where operations access the stack, and the register that points to the packet
- * for those that access the packet.
+/* R2 is the next state. */
+static inline void open_state(struct prog *p, const struct type *type)
+{
+	if (type->data_end) {
+		INSN(0x61, 2, 1, type->data, 0);
+		INSN(0x61, 5, 1, type->data_end, 0);
+	} else {
+		INSN(0x18, 2, BPF_PSEUDO_MAP_VALUE, 0, map.fd);
+		INSN(0, 0, 0, 0, 0);
+	}
+	check_end(p, type, 8);
+	INSN(0x79, 3, 2, 0, 0);
+	INSN(0xbf, 4, 3, 0, 0);
+	INSN(0x07, 4, 0, 0, 1);
+	INSN(0x7b, 2, 4, 0, 0);
+	INSN(0x57, 3, 0, 0, STATES - 1);
+	INSN(0x27, 3, 0, 0, STATE);
+	INSN(0x0f, 2, 3, 0, 0);
+	INSN(0x07, 2, 0, 0, 8);
+	check_end(p, type, STATE);
+}
+
+/* Where operations access the stack, and the register that points to the state
+ * for those that access it, in the packet or map.
  */
 #define STACK_MEMORY (-136)
-#define PACKET_BASE 1
+#define STATE_BASE 1
 
 static inline void build_at(struct prog *p, const struct type *type, const struct bpf_insn *proof, int len, u16 live,
-		     bool in_packet)
+		     bool in_state)
 {
-	int r, first, second;
+	int r;
 
 	p->len = 0;
-	INSN(0x7b, 10, 1, -8, 0);
-	first = open_packet(p, type);
+	open_state(p, type);
+	INSN(0x7b, 10, 2, -8, 0);
 	INSN(0xbf, 1, 2, 0, 0);
 	for (r = 0; r < MEMORY; r += 8) {
 		INSN(0x79, 3, 1, 8 + r, 0);
 		INSN(0x7b, 10, 3, STACK_MEMORY + r, 0);
 	}
 	for (r = 0; r < 10; r++)
-		if (r != PACKET_BASE)
+		if (r != STATE_BASE)
 			INSN(0x79, r, 1, 8 * r, 0);
-	if (!in_packet)
+	if (!in_state)
 		INSN(0x79, 1, 1, 8, 0);
 	p->region = p->len;
 	memcpy(p->insns + p->len, proof, len * sizeof(*proof));
@@ -97,20 +152,16 @@ static inline void build_at(struct prog *p, const struct type *type, const struc
 	for (r = 0; r < 10; r++)
 		if (live >> r & 1)
 			INSN(0x7b, 10, r, -16 - 8 * r, 0);
-	INSN(0x79, 1, 10, -8, 0);
-	second = open_packet(p, type);
+	INSN(0x79, 2, 10, -8, 0);
 	for (r = 0; r < 10; r++)
 		if (live >> r & 1) {
 			INSN(0x79, 3, 10, -16 - 8 * r, 0);
-			INSN(0x7b, 2, 3, 88 + 8 * r, 0);
+			INSN(0x7b, 2, 3, WRITTEN + 8 * r, 0);
 		}
 	for (r = 0; r < MEMORY; r += 8) {
 		INSN(0x79, 3, 10, STACK_MEMORY + r, 0);
-		INSN(0x7b, 2, 3, 168 + r, 0);
+		INSN(0x7b, 2, 3, WRITTEN + 80 + r, 0);
 	}
-	p->first = first;
-	p->insns[first].off = p->len - first - 1;
-	p->insns[second].off = p->len - second - 1;
 	INSN(0xb7, 0, 0, 0, 0);
 	INSN(0x95, 0, 0, 0, 0);
 }
@@ -120,11 +171,13 @@ static inline void build(struct prog *p, const struct type *type, const struct b
 	build_at(p, type, proof, len, live, false);
 }
 
-static inline int load(const struct prog *p, u32 type, const struct bpf_native_op_rec *recs, u32 count, u32 size)
+static inline int load(const struct prog *p, const struct type *type, const struct bpf_native_op_rec *recs, u32 count,
+		       u32 size)
 {
 	union bpf_attr attr = { 0 };
 
-	attr.prog_type = type;
+	attr.prog_type = type->type;
+	attr.prog_flags = type->flags;
 	attr.insns = (u64)(uintptr_t)p->insns;
 	attr.insn_cnt = p->len;
 	attr.license = (u64)(uintptr_t)"GPL";
@@ -138,21 +191,53 @@ static inline int load(const struct prog *p, u32 type, const struct bpf_native_o
 	return bpf(BPF_PROG_LOAD, &attr);
 }
 
-static inline int load_with(const struct prog *p, u32 type, const struct bpf_native_op_rec *rec)
+static inline int load_with(const struct prog *p, const struct type *type, const struct bpf_native_op_rec *rec)
 {
 	return load(p, type, rec, 1, sizeof(*rec));
 }
 
-static inline int run(int fd, const u8 *in, u8 *out)
+/* One call of BPF_PROG_TEST_RUN; @out may be no place. */
+static inline int test_run(int fd, const struct type *type, const u8 *in, u8 *out, u32 repeat)
 {
 	union bpf_attr attr = { 0 };
 
 	attr.test.prog_fd = fd;
-	attr.test.data_in = (u64)(uintptr_t)in;
-	attr.test.data_size_in = INPUT;
-	attr.test.data_out = (u64)(uintptr_t)out;
-	attr.test.data_size_out = INPUT;
+	if (!type->once) {
+		attr.test.data_in = (u64)(uintptr_t)in;
+		attr.test.data_size_in = INPUT;
+		attr.test.data_out = (u64)(uintptr_t)out;
+		attr.test.data_size_out = out ? INPUT : 0;
+		attr.test.repeat = repeat;
+	}
 	return bpf(BPF_PROG_TEST_RUN, &attr);
+}
+
+/* Runs a program on each state of a buffer, and writes the buffer that it leaves. */
+static inline int run(int fd, const struct type *type, const u8 *in, u8 *out)
+{
+	int i, calls = type->once ? STATES : 1;
+
+	memcpy(map.buffer, in + type->header, BUFFER);
+	for (i = 0; i < calls; i++)
+		if (test_run(fd, type, in, type->data_end ? out : NULL, STATES))
+			return -1;
+	if (!type->data_end)
+		memcpy(out + type->header, map.buffer, BUFFER);
+	return 0;
+}
+
+static inline u8 *state_of(u8 *packet, const struct type *type, int number)
+{
+	return packet + type->header + 8 + number * STATE;
+}
+
+/* How many states of a buffer programs have taken. */
+static inline u64 taken(const u8 *packet, const struct type *type)
+{
+	u64 number;
+
+	memcpy(&number, packet + type->header, sizeof(number));
+	return number;
 }
 
 static inline u64 value(void)
@@ -163,6 +248,20 @@ static inline u64 value(void)
 	};
 
 	return rnd() & 1 ? rnd() : corners[rnd() % ARRAY_SIZE(corners)];
+}
+
+/* A packet of new states. */
+static inline void fill(u8 *packet, const struct type *type)
+{
+	int n, r;
+
+	memset(packet, 0, INPUT);
+	for (n = 0; n < STATES; n++)
+		for (r = 0; r < 10; r++) {
+			u64 v = value();
+
+			memcpy(state_of(packet, type, n) + 8 * r, &v, 8);
+		}
 }
 
 /* The first template that accesses memory, or none. */
@@ -190,17 +289,17 @@ static inline s32 any(const struct kiln_operand *operand)
 	}
 }
 
-/* Puts an access of @bytes into the stack's or the packet's memory; false if
+/* Puts an access into the stack's or the state's memory; false if
  * another operand is the register with its address.
  */
-static inline bool place(const struct kiln_operation *op, const struct kiln_template *access, bool in_packet, s32 *o)
+static inline bool place(const struct kiln_operation *op, const struct kiln_template *access, bool in_state, s32 *o)
 {
 	int base = (access->codes[0] & 7) == 1 ? access->src : access->dst;
 	int i;
 
 	/* A stack slot is aligned; a pair has its second half behind the first. */
-	o[access->off.operand] = in_packet ? (s32)(rnd() % 80) : STACK_MEMORY + (s32)(rnd() % 3) * 8;
-	o[base] = in_packet ? PACKET_BASE : BPF_REG_10;
+	o[access->off.operand] = in_state ? (s32)(rnd() % 80) : STACK_MEMORY + (s32)(rnd() % 3) * 8;
+	o[base] = in_state ? STATE_BASE : BPF_REG_10;
 	for (i = 0; i < op->operand_count; i++)
 		if (i != base && op->operands[i].kind != KILN_IMMEDIATE && o[i] == o[base])
 			return false;
@@ -208,7 +307,7 @@ static inline bool place(const struct kiln_operation *op, const struct kiln_temp
 }
 
 /* Operands that a form allows; false if none was found. */
-static inline bool sample(const struct kiln_operation *op, int form, bool in_packet, s32 *o)
+static inline bool sample(const struct kiln_operation *op, int form, bool in_state, s32 *o)
 {
 	const struct kiln_template *access = access_of(&op->forms[form]);
 	int tries, i;
@@ -217,7 +316,7 @@ static inline bool sample(const struct kiln_operation *op, int form, bool in_pac
 		memset(o, 0, KILN_OPERANDS * sizeof(*o));
 		for (i = 0; i < op->operand_count; i++)
 			o[i] = any(&op->operands[i]);
-		if (access && !place(op, access, in_packet, o))
+		if (access && !place(op, access, in_state, o))
 			continue;
 		if (kiln_allowed(op, form, o))
 			return true;
@@ -255,18 +354,18 @@ struct sample {
 	u16 live;
 };
 
-static inline bool make_sample_at(const struct kiln_operation *op, int form, int variant, bool in_packet, struct sample *s)
+static inline bool make_sample_at(const struct kiln_operation *op, int form, int variant, bool in_state, struct sample *s)
 {
 	memset(s, 0, sizeof(*s));
-	if (!sample(op, form, in_packet, s->rec.operands))
+	if (!sample(op, form, in_state, s->rec.operands))
 		return false;
 	s->rec.form = form;
 	s->rec.variant = variant;
 	strcpy(s->rec.name, op->name);
 	s->len = kiln_proof(op, form, variant, s->rec.operands, s->proof, 16);
 	s->live = 0x3ff & ~(written(s->proof, s->len) & ~kiln_results(op, s->rec.operands));
-	if (in_packet)
-		s->live &= ~(1 << PACKET_BASE);
+	if (in_state)
+		s->live &= ~(1 << STATE_BASE);
 	return s->len > 0;
 }
 
