@@ -1,4 +1,4 @@
-//! Static probes (USDT) of a program that is compiled here: what it passes is known.
+//! Static probes (USDT) and parameters by name, of a program that is compiled here: what it calls and with what is known.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -96,6 +96,46 @@ fn static_probes_have_their_arguments() {
         });
         // Nobody watches any more.
         assert_eq!(ran(&program), Some(if name == "counted" { 3 } else { 0 }));
+    }
+}
+
+#[test]
+fn parameters_have_their_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, flags) in KINDS {
+        let Some(program) = compiled(folder.path(), name, flags) else { return };
+        if !has_uprobes() {
+            return;
+        }
+        let wanted = |number: i64| {
+            let sign = if number % 2 != 0 { -5 } else { 5 };
+            let title = ["one", "two", "three"][number as usize % 3];
+            let count = 0x8000_0000 + number;
+            vec![(-number).to_string(), title.to_owned(), count.to_string(), sign.to_string()]
+        };
+        let of = |kind: &str, columns: &str| {
+            format!("SELECT {columns} FROM {kind}.'{}:named' WHERE comm = '{name}' AND low <= 0", program.display())
+        };
+        let work = || assert_eq!(ran(&program), Some(if name == "counted" { 3 } else { 0 }));
+        in_every_split(&of("uprobe", "low, title, count, sign"), &work, &|split, rows| {
+            assert_eq!(rows, (0..ROUNDS).map(wanted).collect::<Vec<_>>(), "{name}, {split:?}");
+        });
+        let result = |number: i64| {
+            let row = wanted(number);
+            let first = i64::from(row[1].as_bytes()[0]);
+            let numbers: Vec<i64> = [0, 2, 3].iter().map(|at| row[*at].parse().expect("a number")).collect();
+            vec![row[1].clone(), (numbers.iter().sum::<i64>() + first).to_string()]
+        };
+        in_every_split(&of("uretprobe", "title, ret"), &work, &|split, rows| {
+            assert_eq!(rows, (0..ROUNDS).map(result).collect::<Vec<_>>(), "{name}, {split:?}");
+        });
+    }
+    // Without debug information there are the registers only.
+    let Some(plain) = compiled(folder.path(), "plain", &["-O1"]) else { return };
+    let of = |column: &str| Session::new(&format!("SELECT {column} FROM uprobe.'{}:named'", plain.display()));
+    match (of("arg0"), of("low")) {
+        (Err(kiln_driver::Error::Unsupported(why)), _) => println!("skipped: {why}"),
+        (known, unknown) => assert!(known.is_ok() && unknown.is_err()),
     }
 }
 

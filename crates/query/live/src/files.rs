@@ -5,10 +5,10 @@ use std::path::Path;
 use object::Object as _;
 use object::read::elf::ElfFile64;
 
-use kiln_plan::programs::{Probe, Programs};
+use kiln_plan::programs::{Parameter, Probe, Programs};
 use kiln_program::Error;
 
-use crate::probes;
+use crate::{functions, parameters, probes};
 
 /// Maximum bytes of a program or library.
 const MAX_BYTES: u64 = 1 << 30;
@@ -22,6 +22,16 @@ impl Programs for Files {
         let bytes = read(file).map_err(|error| error.to_string())?;
         let elf = parsed(file, &bytes).map_err(|error| error.to_string())?;
         probes::of(&elf, provider, name).map_err(|why| format!("{}: {why}", file.display()))
+    }
+
+    fn parameters(&self, file: &str, function: &str) -> Vec<Parameter> {
+        let file = Path::new(file);
+        // What cannot be read is an error where the function is looked for.
+        let Ok(bytes) = read(file) else { return Vec::new() };
+        let Ok(elf) = parsed(file, &bytes) else { return Vec::new() };
+        // A compiler has changed the parameters of `function.constprop.0`.
+        let address = functions::address(&elf, function).filter(|_| !function.contains('.'));
+        address.map(|address| parameters::of(&elf, address)).unwrap_or_default()
     }
 }
 
@@ -50,10 +60,17 @@ pub(crate) fn is_x86_64(elf: &ElfFile64<'_>) -> bool {
     elf.architecture() == object::Architecture::X86_64
 }
 
-/// Reads all static probes of a file of these bytes, and says how many places they have. For fuzzers.
+/// Reads everything that [`Files`] reads, of a file of these bytes, and says how much of it there is: static probes, and
+/// parameters of functions. For fuzzers.
 pub fn read_all(bytes: &[u8]) -> usize {
     let Ok(elf) = ElfFile64::parse(bytes) else { return 0 };
-    let names = probes::names(&elf);
-    let places = names.iter().filter_map(|(provider, name)| probes::of(&elf, provider, name).ok());
-    places.map(|all| all.len()).sum()
+    let probes: usize = probes::names(&elf)
+        .iter()
+        .filter_map(|(provider, name)| probes::of(&elf, provider, name).ok())
+        .map(|all| all.len())
+        .sum();
+    let functions = functions::functions(&elf).take(64);
+    let parameters: usize =
+        functions.map(|symbol| parameters::of(&elf, object::ObjectSymbol::address(&symbol)).len()).sum();
+    probes + parameters
 }

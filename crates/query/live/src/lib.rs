@@ -26,6 +26,7 @@ pub mod model;
 pub mod named;
 #[cfg(not(feature = "parquet"))]
 pub mod no_parquet;
+mod parameters;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod plan;

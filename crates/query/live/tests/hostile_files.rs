@@ -67,7 +67,8 @@ fn damaged_programs_are_read_or_refused() {
         let Some(whole) = compiled(folder.path(), version) else { return };
         let all = read_all(&whole);
         if cfg!(target_arch = "x86_64") {
-            assert_eq!(all, 3, "places of probes");
+            // Three places of probes, and the parameters of three functions that are in registers.
+            assert!(all >= 3 + 10, "{all}");
         }
         let places = places(&whole);
         let mut fewer = 0;

@@ -27,6 +27,9 @@ pub trait Programs {
     /// # Errors
     /// Returns a sentence if the file cannot be read or has no such probe.
     fn probes(&self, file: &str, provider: &str, name: &str) -> Result<Vec<Probe>, String>;
+
+    /// The parameters of a function by its debug information, as far as their places are known; none without it.
+    fn parameters(&self, file: &str, function: &str) -> Vec<Parameter>;
 }
 
 /// A static probe at one place of its file.
@@ -47,4 +50,17 @@ pub struct Argument {
     pub read: Read,
     /// Its size and sign.
     pub kind: Scalar,
+}
+
+/// A parameter of a function that is in a register where the function begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// The number of the register, in the order of the calling convention.
+    pub register: usize,
+    /// Its size and sign.
+    pub kind: Scalar,
+    /// Whether it is the address of characters.
+    pub is_text: bool,
 }

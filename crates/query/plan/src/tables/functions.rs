@@ -5,8 +5,8 @@ use kiln_program::btf::{Btf, Kind, TypeId};
 use super::Missing;
 use super::build::{argument, column, derived, pair, single, user_text, with_stacks};
 use super::scalar;
-use crate::programs::Known;
-use crate::table::{Column, Hook, Moment, Read, Scan, Side, Source, Table};
+use crate::programs::{Known, Parameter};
+use crate::table::{Column, Hook, Moment, PATH_BYTES, Read, Scan, Side, Source, Table};
 use crate::value::DataType;
 
 /// What the names of tables of a file's functions begin with.
@@ -20,16 +20,16 @@ const HELP: &str = "FROM uprobe.'/usr/lib/x86_64-linux-gnu/libc.so.6:malloc', or
 const KERNEL_HELP: &str = "names are those of /proc/kallsyms: FROM fn.vfs_read";
 
 /// The table of the calls of a function of a file, `FILE:FUNCTION`, when they begin.
-pub(super) fn of_file(target: &str, _: Known<'_>) -> Result<Table, Missing> {
+pub(super) fn of_file(target: &str, known: Known<'_>) -> Result<Table, Missing> {
     let [file, function] = split(FILE, target)?;
     let hook = hook_of(file, function, Moment::Call);
     let about = "a function of a program or library is called";
-    let own = passed(Side::Exit);
+    let own = passed(Side::Exit, file, function, known);
     Ok(with_stacks(single(&format!("{FILE}{target}"), about, hook, own)))
 }
 
 /// The table of the calls of a function of a file, `FILE:FUNCTION`, when they return.
-pub(super) fn returns_of_file(target: &str, _: Known<'_>) -> Result<Table, Missing> {
+pub(super) fn returns_of_file(target: &str, known: Known<'_>) -> Result<Table, Missing> {
     let [file, function] = split(RETURNS, target)?;
     let scan = Scan::Pair {
         enter: hook_of(file, function, Moment::Call),
@@ -39,7 +39,7 @@ pub(super) fn returns_of_file(target: &str, _: Known<'_>) -> Result<Table, Missi
         // A function that calls itself begins again: the inner call is the row.
         endless: true,
     };
-    let mut own = passed(Side::Enter);
+    let mut own = passed(Side::Enter, file, function, known);
     own.push(column("ret", DataType::Int, Side::Exit, register("ax"), "what it returns, if that has 64 bits"));
     let about = "a function of a program or library was called and returned; of calls inside each other, the innermost";
     let mut table = pair(&format!("{RETURNS}{target}"), about, scan, "latency_ns", own);
@@ -68,7 +68,7 @@ fn register(name: &str) -> Read {
 const REGISTERS: [&str; 6] = ["di", "si", "dx", "cx", "r8", "r9"];
 
 /// What a function is given, which is known where it begins.
-fn passed(at: Side) -> Vec<Column> {
+fn passed(at: Side, file: &str, function: &str, known: Known<'_>) -> Vec<Column> {
     let argument = |(index, name): (usize, &str)| {
         let about = format!("argument {index}, if it is an integer or an address");
         column(&format!("arg{index}"), DataType::Uint, at, register(name), &about)
@@ -76,7 +76,25 @@ fn passed(at: Side) -> Vec<Column> {
     let mut own: Vec<Column> = REGISTERS.into_iter().enumerate().map(argument).collect();
     let text = user_text(register("di"));
     own.push(column("text0", DataType::Text, at, text, "argument 0 as text; empty if it is no address of text"));
+    let parameters = known.programs.map(|programs| programs.parameters(file, function)).unwrap_or_default();
+    own.extend(named(&parameters, function, at));
     own
+}
+
+/// The columns of parameters by their names. Of those that are text, [`PATH_BYTES`] are kept all together.
+fn named(parameters: &[Parameter], function: &str, at: Side) -> Vec<Column> {
+    let texts = parameters.iter().filter(|parameter| parameter.is_text).count().max(1);
+    let bytes = PATH_BYTES / texts as u16 / 8 * 8;
+    let one = |parameter: &Parameter| {
+        let read = Box::new(register(REGISTERS.get(parameter.register)?));
+        let (data_type, what) = match parameter.is_text {
+            true => (DataType::Text, Read::UserText { address: read, bytes }),
+            false if parameter.kind.signed => (DataType::Int, Read::Cut { of: read, skip: 0, kind: parameter.kind }),
+            false => (DataType::Uint, Read::Cut { of: read, skip: 0, kind: parameter.kind }),
+        };
+        Some(column(&column_of(&parameter.name, function), data_type, at, what, "a parameter"))
+    };
+    parameters.iter().filter_map(one).collect()
 }
 
 /// The table of the calls of a function of the kernel, with its parameters and its result, as the kernel's types name
