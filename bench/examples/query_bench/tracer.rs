@@ -1,4 +1,4 @@
-//! What is compared: C written by hand, bpftrace, and two splits of ours.
+//! What is compared: C written by hand, bpftrace, two splits of ours, empty programs, and nothing.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use kiln_driver::query::{Limits, Session, Settings, Split, live, plan};
 use kiln_linux::{Link, LoadedObject, ObjectFile, RingReader};
+use kiln_plan::table::Hook;
 
 use crate::Failure;
 
@@ -69,6 +70,10 @@ impl Query {
 /// Who answers it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
+    /// Nobody: the load's own time varies.
+    None,
+    /// Programs at both hooks that do nothing.
+    Empty,
     Hand,
     Bpftrace,
     Mvsf,
@@ -76,10 +81,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 4] = [Kind::Hand, Kind::Bpftrace, Kind::Mvsf, Kind::Ours];
+    pub const ALL: [Kind; 6] = [Kind::None, Kind::Empty, Kind::Hand, Kind::Bpftrace, Kind::Mvsf, Kind::Ours];
 
     pub fn name(self) -> &'static str {
         match self {
+            Kind::None => "none",
+            Kind::Empty => "empty",
             Kind::Hand => "C",
             Kind::Bpftrace => "bpftrace",
             Kind::Mvsf => "mvsf",
@@ -109,6 +116,8 @@ impl Tracer {
     /// Attaches one; returns when it sees events.
     pub fn attach(kind: Kind, query: Query, pid: u32, folder: &Path) -> Result<Tracer, Failure> {
         match kind {
+            Kind::None => empty(&[]),
+            Kind::Empty => empty(&["sys_exit", "sys_enter"]),
             Kind::Hand => by_hand(query, pid, folder),
             Kind::Bpftrace => bpftrace(query, pid),
             Kind::Mvsf => ours(query, pid, Some(Split::Mvsf)),
@@ -150,6 +159,19 @@ fn own(body: impl FnOnce(&dyn Fn(), &AtomicBool) -> Result<End, String> + Send +
             _ => Err("a tracer ended before it began".into()),
         },
     }
+}
+
+/// Programs that do nothing at these hooks.
+fn empty(hooks: &'static [&'static str]) -> Result<Tracer, Failure> {
+    own(move |attached, stopped| {
+        let at = |name: &&str| live::Nothing::at(&Hook::Typed((*name).to_owned())).map_err(|error| error.to_string());
+        let _programs = hooks.iter().map(at).collect::<Result<Vec<_>, _>>()?;
+        attached();
+        while !stopped.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(End::default())
+    })
 }
 
 fn ours(query: Query, pid: u32, split: Option<Split>) -> Result<Tracer, Failure> {

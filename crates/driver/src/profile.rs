@@ -174,7 +174,7 @@ const CASES: &[Case] = &[
         "r1 = map[hash]\nr2 = r10\nr2 += -8\ncall map_delete_elem\n",
         "r1 = map[hash]\nr2 = r10\nr2 += -8\n",
     ),
-    // What queries call. A deletion finds what the update before it stored.
+    // What queries call.
     helper("get_current_pid_tgid", "", "call get_current_pid_tgid\n", ""),
     helper("get_current_uid_gid", "", "call get_current_uid_gid\n", ""),
     helper("get_current_cgroup_id", "", "call get_current_cgroup_id\n", ""),
@@ -190,17 +190,6 @@ const CASES: &[Case] = &[
         "r1 = r10\nr1 += -8\nr2 = 8\nr3 = r10\nr3 += -16\ncall probe_read_kernel\n",
         "r1 = r10\nr1 += -8\nr2 = 8\nr3 = r10\nr3 += -16\n",
     ),
-    Case {
-        on: Some(MapType::Hash),
-        ..on_map(
-            "map_update_elem",
-            HASH,
-            KEY,
-            "r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\ncall map_update_elem\n",
-            "r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\n",
-        )
-    },
-    Case { on: Some(MapType::Hash), ..on_map("map_delete_elem", HASH, KEY, STORE_AND_DELETE, STORE) },
     Case {
         on: Some(MapType::PercpuHash),
         ..on_map(
@@ -224,9 +213,6 @@ const CASES: &[Case] = &[
 ];
 
 const HASH_OF_16: &str = "; map hash hash key 8 value 16 entries 64\n";
-const STORE: &str = "r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\ncall map_update_elem\n";
-const STORE_AND_DELETE: &str = "r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\ncall map_update_elem\n\
-                                r1 = map[hash]\nr2 = r10\nr2 += -8\ncall map_delete_elem\n";
 /// A key that is in the map.
 const FOUND: &str = "*(u64 *)(r10 - 8) = 5\n*(u64 *)(r10 - 16) = 7\n*(u64 *)(r10 - 24) = 7\n\
                      r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -24\nr4 = 0\ncall map_update_elem\n";

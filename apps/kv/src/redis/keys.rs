@@ -5,7 +5,6 @@ use super::glob;
 use super::number::{cursor, integer, time};
 use crate::clock;
 use crate::object::Kind;
-use crate::store;
 
 fn count(call: &mut Call<'_, '_>, is_counted: impl Fn(&Call<'_, '_>, &[u8]) -> bool) {
     let words = call.words;
@@ -64,10 +63,6 @@ pub fn expire(call: &mut Call<'_, '_>) -> Served {
         };
         if stays { (old, false) } else { (new, true) }
     });
-    if set == Some(true) && new <= store::now() {
-        // What is over is removed when it is met.
-        let _ = call.service.store.get(call.words[1], None);
-    }
     call.reply.integer(i64::from(set == Some(true)));
     Ok(())
 }
@@ -116,7 +111,7 @@ pub fn flush(call: &mut Call<'_, '_>) -> Served {
 pub fn keys(call: &mut Call<'_, '_>) -> Served {
     let (mut place, mut all) = (0, Vec::new());
     loop {
-        let (next, met) = call.service.store.scan(place, usize::MAX);
+        let (next, met) = call.service.store.scan(place, usize::MAX, false);
         all.extend(met.into_iter().map(|(key, _)| key).filter(|key| glob::fits(call.words[1], key)));
         place = next;
         if place == 0 {
@@ -142,7 +137,7 @@ pub fn scan(call: &mut Call<'_, '_>) -> Served {
             _ => return Err(SYNTAX),
         }
     }
-    let (next, met) = call.service.store.scan(place, count);
+    let (next, met) = call.service.store.scan(place, count, true);
     let is_wanted = |kind: Kind| wanted.is_none_or(|text| text.eq_ignore_ascii_case(kind.name().as_bytes()));
     let is_met = |(key, kind): &&(Vec<u8>, Kind)| is_wanted(*kind) && glob::fits(pattern, key);
     let met: Vec<&(Vec<u8>, Kind)> = met.iter().filter(is_met).collect();

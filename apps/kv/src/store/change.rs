@@ -118,11 +118,17 @@ impl Store<'_> {
         }
     }
 
-    /// Sets when a key ends to what `change` makes of when it does; what that gave beside it. `None` if there is no such key.
+    /// Sets when a key ends to what `change` makes of when it does; what that gave beside it. `None` if there is no such key. A key whose
+    /// time is over, before or after it, is removed.
     pub fn retime<T>(&self, key: &[u8], change: impl FnOnce(u64) -> (u64, T)) -> Option<T> {
         let hash = self.hash_of(key);
         let locked = self.lock_of(hash);
-        let at = self.find(&locked, hash, key).at.filter(|at| !self.is_expired(*at))?;
+        let place = self.find(&locked, hash, key);
+        let at = place.at?;
+        if self.is_expired(at) {
+            self.remove_at(locked, place);
+            return None;
+        }
         let old = self.heap.load(at + item::EXPIRES)?;
         let (new, result) = change(old);
         if new != old {
@@ -130,6 +136,9 @@ impl Store<'_> {
             self.heap.store(at + item::CAS, self.next_version(&locked));
             self.heap.store(at + item::EXPIRES, new);
             self.note_expires(key, new);
+        }
+        if self.is_expired(at) {
+            self.remove_at(locked, place);
         }
         Some(result)
     }

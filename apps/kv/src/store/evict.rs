@@ -126,7 +126,7 @@ impl Store<'_> {
     }
 
     /// Removes the items of a bucket that are to go; how many.
-    fn sweep_bucket(&self, number: usize, goes: impl Fn(usize) -> bool) -> u64 {
+    pub(super) fn sweep_bucket(&self, number: usize, goes: impl Fn(usize) -> bool) -> u64 {
         let place = self.buckets + number * bucket::ALL;
         if self.heap.load(place + bucket::FIRST).unwrap_or(0) == 0 {
             return 0;

@@ -101,7 +101,11 @@ impl Store<'_> {
             }
             let locked = self.lock_of(hash);
             let place = self.find(&locked, hash, key);
-            if let Some(refused) = self.refused(condition, place.at.filter(|at| !self.is_expired(*at))) {
+            let is_over = place.at.is_some_and(|at| self.is_expired(at));
+            if let Some(refused) = self.refused(condition, place.at.filter(|_| !is_over)) {
+                if is_over {
+                    self.remove_at(locked, place);
+                }
                 return refused;
             }
             if place.at.is_some_and(|at| self.overwrite(&locked, at, &new)) {

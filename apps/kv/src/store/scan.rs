@@ -11,12 +11,15 @@ const BUCKETS_MOST: usize = 1 << 18;
 
 impl Store<'_> {
     /// At least `count` keys with their kinds from a place on, unless there are fewer, and the next place; 0 is the first one, and what follows the
-    /// last one. A key that is there all the time is met once.
-    pub fn scan(&self, place: u64, count: usize) -> (u64, Vec<(Vec<u8>, Kind)>) {
+    /// last one. A key that is there all the time is met once. What is expired there is removed if `removes`.
+    pub fn scan(&self, place: u64, count: usize, removes: bool) -> (u64, Vec<(Vec<u8>, Kind)>) {
         let (mut met, mut number) = (Vec::new(), usize::try_from(place).unwrap_or(usize::MAX));
         for _ in 0..BUCKETS_MOST {
             if number as u64 > self.mask {
                 return (0, met);
+            }
+            if removes {
+                self.sweep_bucket(number, |at| self.is_expired(at));
             }
             let at = self.buckets + number * bucket::ALL;
             if self.heap.load(at + bucket::FIRST).unwrap_or(0) != 0 {

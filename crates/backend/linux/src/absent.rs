@@ -385,7 +385,7 @@ impl Link {
     ///
     /// # Errors
     /// None: there is no program.
-    pub fn uprobe_everywhere(prog: &Prog, _: &std::path::Path, _: u64, _: bool) -> Result<Link, Error> {
+    pub fn uprobe_everywhere(prog: &Prog, _: &std::path::Path, _: crate::UserProbe) -> Result<Link, Error> {
         match prog.0 {}
     }
 }

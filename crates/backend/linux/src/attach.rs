@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_platform::AttachType;
 
-pub use crate::data::XdpMode;
+pub use crate::data::{UserProbe, XdpMode};
 use crate::error::{Error, check};
 use crate::prog::Prog;
 
@@ -26,11 +26,18 @@ pub struct Link {
 
 impl Link {
     fn create(what: &str, prog: &Prog, target: i32, attach_type: AttachType, flags: u32) -> Result<Link, Error> {
-        let options = libbpf_sys::bpf_link_create_opts {
-            sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
-            flags,
-            ..Default::default()
-        };
+        let options = libbpf_sys::bpf_link_create_opts { flags, ..Default::default() };
+        Link::create_with(what, prog, target, attach_type, options)
+    }
+
+    fn create_with(
+        what: &str,
+        prog: &Prog,
+        target: i32,
+        attach_type: AttachType,
+        mut options: libbpf_sys::bpf_link_create_opts,
+    ) -> Result<Link, Error> {
+        options.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as _;
         // SAFETY: the descriptors are open and the options outlive the call.
         let fd = check(what, unsafe {
             libbpf_sys::bpf_link_create(prog.fd().as_raw_fd(), target, attach_type.number(), &options)
@@ -129,31 +136,35 @@ impl Link {
     /// # Errors
     /// [`Error::Os`]; [`Error::InvalidInput`] where the kernel has no uprobes.
     pub fn uprobe(prog: &Prog, file: &Path, offset: u64) -> Result<Link, Error> {
-        Link::uprobe_of(prog, file, offset, false, Whose::ThisThread)
+        Link::uprobe_of(prog, file, UserProbe { offset, ..UserProbe::default() }, Whose::ThisThread)
     }
 
-    /// As [`Link::uprobe`], in all processes; where the function returns that begins there, if `returns` (a uretprobe).
+    /// As [`Link::uprobe`], in all processes.
     ///
     /// # Errors
     /// As [`Link::uprobe`].
-    pub fn uprobe_everywhere(prog: &Prog, file: &Path, offset: u64, returns: bool) -> Result<Link, Error> {
+    pub fn uprobe_everywhere(prog: &Prog, file: &Path, probe: UserProbe) -> Result<Link, Error> {
         // The event is one CPU's, the program runs on all: the kernel keeps it with the probe.
-        Link::uprobe_of(prog, file, offset, returns, Whose::Cpu(0))
+        Link::uprobe_of(prog, file, probe, Whose::Cpu(0))
     }
 
-    fn uprobe_of(prog: &Prog, file: &Path, offset: u64, returns: bool, whose: Whose) -> Result<Link, Error> {
+    fn uprobe_of(prog: &Prog, file: &Path, probe: UserProbe, whose: Whose) -> Result<Link, Error> {
         const KIND: &str = "/sys/bus/event_source/devices/uprobe/type";
         let kind = std::fs::read_to_string(KIND).ok().and_then(|text| text.trim().parse().ok());
         let kind = kind.ok_or_else(|| Error::InvalidInput(format!("this kernel has no uprobes: no {KIND}")))?;
         let file = crate::error::c_string(&file.to_string_lossy())?;
-        // `format/retprobe` of the event source: the lowest bit.
-        let config = u64::from(returns);
+        let semaphore = u32::try_from(probe.semaphore)
+            .map_err(|_| Error::InvalidInput("the probe's counter is more than 4 GiB into its file".to_owned()))?;
+        // `format/retprobe` of the event source: the lowest bit. `format/ref_ctr_offset`: the upper half.
+        let config = u64::from(probe.returns) | u64::from(semaphore) << 32;
         let mut attributes = libbpf_sys::perf_event_attr { type_: kind, config, ..Default::default() };
         // The name is read before the call returns.
         attributes.__bindgen_anon_3.uprobe_path = file.as_ptr() as u64;
-        attributes.__bindgen_anon_4.probe_offset = offset;
+        attributes.__bindgen_anon_4.probe_offset = probe.offset;
         let event = open_event("opening a uprobe", attributes, whose)?;
-        Link::create("attaching a kprobe program", prog, event.as_raw_fd(), AttachType::PerfEvent, 0)
+        let mut options = libbpf_sys::bpf_link_create_opts::default();
+        options.__bindgen_anon_1.perf_event.bpf_cookie = probe.cookie;
+        Link::create_with("attaching a kprobe program", prog, event.as_raw_fd(), AttachType::PerfEvent, options)
     }
 
     /// Runs a perf_event program at each page fault of the calling thread.

@@ -2,6 +2,20 @@
 
 use crate::error::Error;
 
+/// Where a uprobe is in a file, and what it is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UserProbe {
+    /// Bytes from the file's beginning to the instruction.
+    pub offset: u64,
+    /// Whether the program runs where the function returns that begins there (a uretprobe).
+    pub returns: bool,
+    /// Bytes from the file's beginning to the 16 bits that count who looks; the kernel counts there for each process that
+    /// has them. 0 without one.
+    pub semaphore: u64,
+    /// What `bpf_get_attach_cookie` returns.
+    pub cookie: u64,
+}
+
 /// A verifier's log.
 #[derive(Clone, Debug)]
 pub struct ProgramLog {

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use kiln_plan::generate::{Failure, layout};
 use kiln_plan::lookup::Lookup;
+use kiln_plan::programs::Known;
 use kiln_plan::table::{Source, Table};
 use kiln_plan::{DataType, Generated, later, tables};
 use kiln_platform::{KernelVersion, Profile};
@@ -24,6 +25,7 @@ use kiln_inspect::kernels::Kernel;
 use kiln_inspect::kernels::KernelTypes;
 use kiln_inspect::show::shown::Shown;
 use kiln_linux::running;
+use kiln_live::files::Files;
 use kiln_live::lookups;
 use kiln_live::plan::{self, StepProgram};
 use kiln_program::Error;
@@ -121,7 +123,8 @@ pub fn describe_tables(name: Option<&str>) -> Result<Vec<TableDescription>, Erro
 /// The table of this name.
 fn find(name: &str, types: Option<&Btf>) -> Result<Table, Error> {
     let none = || Error::InvalidInput(format!("there is no table `{name}`; `kiln tables` lists those there are"));
-    tables::find(name, types).ok_or_else(none)
+    let found = tables::find(name, Known { types, programs: Some(&Files) });
+    found.map_err(|missing| Error::InvalidInput(missing.why))?.ok_or_else(none)
 }
 
 /// What a kernel has of the tables.

@@ -4,6 +4,7 @@ mod commonest;
 mod costs;
 mod functions;
 mod memory;
+mod probes;
 mod questions;
 mod tables;
 mod threads;

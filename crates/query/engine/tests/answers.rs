@@ -8,13 +8,14 @@ use kiln_plan::execute::engine::Engine as _;
 use kiln_plan::execute::flow::Running;
 use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::flow::{EngineQuery, When};
+use kiln_plan::programs::Known;
 use kiln_plan::{DataType, Row, Value, lookup};
 use kiln_sql::Parsed;
 
 const SECOND: u64 = 1_000_000_000;
 
 fn parse(sql: &str) -> Result<Parsed, kiln_sql::Error> {
-    kiln_sql::parse_for_engine(sql, None, &lookup::constant(), kiln_engine::check_pattern)
+    kiln_sql::parse_for_engine(sql, Known::default(), &lookup::constant(), kiln_engine::check_pattern)
 }
 
 fn parsed(sql: &str) -> Parsed {

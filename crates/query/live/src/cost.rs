@@ -89,7 +89,7 @@ pub fn parts(hook: &Hook) -> [EventPart; 2] {
     match hook {
         Hook::Typed(_) | Hook::Datagram { .. } => [EventPart::TypedHook, EventPart::TypedEntry],
         Hook::Record { .. } => [EventPart::RecordHook, EventPart::RecordEntry],
-        Hook::Function { .. } => [EventPart::FunctionHook, EventPart::FunctionEntry],
+        Hook::Function { .. } | Hook::Probe { .. } => [EventPart::FunctionHook, EventPart::FunctionEntry],
         Hook::Kernel { .. } => [EventPart::KernelHook, EventPart::KernelEntry],
         Hook::Clock { .. } => [EventPart::ClockHook, EventPart::ClockEntry],
     }

@@ -2,8 +2,11 @@
 
 use kiln_plan::execute::flow::MakeEngine;
 use kiln_plan::lookup::Lookup;
+use kiln_plan::programs::Known;
 use kiln_program::btf::Btf;
 use kiln_sql::Parsed;
+
+use crate::files::Files;
 
 /// Reads a query.
 ///
@@ -11,7 +14,7 @@ use kiln_sql::Parsed;
 /// The first error with its place, or what the engine says.
 #[cfg(feature = "engine")]
 pub fn parse(sql: &str, types: &Btf, lookups: &[Lookup]) -> Result<Parsed, kiln_sql::Error> {
-    let parsed = kiln_sql::parse_for_engine(sql, Some(types), lookups, kiln_engine::check_pattern)?;
+    let parsed = kiln_sql::parse_for_engine(sql, known(types), lookups, kiln_engine::check_pattern)?;
     match parsed.flow.engine().map(kiln_engine::Sqlite::new) {
         Some(Err(why)) => Err(kiln_sql::Error::new(why)),
         _ => Ok(parsed),
@@ -24,7 +27,11 @@ pub fn parse(sql: &str, types: &Btf, lookups: &[Lookup]) -> Result<Parsed, kiln_
 /// The first error with its place.
 #[cfg(not(feature = "engine"))]
 pub fn parse(sql: &str, types: &Btf, lookups: &[Lookup]) -> Result<Parsed, kiln_sql::Error> {
-    kiln_sql::parse_with(sql, Some(types), lookups)
+    kiln_sql::parse_with(sql, known(types), lookups)
+}
+
+fn known(types: &Btf) -> Known<'_> {
+    Known { types: Some(types), programs: Some(&Files) }
 }
 
 /// Makes an engine for a query.

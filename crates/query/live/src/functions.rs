@@ -7,37 +7,36 @@ use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
 use kiln_program::Error;
 
+use crate::files;
+
 /// A symbol of a file.
 type Symbol<'d, 'f> = ElfSymbol64<'d, 'f>;
-
-/// Maximum bytes of a program or library.
-const MAX_BYTES: u64 = 1 << 30;
 
 /// The offset of a function in its file.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] if the file is not an ELF file of this machine's width, or has no such function.
 pub fn offset(file: &Path, function: &str) -> Result<u64, Error> {
-    let invalid = |why: &str| Error::InvalidInput(format!("{}: {why}", file.display()));
-    let about = std::fs::metadata(file).map_err(|error| Error::file(file, &error))?;
-    if !about.is_file() || about.len() > MAX_BYTES {
-        return Err(invalid("it is no file, or larger than 1 GiB"));
-    }
-    let bytes = std::fs::read(file).map_err(|error| Error::file(file, &error))?;
-    let elf: ElfFile64<'_> = ElfFile64::parse(&bytes[..]).map_err(|error| invalid(&error.to_string()))?;
-    let lacks = || invalid(&format!("it has no function `{function}` in its symbols"));
-    let found = functions(&elf).find(|symbol| symbol.name() == Ok(function)).ok_or_else(lacks)?;
-    in_file(&elf, found.address()).ok_or_else(lacks)
+    let bytes = files::read(file)?;
+    let elf = files::parsed(file, &bytes)?;
+    let found = address(&elf, function).and_then(|address| in_file(&elf, address));
+    let lacks = || format!("{}: it has no function `{function}` in its symbols", file.display());
+    found.ok_or_else(|| Error::InvalidInput(lacks()))
+}
+
+/// The address of a function.
+pub fn address(elf: &ElfFile64<'_>, function: &str) -> Option<u64> {
+    functions(elf).find(|symbol| symbol.name() == Ok(function)).map(|symbol| symbol.address())
 }
 
 /// The symbols of functions that a file defines.
-fn functions<'d, 'f>(elf: &'f ElfFile64<'d>) -> impl Iterator<Item = Symbol<'d, 'f>> {
+pub fn functions<'d, 'f>(elf: &'f ElfFile64<'d>) -> impl Iterator<Item = Symbol<'d, 'f>> {
     let symbols = elf.symbols().chain(elf.dynamic_symbols());
     symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
 }
 
 /// The place in its file of what is at an address.
-fn in_file(elf: &ElfFile64<'_>, address: u64) -> Option<u64> {
+pub fn in_file(elf: &ElfFile64<'_>, address: u64) -> Option<u64> {
     elf.segments().find_map(|segment| {
         let (start, bytes) = segment.file_range();
         let inside = address.checked_sub(segment.address()).filter(|inside| *inside < bytes)?;

@@ -9,12 +9,14 @@
 //! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege; [`export`] sends rows to collectors.
 #![forbid(unsafe_code)]
 
+mod attach;
 pub mod budget;
 pub mod cgroups;
 mod clock;
 pub mod cost;
 mod engine;
 pub mod export;
+pub mod files;
 mod functions;
 pub mod held;
 pub mod http;
@@ -24,9 +26,11 @@ pub mod model;
 pub mod named;
 #[cfg(not(feature = "parquet"))]
 pub mod no_parquet;
+mod parameters;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod plan;
+mod probes;
 mod programs;
 pub mod replay;
 pub mod session;

@@ -1,7 +1,6 @@
 //! A query on the running kernel.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kiln_inspect::show::shown::Shown;
@@ -10,12 +9,12 @@ use kiln_plan::execute::decode;
 use kiln_plan::execute::flow::Running;
 use kiln_plan::execute::{Executor, Limits, Lost};
 use kiln_plan::generate::{COUNTERS, GroupMap};
-use kiln_plan::table::{Hook, Moment};
 use kiln_plan::{Generated, Query, Row};
 use kiln_program::MapId;
 
+use crate::attach::link;
+pub use crate::attach::{Nothing, loaded};
 pub use crate::clock::now_ns;
-use crate::functions;
 use crate::plan::Plan;
 use crate::session::{ProgramRuns, Session, Sink, Summary};
 use crate::settled::Settled;
@@ -462,88 +461,6 @@ fn attach(query: &Query, progs: &[Prog]) -> Result<Vec<Link>, Error> {
         links.extend(link(prog, hook)?);
     }
     Ok(links)
-}
-
-/// Attaches a program to its hook; to a clock on each processor.
-fn link(prog: &Prog, hook: &Hook) -> Result<Vec<Link>, Error> {
-    Ok(vec![match hook {
-        Hook::Typed(_) | Hook::Datagram { .. } => Link::typed_tracepoint(prog)?,
-        Hook::Kernel { function, .. } => Link::typed_tracepoint(prog).map_err(|error| {
-            Error::Unsupported(format!("this kernel lets no program be attached to its function `{function}`: {error}"))
-        })?,
-        Hook::Record { category, name } => Link::tracepoint(prog, category, name)?,
-        Hook::Function { file, function, at } => {
-            let file = Path::new(file);
-            Link::uprobe_everywhere(prog, file, functions::offset(file, function)?, *at == Moment::Return)?
-        }
-        Hook::Clock { hertz } => {
-            let clock = |cpu| Ok::<_, Error>(Link::cpu_clock(prog, cpu, u64::from(*hertz))?);
-            return processors().into_iter().map(clock).collect();
-        }
-    }])
-}
-
-/// The numbers of the processors that run, by `/sys/devices/system/cpu/online` (`0-3,6`).
-fn processors() -> Vec<u32> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
-    };
-    text.trim().split(',').filter_map(range).flatten().take(MAX_PROCESSORS).collect()
-}
-
-/// Maximum number of processors whose clocks are used.
-const MAX_PROCESSORS: usize = 4096;
-
-/// A program that does nothing at a hook.
-pub struct Nothing {
-    /// The program.
-    images: LoadedImages,
-    _links: Vec<Link>,
-}
-
-impl Nothing {
-    /// Loads and attaches one.
-    ///
-    /// # Errors
-    /// What the kernel lacks.
-    pub fn at(hook: &Hook) -> Result<Nothing, Error> {
-        let kind = match hook {
-            Hook::Typed(_) | Hook::Datagram { .. } => {
-                format!("tracing section \"{}\" attach trace_raw_tp", hook.section())
-            }
-            Hook::Kernel { at: Moment::Call, .. } => {
-                format!("tracing section \"{}\" attach trace_fentry", hook.section())
-            }
-            Hook::Kernel { at: Moment::Return, .. } => {
-                format!("tracing section \"{}\" attach trace_fexit", hook.section())
-            }
-            Hook::Record { .. } => format!("tracepoint section \"{}\"", hook.section()),
-            Hook::Function { .. } => format!("kprobe section \"{}\"", hook.name()),
-            Hook::Clock { .. } => "perf_event section \"perf_event\"".to_owned(),
-        };
-        let images = loaded(&format!("; license GPL\n; program {kind}\n; function main\nr0 = 0\nexit\n"))?;
-        let links = link(&images.progs[0], hook)?;
-        Ok(Nothing { images, _links: links })
-    }
-
-    /// How often it ran since it was loaded, where the kernel counts.
-    pub fn runs(&self) -> Result<u64, Error> {
-        Ok(self.counted()?.0)
-    }
-
-    /// How often it ran since it was loaded, and for how many nanoseconds, where the kernel counts.
-    pub fn counted(&self) -> Result<(u64, u64), Error> {
-        let info = self.images.progs[0].info()?;
-        Ok((info.run_count, info.run_time_ns))
-    }
-}
-
-/// Loads the programs of a text.
-pub fn loaded(text: &str) -> Result<LoadedImages, Error> {
-    let object = kiln_program::text::parse(text).map_err(|error| Error::Unsupported(error.to_string()))?;
-    load_images(&object).map_err(|failure| Error::Unsupported(failure.why()))
 }
 
 /// Takes groups out of the kernel's map.

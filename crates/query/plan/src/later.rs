@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_release_has_what_it_had() {
         let of = |name: &str, release: &str| {
-            let table = tables::find(name, None).expect("a table");
+            let table = tables::named(name, None).expect("a table");
             as_of(&table, release.parse().expect("a release"))
         };
         let absent = |table: &Table| -> Vec<String> {

@@ -19,7 +19,7 @@
 //! use kiln_plan::query::{Order, Output, Shape};
 //! use kiln_plan::{Executor, Query, Split, Value, tables};
 //!
-//! let table = tables::find("forks", None).expect("a table that every kernel has");
+//! let table = tables::named("forks", None).expect("a table that every kernel has");
 //! let column = |name: &str| table.column(name).expect("a column");
 //! let output = |name: &str| {
 //!     let at = column(name);
@@ -65,6 +65,7 @@ pub mod histogram;
 pub mod later;
 pub mod lookup;
 pub mod network;
+pub mod programs;
 pub mod query;
 pub mod split;
 pub mod syscall;

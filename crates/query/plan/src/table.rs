@@ -98,6 +98,15 @@ pub enum Hook {
         /// Where in it.
         at: Moment,
     },
+    /// A static probe of a program or library (USDT): a uprobe at each of its places.
+    Probe {
+        /// The path of the file.
+        file: String,
+        /// Its provider and its name, `PROVIDER:NAME`.
+        name: String,
+        /// Where it is in the file.
+        places: Vec<Place>,
+    },
     /// A function of the kernel, its arguments typed by BTF (`fentry`, `fexit`).
     Kernel {
         /// The function's name.
@@ -110,6 +119,17 @@ pub enum Hook {
         /// How often.
         hertz: u32,
     },
+}
+
+/// A place of a static probe in its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Bytes from the file's beginning to the probe's instruction.
+    pub offset: u64,
+    /// Bytes from the file's beginning to the counter that says whether anyone looks at the probe; 0 without one.
+    pub semaphore: u64,
+    /// What [`Read::Cookie`] is there.
+    pub cookie: u64,
 }
 
 /// Where in a call of a function a program runs.
@@ -146,6 +166,7 @@ impl Hook {
             Hook::Record { category, name } => format!("tracepoint/{category}/{name}"),
             Hook::Function { file, function, at: Moment::Call } => format!("uprobe/{file}:{function}"),
             Hook::Function { file, function, at: Moment::Return } => format!("uretprobe/{file}:{function}"),
+            Hook::Probe { file, name, .. } => format!("usdt/{file}:{name}"),
             Hook::Kernel { function, at: Moment::Call } => format!("fentry/{function}"),
             Hook::Kernel { function, at: Moment::Return } => format!("fexit/{function}"),
             Hook::Clock { .. } => "perf_event".to_owned(),
@@ -159,6 +180,7 @@ impl Hook {
             Hook::Record { name, .. } | Hook::Kernel { function: name, .. } => name,
             Hook::Function { at: Moment::Call, .. } => "uprobe",
             Hook::Function { at: Moment::Return, .. } => "uretprobe",
+            Hook::Probe { .. } => "usdt",
             Hook::Clock { .. } => "clock",
         }
     }
@@ -263,9 +285,38 @@ pub enum Read {
     Tid,
     /// The thread's name, 16 bytes.
     Command,
-    /// Text in user memory, at the address that is read; cut after [`PATH_BYTES`] less one. Empty where that memory cannot
-    /// be read.
-    UserText(Box<Read>),
+    /// Text in user memory. Empty where that memory cannot be read.
+    UserText {
+        /// Its address.
+        address: Box<Read>,
+        /// Bytes that are kept of it, with a zero behind it; a multiple of eight.
+        bytes: u16,
+    },
+    /// A number in user memory, extended to 64 bits. 0 where that memory cannot be read.
+    UserNumber {
+        /// Its address.
+        address: Box<Read>,
+        /// Its size and sign.
+        kind: Scalar,
+    },
+    /// A part of a number, extended to 64 bits.
+    Cut {
+        /// The number.
+        of: Box<Read>,
+        /// Bits below the part.
+        skip: u8,
+        /// The part's size and sign.
+        kind: Scalar,
+    },
+    /// A sum modulo 2^64 of numbers, each shifted left by some bits, and a constant.
+    Sum {
+        /// At least one number, with the bits.
+        of: Vec<(Read, u8)>,
+        /// The constant.
+        more: i64,
+    },
+    /// The number that the program was attached with where it runs, which says at which place that is.
+    Cookie,
     /// The user.
     Uid,
     /// The cgroup (version 2).
@@ -284,13 +335,11 @@ pub enum Read {
         /// What the argument itself is, where no members are followed.
         kind: Scalar,
     },
-    /// Text in kernel memory, at the address that is read; cut and empty as [`Read::UserText`].
-    KernelText(Box<Read>),
-    /// As [`Read::KernelText`], cut after so many bytes less one; a multiple of eight.
-    KernelName {
-        /// The address.
+    /// Text in kernel memory. Empty where that memory cannot be read.
+    KernelText {
+        /// Its address.
         address: Box<Read>,
-        /// Bytes that are kept of it.
+        /// Bytes that are kept of it, with a zero behind it; a multiple of eight.
         bytes: u16,
     },
     /// A number in kernel memory: members to follow from an address. Each step is one or several members, one in the other;
@@ -333,7 +382,7 @@ pub enum Read {
         user: bool,
     },
     /// A constant.
-    Constant(i32),
+    Constant(i64),
     /// Nothing: the kernel lacks it, as the sentence says.
     Absent(String),
     /// One of two reads, by a third.
@@ -395,9 +444,7 @@ impl Read {
     pub fn last_argument(&self) -> Option<u8> {
         match self {
             Read::Address(index) | Read::Argument { index, .. } | Read::Part { index, .. } => Some(*index),
-            Read::UserText(address) | Read::KernelText(address) | Read::KernelName { address, .. } => {
-                address.last_argument()
-            }
+            Read::UserText { address, .. } | Read::KernelText { address, .. } => address.last_argument(),
             Read::Behind { from, .. } => from.last_argument(),
             Read::Element(array, index) => array.last_argument().max(index.last_argument()),
             Read::Header { .. } | Read::Payload | Read::Conversation => Some(0),
@@ -412,7 +459,7 @@ impl Read {
 /// The greatest time, in nanoseconds: the kernel's times are positive numbers of 64 bits with a sign (`ktime_t`).
 pub const GREATEST_TIME: u64 = i64::MAX as u64;
 
-/// Bytes that are read of a text in user memory, with the zero behind it.
+/// Bytes that are kept of a path, with the zero behind it.
 pub const PATH_BYTES: u16 = 128;
 
 /// A number's size and sign.

@@ -5,6 +5,7 @@ mod calls;
 mod dns;
 mod files;
 mod functions;
+mod probes;
 mod sockets;
 
 use kiln_program::btf::{Btf, Kind, TypeId};
@@ -12,7 +13,8 @@ use kiln_program::btf::{Btf, Kind, TypeId};
 use build::{argument, column, compares, derived, in_interrupts, member, only_at, pair, single, typed, with_stacks};
 
 use crate::expr::BinaryOp;
-use crate::table::{Column, Hook, Read, Scalar, Scan, Side, Source, Table};
+use crate::programs::Known;
+use crate::table::{Column, Hook, PATH_BYTES, Read, Scalar, Scan, Side, Source, Table};
 use crate::value::DataType;
 
 /// All built-in tables.
@@ -56,21 +58,40 @@ pub fn all() -> Vec<Table> {
     own.into_iter().map(with_stacks).collect()
 }
 
-/// The table of this name: one of [`all`], `tracepoint.CATEGORY.NAME` where the kernel's types describe that tracepoint's
-/// record, `uprobe.FILE:FUNCTION`, `uretprobe.FILE:FUNCTION`, `fn.FUNCTION` where they describe that function, or `samples_HERTZ`.
-pub fn find(name: &str, types: Option<&Btf>) -> Option<Table> {
-    let after = |prefix: &str| {
-        name.get(..prefix.len()).filter(|it| it.eq_ignore_ascii_case(prefix)).and(name.get(prefix.len()..))
-    };
-    if let Some(target) = after(functions::FILE) {
-        return functions::of_file(target);
+/// Why there is no table of a name that says what it would be of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// What is lacking.
+    pub why: String,
+    /// What can be written instead.
+    pub help: &'static str,
+}
+
+/// Tables by pattern: what their names begin with, and what makes them of the rest.
+const PATTERNS: [(&str, fn(&str, Known<'_>) -> Result<Table, Missing>); 4] = [
+    (functions::FILE, functions::of_file),
+    (functions::RETURNS, functions::returns_of_file),
+    (functions::KERNEL, functions::of_kernel),
+    (probes::PREFIX, probes::of),
+];
+
+/// The table of this name: `uprobe.FILE:FUNCTION`, `uretprobe.FILE:FUNCTION`, `usdt.FILE:PROVIDER:NAME`, `fn.FUNCTION`,
+/// or as [`named`] has it, which may be `None`.
+///
+/// # Errors
+/// Returns what is lacking if a file has no such probe, or the kernel's types have no such function.
+pub fn find(name: &str, known: Known<'_>) -> Result<Option<Table>, Missing> {
+    for (prefix, of) in PATTERNS {
+        let is_of = name.get(..prefix.len()).is_some_and(|own| own.eq_ignore_ascii_case(prefix));
+        if is_of {
+            return of(&name[prefix.len()..], known).map(Some);
+        }
     }
-    if let Some(target) = after(functions::RETURNS) {
-        return functions::returns_of_file(target);
-    }
-    if let Some(function) = after(functions::KERNEL) {
-        return functions::of_kernel(function, types?);
-    }
+    Ok(named(name, known.types))
+}
+
+/// The table of this name: one of [`all`], one of a tracepoint whose record these types describe, or `samples_HERTZ`.
+pub fn named(name: &str, types: Option<&Btf>) -> Option<Table> {
     if let Some(hertz) = name.to_lowercase().strip_prefix("samples_") {
         let hertz = hertz.parse().ok().filter(|hertz| (1..=MAX_HERTZ).contains(hertz))?;
         return Some(with_stacks(Table { name: name.to_lowercase(), ..samples(hertz) }));
@@ -204,7 +225,8 @@ fn execs() -> Table {
             "the parent process",
         ),
     ];
-    let filename = Read::KernelText(Box::new(member(2, &[("linux_binprm", "filename")])));
+    let address = Box::new(member(2, &[("linux_binprm", "filename")]));
+    let filename = Read::KernelText { address, bytes: PATH_BYTES };
     let mut own = own;
     own.push(column("filename", DataType::Text, Side::Exit, filename, "the program's path as it was asked for"));
     single("execs", "a process runs another program; `comm` is the new name", typed("sched_process_exec"), own)

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use kiln_plan::expr::{Expr, Function};
 use kiln_plan::flow::{Flow, Source};
 use kiln_plan::lookup::Lookup;
+use kiln_plan::programs::Known;
 use kiln_plan::query::{Aggregate, Groups, Order, Output, Query, Shape};
 use kiln_plan::table::Column;
 use kiln_plan::value::{DataType, Value};
-use kiln_program::btf::Btf;
 use sqlparser::ast::{
     self, Distinct, GroupByExpr, LimitClause, OrderByKind, OrderBySort, SelectItem, SelectItemQualifiedWildcardKind,
     SetExpr, SetOperator, SetQuantifier,
@@ -29,8 +29,8 @@ pub type CheckPattern = fn(&str) -> Result<(), String>;
 
 /// The context for binding a query.
 pub struct Scope<'a> {
-    /// The kernel's types.
-    pub types: Option<&'a Btf>,
+    /// The kernel's types, and what programs say.
+    pub known: Known<'a>,
     /// Places in the query's text.
     pub places: &'a Places<'a>,
     /// Clauses, by the place of the `SELECT` that they belong to.

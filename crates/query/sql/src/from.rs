@@ -190,9 +190,10 @@ fn factor(factor: &TableFactor, scope: &Scope<'_>) -> Result<(Table, Side, Optio
         let side = side(name, alias.as_ref(), table.columns.len());
         return Ok((table, side, Some(flow)));
     }
-    let Some(table) = tables::find(&text, scope.types) else {
-        return Err(Error { at: scope.places.bytes(name.span()), ..no_table(&text, scope) });
-    };
+    let missing = |missing: tables::Missing| Error::new(missing.why).help(missing.help);
+    let found = tables::find(&text, scope.known).map_err(missing);
+    let found = found.and_then(|table| table.ok_or_else(|| no_table(&text, scope)));
+    let table = found.map_err(|error| Error { at: scope.places.bytes(name.span()), ..error })?;
     if let Some(alias) = alias.as_ref().filter(|alias| !alias.columns.is_empty()) {
         let error = Error::new(format!("the columns of `{}` keep their names", table.name));
         let help = "rename them in a query: FROM (SELECT pid AS p FROM forks) f";
@@ -215,18 +216,6 @@ fn no_table(text: &str, scope: &Scope<'_>) -> Error {
     if scope.lookup(text).is_some() {
         let error = Error::of_source(format!("`{text}` is a lookup table, and has no events of its own"));
         return error.help(format!("join it with a table of events: FROM syscalls s JOIN {text} ON ..."));
-    }
-    if ["uprobe", "uretprobe"].iter().any(|kind| text.to_lowercase().starts_with(kind)) {
-        let error = Error::new(format!("`{text}` is no function of a file"));
-        return error
-            .help("FROM uprobe.'/usr/lib/x86_64-linux-gnu/libc.so.6:malloc', or uretprobe for its latency and result");
-    }
-    if let Some(function) = text.strip_prefix("fn.").or_else(|| text.strip_prefix("FN.")) {
-        let why = match scope.types {
-            Some(_) => format!("the kernel's types have no function `{function}`"),
-            None => "tables of kernel functions need the kernel's types".to_owned(),
-        };
-        return Error::new(why).help("names are those of /proc/kallsyms: FROM fn.vfs_read");
     }
     let known = tables::all();
     let names = known.iter().map(|table| table.name.as_str());

@@ -36,6 +36,7 @@ mod window;
 
 use kiln_plan::Flow;
 use kiln_plan::lookup::{self, Lookup};
+use kiln_plan::programs::Known;
 use kiln_program::btf::Btf;
 use sqlparser::ast::Statement;
 use sqlparser::dialect::GenericDialect;
@@ -76,20 +77,21 @@ pub struct Parsed {
     pub action: Action,
 }
 
-/// Reads a query with the lookup tables that every machine has. Tables of single tracepoints need the kernel's types.
+/// Reads a query with the lookup tables that every machine has. Tables of single tracepoints need the kernel's types. No file
+/// is read.
 ///
 /// # Errors
 /// Returns the first error with its place.
 pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
-    parse_with(sql, types, &lookup::constant())
+    parse_with(sql, Known::of(types), &lookup::constant())
 }
 
 /// Reads a query with these lookup tables.
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_with(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<Parsed, Error> {
-    parsed(sql, types, lookups, None)
+pub fn parse_with(sql: &str, known: Known<'_>, lookups: &[Lookup]) -> Result<Parsed, Error> {
+    parsed(sql, known, lookups, None)
 }
 
 /// Reads a query; what Kiln's own plans cannot express is left to an SQL engine ([`kiln_plan::flow::EngineQuery`]),
@@ -97,16 +99,11 @@ pub fn parse_with(sql: &str, types: Option<&Btf>, lookups: &[Lookup]) -> Result<
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_for_engine(
-    sql: &str,
-    types: Option<&Btf>,
-    lookups: &[Lookup],
-    check: CheckPattern,
-) -> Result<Parsed, Error> {
-    parsed(sql, types, lookups, Some(check))
+pub fn parse_for_engine(sql: &str, known: Known<'_>, lookups: &[Lookup], check: CheckPattern) -> Result<Parsed, Error> {
+    parsed(sql, known, lookups, Some(check))
 }
 
-fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], engine: Option<CheckPattern>) -> Result<Parsed, Error> {
+fn parsed(sql: &str, known: Known<'_>, lookups: &[Lookup], engine: Option<CheckPattern>) -> Result<Parsed, Error> {
     let places = Places(sql);
     let dialect = GenericDialect {};
     let tokens = tokens(sql, "query", &dialect)?;
@@ -127,7 +124,7 @@ fn parsed(sql: &str, types: Option<&Btf>, lookups: &[Lookup], engine: Option<Che
         return Err(not_a_query(&statement));
     };
     let used = std::cell::RefCell::default();
-    let scope = bind::Scope { types, places: &places, clauses: &clauses, used: &used, lookups, engine, named: &[] };
+    let scope = bind::Scope { known, places: &places, clauses: &clauses, used: &used, lookups, engine, named: &[] };
     let flow = match bind::query(&query, &scope) {
         Err(own) if own.is_beyond && engine.is_some() => {
             used.borrow_mut().clear();

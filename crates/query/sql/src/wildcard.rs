@@ -9,13 +9,15 @@ use crate::functions::similar;
 const OTHER_NAMES: &[(&str, &str, &str)] =
     &[("dns", "question", "name"), ("dns", "query", "name"), ("dns", "domain", "name")];
 
-/// What no column is, and what to write instead: the table, the name, and the expression.
+/// What no column is, and what to write instead: the table (empty: any), the name, and the expression.
 const INSTEAD: &[(&str, &str, &str)] = &[
     ("syscalls", "errno", "ret = -ENOENT; or JOIN errno e ON e.errno = -ret, and e.name"),
     ("http", "path", "split_part(line, ' ', 2)"),
     ("http", "url", "split_part(line, ' ', 2)"),
     ("http", "method", "split_part(line, ' ', 1)"),
     ("http", "status", "split_part(line, ' ', 2), of the lines LIKE 'HTTP/%'"),
+    ("users", "username", "name"),
+    ("", "username", "JOIN users u USING (uid), and u.name"),
 ];
 
 /// The column that a table has by another name.
@@ -29,7 +31,8 @@ pub fn instead(table: &str, name: &str) -> Option<&'static str> {
 }
 
 fn found(rows: &[(&str, &str, &'static str)], table: &str, name: &str) -> Option<&'static str> {
-    let own = rows.iter().find(|(of, own, _)| of.eq_ignore_ascii_case(table) && own.eq_ignore_ascii_case(name));
+    let is_of = |of: &str| of.is_empty() || of.eq_ignore_ascii_case(table);
+    let own = rows.iter().find(|(of, own, _)| is_of(of) && own.eq_ignore_ascii_case(name));
     own.map(|(.., instead)| *instead)
 }
 

@@ -1,6 +1,8 @@
 //! Clauses that the parser reads and nothing here understands are refused, whichever half would answer: what is ignored gives
 //! a wrong answer.
 
+use kiln_plan::programs::Known;
+
 /// Reads a query, without and with an engine for the rest of SQL.
 fn said(sql: &str) -> [String; 2] {
     let lookups = kiln_plan::lookup::constant();
@@ -8,7 +10,7 @@ fn said(sql: &str) -> [String; 2] {
         Ok(_) => "parsed".to_owned(),
         Err(error) => error.shown(sql),
     };
-    [said(kiln_sql::parse(sql, None)), said(kiln_sql::parse_for_engine(sql, None, &lookups, |_| Ok(())))]
+    [said(kiln_sql::parse(sql, None)), said(kiln_sql::parse_for_engine(sql, Known::default(), &lookups, |_| Ok(())))]
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //!
 //! The result is a cost model in a file of the user's, which `kiln query` reads to estimate what a plan will cost.
 
+mod entries;
 mod hooks;
 
 pub use hooks::{Passing, passings};
@@ -43,6 +44,8 @@ pub struct Calibration {
     pub events: Vec<(EventPart, u64)>,
     /// What `ringbuf_output` takes for eight bytes, in picoseconds.
     pub output: Option<u64>,
+    /// What a hash map takes to store a new entry and to delete it, in picoseconds.
+    pub entries: Option<[u64; 2]>,
     /// What was not measured, and why.
     pub missing: Vec<(&'static str, String)>,
 }
@@ -58,8 +61,15 @@ impl Calibration {
     pub fn model(&self) -> CostModel {
         let mut model = self.profile.model();
         self.events.iter().for_each(|(part, picoseconds)| model.set_event(*part, *picoseconds));
-        if let (Some(helper), Some(output)) = (kiln_platform::Helper::by_name("ringbuf_output"), self.output) {
-            model.set_helper_on(helper.id, MapType::Ringbuf, output);
+        let [store, delete] = self.entries.map_or([None; 2], |both| both.map(Some));
+        for (name, on, price) in [
+            ("ringbuf_output", MapType::Ringbuf, self.output),
+            ("map_update_elem", MapType::Hash, store),
+            ("map_delete_elem", MapType::Hash, delete),
+        ] {
+            if let (Some(helper), Some(price)) = (kiln_platform::Helper::by_name(name), price) {
+                model.set_helper_on(helper.id, on, price);
+            }
         }
         model
     }
@@ -72,7 +82,7 @@ impl Calibration {
 pub fn calibrate(step: &mut dyn FnMut(String) -> bool) -> Result<Calibration, Error> {
     kiln_linux::running::require_kernel()?;
     let profile = profile::profile(true, step)?;
-    let mut calibration = Calibration { profile, events: Vec::new(), output: None, missing: Vec::new() };
+    let mut calibration = Calibration { profile, events: Vec::new(), output: None, entries: None, missing: Vec::new() };
     for passing in hooks::passings() {
         let parts = parts(&passing.hooks[0]);
         if !step(format!("what a {} costs", parts[0].name())) {
@@ -95,6 +105,10 @@ pub fn calibrate(step: &mut dyn FnMut(String) -> bool) -> Result<Calibration, Er
             calibration.output = Some(picoseconds(small));
         }
         Err(error) => calibration.missing.push((EventPart::RingByte.name(), error.to_string())),
+    }
+    match entries::stored_and_deleted() {
+        Ok(both) => calibration.entries = Some(both.map(picoseconds)),
+        Err(error) => calibration.missing.push(("map_update_elem", error.to_string())),
     }
     match reader() {
         Ok(ns) => calibration.events.push((EventPart::Reader, picoseconds(ns))),

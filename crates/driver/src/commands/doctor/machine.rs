@@ -167,6 +167,9 @@ enum Probe {
 
 use Probe::{AnyOf, Command as Tool};
 
+/// Where Debian keeps the header of static probes.
+const SDT_HEADERS: &[&str] = &["/usr/include/x86_64-linux-gnu/sys/sdt.h", "/usr/include/aarch64-linux-gnu/sys/sdt.h"];
+
 const fn row(package: &'static str, probe: Probe, needed_for: &'static str) -> Need {
     Need { package, probe, needed_for }
 }
@@ -218,6 +221,7 @@ const NEEDS: &[Need] = &[
         "make test: tests of BPF programs in Python",
     ),
     row("bpftrace", Tool("bpftrace", "--version"), "make test: answers of named queries beside its tools'"),
+    row("systemtap-sdt-dev", AnyOf(SDT_HEADERS), "make test: static probes of a program"),
     row("ethtool", Tool("ethtool", "--version"), "make test: interfaces of its own"),
     row("chromium", Tool("chromium", "--version"), "make test: pages in a browser"),
     row("coq", Tool("coqc", "--version"), "make test, make proofs: the proofs of native operations"),

@@ -78,16 +78,23 @@ impl Frame {
     }
 }
 
-/// Bytes of the frame that the programs of a table need for a datagram's headers, or for what is read from kernel memory.
+/// Whether a read keeps something in the frame before its result is there.
+fn peeks(read: &Read) -> bool {
+    match read {
+        Read::Behind { .. } | Read::Element(..) | Read::UserNumber { .. } | Read::Sum { .. } => true,
+        Read::UserText { address: of, .. } | Read::KernelText { address: of, .. } | Read::Cut { of, .. } => peeks(of),
+        Read::Choice { by, then, otherwise, .. } => [by, then, otherwise].into_iter().any(|one| peeks(one)),
+        _ => false,
+    }
+}
+
+/// Bytes of the frame that the programs of a table need for a datagram's headers, or for what is read from memory.
 pub fn scratch(table: &Table, origin: Origin<'_>) -> u16 {
-    let peeks = |column: &Column| {
-        let Source::Read { what, .. } = &column.source else { return false };
-        matches!(what, Read::Behind { .. } | Read::KernelName { .. } | Read::Element(..))
-    };
+    let keeps = |column: &Column| matches!(&column.source, Source::Read { what, .. } if peeks(what));
     match origin {
         Origin::Records(_) => 0,
         _ if table.hooks().iter().any(|hook| matches!(hook, Hook::Datagram { .. })) => DATAGRAM_BYTES,
-        _ if table.columns.iter().any(peeks) => 8,
+        _ if table.columns.iter().any(keeps) => 8,
         _ => 0,
     }
 }

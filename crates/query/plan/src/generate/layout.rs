@@ -111,21 +111,25 @@ pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
         }
         Read::Header { bytes, .. } => SlotKind::Number(Scalar::unsigned(*bytes)),
         Read::Payload => SlotKind::Bytes(Read::PAYLOAD_BYTES),
-        Read::KernelName { address, bytes } => {
-            kind(address, types)?;
-            SlotKind::Short(*bytes)
-        }
         Read::Pid | Read::Tid | Read::Uid | Read::Cpu => SlotKind::Number(Scalar::unsigned(4)),
         Read::Command => SlotKind::Command,
-        Read::UserText(address) | Read::KernelText(address) => {
+        Read::UserText { address, bytes } | Read::KernelText { address, bytes } => {
             kind(address, types)?;
-            SlotKind::Text
+            if *bytes == PATH_BYTES { SlotKind::Text } else { SlotKind::Short(*bytes) }
+        }
+        Read::UserNumber { address: from, kind: number } | Read::Cut { of: from, kind: number, .. } => {
+            kind(from, types)?;
+            SlotKind::Number(*number)
+        }
+        Read::Sum { of, .. } => {
+            of.iter().try_for_each(|(one, _)| kind(one, types).map(drop))?;
+            SlotKind::Number(Scalar::unsigned(8))
         }
         Read::Part { .. } => {
             resolve(read, types)?;
             SlotKind::Number(Scalar::unsigned(8))
         }
-        Read::Stack { .. } | Read::Constant(_) => SlotKind::Number(Scalar::signed(8)),
+        Read::Stack { .. } | Read::Constant(_) | Read::Cookie => SlotKind::Number(Scalar::signed(8)),
         Read::Choice { by, then, otherwise, .. } => {
             kind(by, types)?;
             kind(then, types)?;
@@ -267,7 +271,7 @@ impl<'a> Origin<'a> {
 pub fn check_hook(hook: &Hook, table: &Table, types: &Btf) -> Result<(), String> {
     let (name, found) = match hook {
         // The driver looks for the function when it attaches.
-        Hook::Function { .. } | Hook::Clock { .. } => return Ok(()),
+        Hook::Function { .. } | Hook::Probe { .. } | Hook::Clock { .. } => return Ok(()),
         Hook::Typed(name) | Hook::Datagram { tracepoint: name, .. } => {
             (name, types.find(&format!("btf_trace_{name}"), |kind| matches!(kind, Kind::Typedef { .. })))
         }

@@ -21,6 +21,7 @@ pub mod layout;
 mod operators;
 mod plan;
 mod slots;
+mod user_memory;
 
 use kiln_platform::{AttachType, MapType, ProgramType};
 use kiln_program::{Function, FunctionId, Linkage, Map, MapContents, MapId, Object, Program};
@@ -151,7 +152,7 @@ fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<
             (hook.section(), ProgramType::Tracing, Some(AttachType::TraceFexit))
         }
         (_, Hook::Record { .. }) => (hook.section(), ProgramType::Tracepoint, None),
-        (_, Hook::Function { .. }) => (hook.section(), ProgramType::Kprobe, None),
+        (_, Hook::Function { .. } | Hook::Probe { .. }) => (hook.section(), ProgramType::Kprobe, None),
         (_, Hook::Clock { .. }) => (hook.section(), ProgramType::PerfEvent, None),
     };
     object.functions.push(Function::new(name.clone(), section.clone(), Linkage::Global, nodes));

@@ -156,9 +156,8 @@ impl Writing<'_> {
                 code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(32));
             }
             Read::Command
-            | Read::UserText(_)
-            | Read::KernelText(_)
-            | Read::KernelName { .. }
+            | Read::UserText { .. }
+            | Read::KernelText { .. }
             | Read::FieldText { .. }
             | Read::Payload
             | Read::Address(_) => {
@@ -204,7 +203,10 @@ impl Writing<'_> {
                     code.bind(lost);
                 }
             }
-            Read::Constant(value) => code.push(Insn::mov_imm(Reg::R1, *value)),
+            Read::Constant(value) => code.constant(Reg::R1, *value as u64),
+            Read::UserNumber { .. } | Read::Cut { .. } | Read::Sum { .. } | Read::Cookie => {
+                self.of_program(code, what)?;
+            }
             Read::Absent(why) => return Err(Failure::Kernel(format!("a value needs {why}"))),
             Read::Choice { by, equals, then, otherwise } => {
                 let (first, end) = (code.label(), code.label());
@@ -226,12 +228,12 @@ impl Writing<'_> {
             code.store(Size::B8, Reg::R10, at + 8 * word, Operand::Imm(0));
         }
         let helper = match what {
-            Read::UserText(address) => {
+            Read::UserText { address, .. } => {
                 self.value(code, address)?;
                 code.copy(Reg::R3, Reg::R1);
                 "probe_read_user_str"
             }
-            Read::KernelText(address) | Read::KernelName { address, .. } => {
+            Read::KernelText { address, .. } => {
                 self.value(code, address)?;
                 code.copy(Reg::R3, Reg::R1);
                 "probe_read_kernel_str"
@@ -266,7 +268,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn helper(&self, code: &mut Code<'_>, name: &str) {
+    pub(super) fn helper(&self, code: &mut Code<'_>, name: &str) {
         code.call(name);
         code.copy(Reg::R1, Reg::R0);
     }

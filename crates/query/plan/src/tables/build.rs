@@ -1,7 +1,7 @@
 //! What tables are made of: columns, what they read, and rows of one hook or of two.
 
 use crate::expr::{BinaryOp, Expr};
-use crate::table::{Column, Hook, Read, Scalar, Scan, Side, Source, Table};
+use crate::table::{Column, Hook, PATH_BYTES, Read, Scalar, Scan, Side, Source, Table};
 use crate::value::{DataType, Value};
 
 pub(super) fn column(name: &str, data_type: DataType, at: Side, what: Read, about: &str) -> Column {
@@ -47,6 +47,11 @@ pub(super) fn argument(index: u8, kind: Scalar) -> Read {
 pub(super) fn member(index: u8, path: &[(&str, &str)]) -> Read {
     let path = path.iter().map(|(structure, member)| ((*structure).to_owned(), (*member).to_owned())).collect();
     Read::Argument { index, path, kind: Scalar::unsigned(8) }
+}
+
+/// Text in user memory, of a path's length.
+pub(super) fn user_text(address: Read) -> Read {
+    Read::UserText { address: Box::new(address), bytes: PATH_BYTES }
 }
 
 pub(super) fn typed(name: &str) -> Hook {

@@ -1,6 +1,6 @@
 //! System calls: `syscalls`, `file_opens`, and what tables of some of them share.
 
-use super::build::{argument, column, derived, member, pair, typed};
+use super::build::{argument, column, derived, member, pair, typed, user_text};
 use crate::expr::{BinaryOp, Expr};
 use crate::syscall;
 use crate::table::{Column, Counts, Read, Scalar, Scan, Side, Source, Table};
@@ -69,8 +69,8 @@ pub(super) fn file_opens() -> Table {
         },
     };
     // At the end of the call the kernel has read the path, so its memory is present.
-    let path = Read::UserText(Box::new(argument_of(registers("di"), "si")));
-    let (dfd, flags) = (argument_of(Read::Constant(AT_FDCWD), "di"), argument_of(registers("si"), "dx"));
+    let path = user_text(argument_of(registers("di"), "si"));
+    let (dfd, flags) = (argument_of(Read::Constant(AT_FDCWD.into()), "di"), argument_of(registers("si"), "dx"));
     let own = vec![
         column("path", DataType::Text, Side::Exit, path, "the path, up to 127 bytes of it"),
         column("dfd", DataType::Int, Side::Enter, dfd, "the directory that it is relative to; -100: here"),

@@ -28,8 +28,8 @@ pub(super) fn dns() -> Table {
     let family = Read::Choice {
         by: Box::new(member(0, &[("sk_buff", "protocol")])),
         equals: IPV4,
-        then: Box::new(Read::Constant(AF_INET)),
-        otherwise: Box::new(Read::Constant(AF_INET6)),
+        then: Box::new(Read::Constant(AF_INET.into())),
+        otherwise: Box::new(Read::Constant(AF_INET6.into())),
     };
     let about = "the answer's first 128 bytes, a character for each";
     let message = unlisted("message", Side::Exit, Read::Payload, about);

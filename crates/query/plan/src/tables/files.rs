@@ -1,6 +1,6 @@
 //! System calls that read and write, with the file behind the descriptor: `file_reads`, `file_writes`, `http`.
 
-use super::build::{argument, column, derived, unlisted};
+use super::build::{argument, column, derived, unlisted, user_text};
 use super::calls::{calls, is_one_of, registers};
 use crate::expr::{BinaryOp, Expr};
 use crate::table::{Column, Read, Scalar, Side, Source, Table};
@@ -68,7 +68,7 @@ fn of_calls(name: &str, about: &str, names: &[&str], kind: u64, own: Vec<Column>
 fn of_regular_files(name: &str, about: &str, names: &[&str]) -> Table {
     let directory = |above: usize| {
         let path: Vec<_> = [ENTRY].into_iter().chain(std::iter::repeat_n(PARENT, above)).chain([NAME]).collect();
-        let what = Read::KernelName { address: Box::new(of_file(&path)), bytes: if above == 0 { 64 } else { 40 } };
+        let what = Read::KernelText { address: Box::new(of_file(&path)), bytes: if above == 0 { 64 } else { 40 } };
         let name = if above == 0 { "name".to_owned() } else { format!("directory{above}") };
         let about =
             if above == 0 { "the file's name, up to 63 bytes of it" } else { "the name of a directory above it" };
@@ -107,7 +107,7 @@ const BEGINNINGS: &[&str] = &["GET ", "POST ", "PUT ", "HEAD ", "DELETE ", "OPTI
 
 /// First lines of HTTP/1 messages in plain text, as system calls send and receive them through sockets.
 pub(super) fn http() -> Table {
-    let text = Read::UserText(Box::new(registers("si")));
+    let text = user_text(registers("si"));
     let own = vec![Column {
         listed: false,
         ..column("bytes", DataType::Text, Side::Exit, text, "the first 127 bytes, or those before a zero")

@@ -1,4 +1,4 @@
-//! User space's half of a `GROUP BY`: how many records a second one thread takes, and the memory that it keeps to.
+//! User space's half of a `GROUP BY`: each record is counted, and memory is kept to. `cargo xtask bench query` measures it.
 
 use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::expr::{BinaryOp, Expr};
@@ -16,7 +16,7 @@ const QUERIES: [(&str, &[&str], &[(AggregateFunction, &str)]); 4] = [
 ];
 
 fn table() -> Table {
-    tables::find("syscalls", None).expect("it is a table")
+    tables::named("syscalls", None).expect("it is a table")
 }
 
 /// `SELECT keys, count(*), aggregates FROM syscalls WHERE ret >= 0 GROUP BY keys WINDOW 1 SECOND`
@@ -86,37 +86,11 @@ fn records(query: &Query, layout: &Record, processes: u64, count: u64) -> Vec<u8
     bytes
 }
 
-/// Nanoseconds that this thread had a processor.
-fn processor_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_default()
-}
-
-/// The records' groups, and the nanoseconds that they took.
-fn take(query: &Query, layout: &Record, bytes: &[u8], limits: Limits) -> (Executor, u64) {
+/// The records' groups.
+fn take(query: &Query, layout: &Record, bytes: &[u8], limits: Limits) -> Executor {
     let mut executor = Executor::replaying(query.clone(), std::slice::from_ref(layout), limits);
-    let begun = processor_ns();
     bytes.chunks_exact(layout.bytes.into()).for_each(|record| executor.record(record));
-    (executor, processor_ns() - begun)
-}
-
-/// Medians of five rounds for each query and each number of processes.
-#[test]
-#[ignore = "measures: cargo --config 'profile.dev.package.kiln-plan.opt-level=3' test -p kiln-plan --test throughput"]
-fn measure() {
-    const RECORDS: u64 = 1 << 18;
-    for processes in [10, 1000, 100_000, 1_000_000] {
-        for (name, keys, aggregates) in QUERIES {
-            let query = query(keys, aggregates);
-            let layout = layout(&query);
-            let bytes = records(&query, &layout, processes, RECORDS);
-            let round = |_| take(&query, &layout, &bytes, Limits::default()).1;
-            let mut times: Vec<u64> = (0..5).map(round).collect();
-            times.sort_unstable();
-            let rate = RECORDS as f64 * 1e3 / times[2] as f64;
-            println!("{processes:>9} processes, {name:>9}: {rate:.2} M records/s");
-        }
-    }
+    executor
 }
 
 /// The sum of the groups' counts, which are in the column after the keys, and the number of groups. No value may be null.
@@ -133,7 +107,7 @@ fn each_record_is_in_one_group() {
         let query = query(keys, aggregates);
         let layout = layout(&query);
         let bytes = records(&query, &layout, 50, 10_000);
-        let (mut executor, _) = take(&query, &layout, &bytes, Limits::default());
+        let mut executor = take(&query, &layout, &bytes, Limits::default());
         let groups = if keys == ["name"] { 4 } else { 50 };
         assert_eq!(counted(&mut executor, keys.len()), (10_000, groups), "{name}");
         assert_eq!(executor.lost().in_all(), 0, "{name}");
@@ -164,7 +138,7 @@ fn groups_beyond_the_limits_are_counted() {
     let by_number = Limits { groups: 1000, ..Limits::default() };
     let by_bytes = Limits { bytes: 1 << 20, ..Limits::default() };
     for limits in [by_number, by_bytes] {
-        let (mut executor, _) = take(&query, &layout, &bytes, limits);
+        let mut executor = take(&query, &layout, &bytes, limits);
         let lost = executor.lost();
         let refused = executor.refused().expect("there is not room for all");
         let (shown, groups) = counted(&mut executor, 2);
@@ -186,9 +160,9 @@ fn values_beyond_the_limits_are_counted() {
         let query = query(&["name"], &[(function, "pid")]);
         let layout = layout(&query);
         let bytes = records(&query, &layout, 1 << 40, RECORDS);
-        let enough = take(&query, &layout, &bytes, Limits::default()).0.lost().in_all();
+        let enough = take(&query, &layout, &bytes, Limits::default()).lost().in_all();
         let limits = Limits { bytes: 1 << 12, ..Limits::default() };
-        let (mut executor, _) = take(&query, &layout, &bytes, limits);
+        let mut executor = take(&query, &layout, &bytes, limits);
         let lost = executor.lost();
         assert_eq!((enough, lost.in_all()), (0, lost.values), "{function:?}");
         assert!(lost.values > 0, "{function:?}: {lost:?}");

@@ -1,0 +1,107 @@
+//! What is asked of queries, and whether what was measured here meets it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::tracer::{Kind, Query};
+use crate::{Failure, Measured, groups, latency, quartiles};
+
+/// Records a second of one thread, whatever the query, with [`GROUPS`].
+const RECORDS_PER_SECOND: f64 = 2e6;
+const GROUPS: u64 = 1_000;
+/// The 99th percentile of how long after its end a window is handed over.
+const LATENCY_MS: f64 = 50.0;
+const LATENCY_OVER: Duration = Duration::from_secs(30);
+/// Groups that are asked for, and those that there is not room for all of.
+const MANY: u64 = 1_000_000;
+const TOO_MANY: u64 = 4_000_000;
+
+/// Something that is asked of queries.
+#[derive(Debug, Serialize)]
+pub struct Bar {
+    pub what: String,
+    pub measured: String,
+    pub is_met: bool,
+}
+
+impl fmt::Display for Bar {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Bar { what, measured, is_met } = self;
+        write!(to, "{:6}  {what}: {measured}", if *is_met { "met" } else { "missed" })
+    }
+}
+
+/// Added time at most that of C by hand, by medians; with what the load itself varies by, and what empty programs add.
+pub fn probe_effects(all: &[Measured]) -> Vec<Bar> {
+    let of = |query, kind| {
+        let one = all.iter().find(|one| (one.query, one.kind) == (query, kind));
+        quartiles(one.map_or(&[], |one| &one.added)).map(|part| 100.0 * part)
+    };
+    let bar = |query: Query| {
+        let [ours, hand, none, empty] = [Kind::Ours, Kind::Hand, Kind::None, Kind::Empty].map(|kind| of(query, kind));
+        let share = |of: f64| 100.0 * of / ours[1];
+        Bar {
+            what: format!("{}: adds at most what C by hand does", query.name()),
+            measured: format!(
+                "{:+.1} %, C {:+.1} %; empty programs {:+.1} % ({:.0} % of ours), the load alone {:+.1} to {:+.1} %",
+                ours[1],
+                hand[1],
+                empty[1],
+                share(empty[1]),
+                none[0],
+                none[2],
+            ),
+            is_met: ours[1] <= hand[1],
+        }
+    };
+    Query::ALL.map(bar).into()
+}
+
+/// The rates of user space's half, and the bar.
+pub fn rates() -> Result<(String, Bar), Failure> {
+    let rates = groups::rates()?;
+    let mut text = "GROUP BY in user space, million records a second of one thread\n".to_owned();
+    for rate in &rates {
+        text += &format!("{:>9} processes  {:16} {:.1}\n", rate.processes, rate.query, rate.records_per_second / 1e6);
+    }
+    let own = rates.iter().filter(|rate| rate.processes == GROUPS).map(|rate| rate.records_per_second);
+    let least = own.fold(f64::INFINITY, f64::min);
+    let bar = Bar {
+        what: format!("{:.0} M records/s of one thread, {GROUPS} processes", RECORDS_PER_SECOND / 1e6),
+        measured: format!("{:.1} M/s, the slowest of {} queries", least / 1e6, rates.len() / 4),
+        is_met: least >= RECORDS_PER_SECOND,
+    };
+    Ok((text, bar))
+}
+
+/// The latency of windows.
+pub fn latency() -> Result<Bar, Failure> {
+    let all = latency::milliseconds(LATENCY_OVER)?;
+    let part = |part: usize| all[(all.len() - 1) * part / 100];
+    Ok(Bar {
+        what: format!("windows are handed over {LATENCY_MS:.0} ms after their end, p99"),
+        measured: format!("{:.1} ms (p50 {:.1}, longest {:.1}, {} windows)", part(99), part(50), part(100), all.len()),
+        is_met: part(99) < LATENCY_MS,
+    })
+}
+
+/// The memory of groups.
+pub fn memory() -> Result<Bar, Failure> {
+    let [many, too_many] = [groups::memory_of_process(MANY)?, groups::memory_of_process(TOO_MANY)?];
+    let mib = |bytes: u64| bytes >> 20;
+    Ok(Bar {
+        what: format!("{MANY} groups, and {TOO_MANY} asked for, within {} MiB", mib(many.limit)),
+        measured: format!(
+            "{} of {} groups in {} MiB, {} of {} in {} MiB",
+            many.kept,
+            many.asked,
+            mib(many.bytes),
+            too_many.kept,
+            too_many.asked,
+            mib(too_many.bytes),
+        ),
+        is_met: many.kept == many.asked && many.bytes.max(too_many.bytes) <= many.limit,
+    })
+}

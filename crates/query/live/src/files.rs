@@ -1,0 +1,76 @@
+//! Programs and libraries as files: what tables of probes need to know of them.
+
+use std::path::Path;
+
+use object::Object as _;
+use object::read::elf::ElfFile64;
+
+use kiln_plan::programs::{Parameter, Probe, Programs};
+use kiln_program::Error;
+
+use crate::{functions, parameters, probes};
+
+/// Maximum bytes of a program or library.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Reads the files of this machine.
+pub struct Files;
+
+impl Programs for Files {
+    fn probes(&self, file: &str, provider: &str, name: &str) -> Result<Vec<Probe>, String> {
+        let file = Path::new(file);
+        let bytes = read(file).map_err(|error| error.to_string())?;
+        let elf = parsed(file, &bytes).map_err(|error| error.to_string())?;
+        probes::of(&elf, provider, name).map_err(|why| format!("{}: {why}", file.display()))
+    }
+
+    fn parameters(&self, file: &str, function: &str) -> Vec<Parameter> {
+        let file = Path::new(file);
+        // What cannot be read is an error where the function is looked for.
+        let Ok(bytes) = read(file) else { return Vec::new() };
+        let Ok(elf) = parsed(file, &bytes) else { return Vec::new() };
+        // A compiler has changed the parameters of `function.constprop.0`.
+        let address = functions::address(&elf, function).filter(|_| !function.contains('.'));
+        address.map(|address| parameters::of(&elf, address)).unwrap_or_default()
+    }
+}
+
+/// The bytes of a regular file.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] if it is none or larger than [`MAX_BYTES`].
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Error> {
+    let about = std::fs::metadata(file).map_err(|error| Error::file(file, &error))?;
+    if !about.is_file() || about.len() > MAX_BYTES {
+        return Err(Error::InvalidInput(format!("{}: it is no file, or larger than 1 GiB", file.display())));
+    }
+    std::fs::read(file).map_err(|error| Error::file(file, &error))
+}
+
+/// A file as ELF.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] if it is none, or not of this machine's width.
+pub(crate) fn parsed<'b>(file: &Path, bytes: &'b [u8]) -> Result<ElfFile64<'b>, Error> {
+    ElfFile64::parse(bytes).map_err(|error| Error::InvalidInput(format!("{}: {error}", file.display())))
+}
+
+/// Whether programs of this machine's kind of processor can have been compiled into a file.
+pub(crate) fn is_x86_64(elf: &ElfFile64<'_>) -> bool {
+    elf.architecture() == object::Architecture::X86_64
+}
+
+/// Reads everything that [`Files`] reads, of a file of these bytes, and says how much of it there is: static probes, and
+/// parameters of functions. For fuzzers.
+pub fn read_all(bytes: &[u8]) -> usize {
+    let Ok(elf) = ElfFile64::parse(bytes) else { return 0 };
+    let probes: usize = probes::names(&elf)
+        .iter()
+        .filter_map(|(provider, name)| probes::of(&elf, provider, name).ok())
+        .map(|all| all.len())
+        .sum();
+    let functions = functions::functions(&elf).take(64);
+    let parameters: usize =
+        functions.map(|symbol| parameters::of(&elf, object::ObjectSymbol::address(&symbol)).len()).sum();
+    probes + parameters
+}

@@ -1,0 +1,79 @@
+//! What probes of programs read: parts of registers, sums of them as addresses, and numbers in the program's memory.
+
+use kiln_isa::{AluOp, Insn, Reg, Size, Source as Operand};
+
+use super::code::Code;
+use super::failure::Failure;
+use super::layout::size;
+use super::operators::Writing;
+use crate::table::{Read, Scalar};
+
+impl Writing<'_> {
+    /// Makes a number that a program has in R1.
+    pub(super) fn of_program(&self, code: &mut Code<'_>, what: &Read) -> Result<(), Failure> {
+        match what {
+            Read::UserNumber { address, kind } => {
+                self.value(code, address)?;
+                self.peek_at_program(code, *kind);
+            }
+            Read::Cut { of, skip, kind } => {
+                self.value(code, of)?;
+                cut(code, *skip, *kind);
+            }
+            Read::Sum { of, more } => self.sum(code, of, *more)?,
+            Read::Cookie => {
+                code.copy(Reg::R1, Reg::R6);
+                self.helper(code, "get_attach_cookie");
+            }
+            _ => return Err(Failure::NotHere("a number of a program".to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Loads what is behind the program's address in R1 into R1; 0 if it is not there.
+    fn peek_at_program(&self, code: &mut Code<'_>, kind: Scalar) {
+        let at = self.frame.scratch;
+        code.copy(Reg::R3, Reg::R1);
+        code.store(Size::B8, Reg::R10, at, Operand::Imm(0));
+        code.frame_address(Reg::R1, at);
+        code.push(Insn::mov_imm(Reg::R2, kind.bytes.into()));
+        code.call("probe_read_user");
+        code.load(size(kind), kind.signed, Reg::R1, Reg::R10, at);
+    }
+
+    /// Makes a sum in R1; what is added up so far waits in the frame.
+    fn sum(&self, code: &mut Code<'_>, of: &[(Read, u8)], more: i64) -> Result<(), Failure> {
+        let at = self.frame.scratch;
+        for (number, (read, shift)) in of.iter().enumerate() {
+            if number > 0 {
+                code.store(Size::B8, Reg::R10, at, Operand::Reg(Reg::R1));
+            }
+            self.value(code, read)?;
+            if *shift > 0 {
+                code.alu(AluOp::Lsh, Reg::R1, Operand::Imm((*shift).into()));
+            }
+            if number > 0 {
+                code.load(Size::B8, false, Reg::R2, Reg::R10, at);
+                code.alu(AluOp::Add, Reg::R1, Operand::Reg(Reg::R2));
+            }
+        }
+        if more != 0 {
+            code.constant(Reg::R2, more as u64);
+            code.alu(AluOp::Add, Reg::R1, Operand::Reg(Reg::R2));
+        }
+        Ok(())
+    }
+}
+
+/// Keeps a part of the number in R1.
+fn cut(code: &mut Code<'_>, skip: u8, kind: Scalar) {
+    let above = 64 - 8 * i32::from(kind.bytes) - i32::from(skip);
+    let below = above + i32::from(skip);
+    if above > 0 {
+        code.alu(AluOp::Lsh, Reg::R1, Operand::Imm(above));
+    }
+    if below > 0 {
+        let op = if kind.signed { AluOp::Arsh } else { AluOp::Rsh };
+        code.alu(op, Reg::R1, Operand::Imm(below));
+    }
+}
