@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::parts::{argument, map_kind};
 use super::propose::{Case, Proposal};
 use super::text::{Edit, is_name};
-use super::{checks, hooks, rewritten};
+use super::{hooks, rewritten};
 
 /// Bytes of packet memory that are copied to the stack at most.
 const MOST_COPIED: u64 = 256;
@@ -98,15 +98,12 @@ fn other_map(case: &Case<'_>) -> Vec<Proposal> {
     others.collect()
 }
 
-/// An argument that may be null, or is null on this path.
-fn null(case: &Case<'_>) -> Vec<Proposal> {
-    if case.diagnosis.message.exact().ends_with(" or null") {
-        return checks::null(case);
-    }
-    let Some((_, arguments, index)) = at_fault(case) else { return Vec::new() };
+/// An argument that is null on this path.
+fn null(case: &Case<'_>) -> Option<Proposal> {
+    let (_, arguments, index) = at_fault(case)?;
     let name = case.text(arguments[index].clone());
-    let is_null = case.step("on this path it is null").is_some() && is_name(name);
-    is_null.then(|| case.check(&format!("!{name}"))).flatten().into_iter().collect()
+    case.step("on this path it is null").filter(|_| is_name(name))?;
+    case.check(&format!("!{name}"))
 }
 
 /// A text that has to be constant: it is static, and so in read-only memory.
