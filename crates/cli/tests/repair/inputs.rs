@@ -1,5 +1,5 @@
 //! Mistakes, and an input for each on which it goes wrong or does what is forbidden. Each input is run once more here, and
-//! comes to the same place with the same registers.
+//! comes to the same place with the same numbers.
 
 use std::path::Path;
 
@@ -146,6 +146,23 @@ impl Mistakes {
     }
 }
 
+/// Addresses are above it, and differ from process to process.
+const FIRST_ADDRESS: u64 = 1 << 30;
+
+/// The steps, with addresses left out of their registers.
+fn without_addresses(steps: &Value) -> Vec<String> {
+    let kept = |read: &Value| {
+        let (reg, value) = read.as_str().and_then(|read| read.split_once(" = 0x")).expect("a register");
+        let value = u64::from_str_radix(value, 16).expect("a number");
+        if value < FIRST_ADDRESS { format!("{reg}={value}") } else { reg.to_owned() }
+    };
+    let own = |step: &Value| {
+        let reads: Vec<String> = step["reads"].as_array().expect("registers").iter().map(kept).collect();
+        format!("{} {} {} {reads:?}", step["function"], step["slot"], step["text"])
+    };
+    steps.as_array().expect("steps").iter().map(own).collect()
+}
+
 /// Runs the input of a report once more: the last steps are those of the report, with the same registers, and the last one
 /// is where it goes wrong.
 fn comes_there_again(object: &Path, program: &Value) {
@@ -160,11 +177,11 @@ fn comes_there_again(object: &Path, program: &Value) {
     let mut input = kiln_driver::input::open(object, &[]).expect("an object");
     input.use_kernel_types();
     let name = program["program"].as_str().expect("a name");
-    let shown = witness["steps"].as_array().expect("steps");
     let run = replay(&input, name, &stimulus, witness["executed"].as_u64().expect("a number") as usize).expect("a run");
     let again = serde_json::to_value(&run).expect("a document");
-    assert_eq!(Value::Array(shown.clone()), again, "{name}");
-    let last = shown.last().expect("a step");
+    let shown = without_addresses(&witness["steps"]);
+    assert_eq!(shown, without_addresses(&again), "{name}");
+    let last = witness["steps"].as_array().and_then(|steps| steps.last()).expect("a step");
     let ended = witness["what"].as_str().is_some_and(|what| what.contains("has not ended"));
     assert!(ended || [&last["function"], &last["slot"]] == [&witness["function"], &witness["slot"]], "{witness}");
 }

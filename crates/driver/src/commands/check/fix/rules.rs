@@ -173,7 +173,11 @@ const RULES: [(Reason, Propose); 29] = [
     (Reason::NotTrusted, |case| hooks::typed_task(case).into_iter().chain(order::rcu(case)).collect()),
     (Reason::KfuncNotAllowed, |case| [order::rcu(case), hooks::other_packet(case), hooks::sibling(case)].concat()),
     (Reason::Misaligned, |case| arguments::typed(case).into_iter().collect()),
-    (Reason::ArgumentType, arguments::wrong),
+    (Reason::ArgumentType, |case| {
+        let may_be_null = case.diagnosis.message.exact().ends_with(" or null");
+        let null = if may_be_null { checks::null(case) } else { Vec::new() };
+        [null, arguments::wrong(case)].concat()
+    }),
     (Reason::DynptrMisuse, rewritten::dynptr),
     (Reason::ContextAccess, |case| {
         let hook = hooks::at_exit(case).into_iter().chain(hooks::without_parameter(case)).collect();
