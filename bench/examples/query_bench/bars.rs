@@ -45,11 +45,7 @@ pub fn probe_effects(all: &[Measured]) -> Vec<Bar> {
             what: format!("{}: adds at most what C by hand does", query.name()),
             measured: format!(
                 "{:+.1} %, C {:+.1} %; empty programs {:+.1} %, the load's own time {:+.1} to {:+.1} %",
-                ours[1],
-                hand[1],
-                empty[1],
-                none[0],
-                none[2],
+                ours[1], hand[1], empty[1], none[0], none[2],
             ),
             is_met: ours[1] <= hand[1],
         }
