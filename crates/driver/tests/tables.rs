@@ -91,7 +91,7 @@ fn one_table_can_be_checked() {
 #[test]
 fn columns_of_missing_arguments_are_left_out() {
     let Some(types) = kiln_driver::input::running_kernel_types() else { return println!("skipped: no kernel types") };
-    let mut table = tables::find("sched_switches", None).expect("a table");
+    let mut table = tables::named("sched_switches", None).expect("a table");
     let state = table.column("prev_state").expect("a column");
     // No release has so many.
     let Source::Read { what, .. } = &mut table.columns[state].source else { panic!() };

@@ -2,16 +2,12 @@
 
 use std::path::Path;
 
-use object::Object as _;
 use object::read::elf::ElfFile64;
 
 use kiln_plan::programs::{Parameter, Probe, Programs};
-use kiln_program::Error;
 
+use crate::elf::{parsed, read};
 use crate::{functions, parameters, probes};
-
-/// Maximum bytes of a program or library.
-const MAX_BYTES: u64 = 1 << 30;
 
 /// Reads the files of this machine.
 pub struct Files;
@@ -33,31 +29,6 @@ impl Programs for Files {
         let address = functions::address(&elf, function).filter(|_| !function.contains('.'));
         address.map(|address| parameters::of(&elf, address)).unwrap_or_default()
     }
-}
-
-/// The bytes of a regular file.
-///
-/// # Errors
-/// Returns [`Error::InvalidInput`] if it is none or larger than [`MAX_BYTES`].
-pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Error> {
-    let about = std::fs::metadata(file).map_err(|error| Error::file(file, &error))?;
-    if !about.is_file() || about.len() > MAX_BYTES {
-        return Err(Error::InvalidInput(format!("{}: it is no file, or larger than 1 GiB", file.display())));
-    }
-    std::fs::read(file).map_err(|error| Error::file(file, &error))
-}
-
-/// A file as ELF.
-///
-/// # Errors
-/// Returns [`Error::InvalidInput`] if it is none, or not of this machine's width.
-pub(crate) fn parsed<'b>(file: &Path, bytes: &'b [u8]) -> Result<ElfFile64<'b>, Error> {
-    ElfFile64::parse(bytes).map_err(|error| Error::InvalidInput(format!("{}: {error}", file.display())))
-}
-
-/// Whether programs of this machine's kind of processor can have been compiled into a file.
-pub(crate) fn is_x86_64(elf: &ElfFile64<'_>) -> bool {
-    elf.architecture() == object::Architecture::X86_64
 }
 
 /// Reads everything that [`Files`] reads, of a file of these bytes, and says how much of it there is: static probes, and

@@ -7,7 +7,7 @@ use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
 use kiln_program::Error;
 
-use crate::files;
+use crate::elf;
 
 /// A symbol of a file.
 type Symbol<'d, 'f> = ElfSymbol64<'d, 'f>;
@@ -17,8 +17,8 @@ type Symbol<'d, 'f> = ElfSymbol64<'d, 'f>;
 /// # Errors
 /// [`Error::InvalidInput`] if the file is not an ELF file of this machine's width, or has no such function.
 pub fn offset(file: &Path, function: &str) -> Result<u64, Error> {
-    let bytes = files::read(file)?;
-    let elf = files::parsed(file, &bytes)?;
+    let bytes = elf::read(file)?;
+    let elf = elf::parsed(file, &bytes)?;
     let found = address(&elf, function).and_then(|address| in_file(&elf, address));
     let lacks = || format!("{}: it has no function `{function}` in its symbols", file.display());
     found.ok_or_else(|| Error::InvalidInput(lacks()))

@@ -14,6 +14,7 @@ pub mod budget;
 pub mod cgroups;
 mod clock;
 pub mod cost;
+mod elf;
 mod engine;
 pub mod export;
 pub mod files;

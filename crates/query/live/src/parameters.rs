@@ -21,7 +21,7 @@ use object::{CompressionFormat, Object as _, ObjectSection as _};
 use kiln_plan::programs::Parameter;
 use kiln_plan::table::Scalar;
 
-use crate::files::is_x86_64;
+use crate::elf::is_x86_64;
 
 /// Entries of a file that are looked at for one function.
 const MAX_ENTRIES: usize = 1 << 22;

@@ -17,7 +17,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use kiln_plan::programs::{Argument, Probe};
 use kiln_plan::table::{Read, Scalar};
 
-use crate::files::is_x86_64;
+use crate::elf::is_x86_64;
 use crate::functions::in_file;
 
 /// The section of the notes, their owner and their type.

@@ -16,12 +16,11 @@ mod datagram;
 pub mod expression;
 mod failure;
 pub mod frame;
-mod kernel_memory;
 pub mod layout;
+mod memory;
 mod operators;
 mod plan;
 mod slots;
-mod user_memory;
 
 use kiln_platform::{AttachType, MapType, ProgramType};
 use kiln_program::{Function, FunctionId, Linkage, Map, MapContents, MapId, Object, Program};
