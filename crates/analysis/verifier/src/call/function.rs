@@ -143,7 +143,8 @@ impl Findings {
     /// Returns the stack of the deepest chain of calls, in bytes.
     pub(crate) fn check_stack_depth(&self, code: &Code<'_>, options: &Options) -> Result<u32, TooDeep> {
         let count = code.functions.len();
-        let mut chains = Chains { findings: self, code, options, on_kernel_stack: vec![false; count], known: Vec::new() };
+        let mut chains =
+            Chains { findings: self, code, options, on_kernel_stack: vec![false; count], known: Vec::new() };
         let mut most = 0;
         // Callbacks that run later are first: what they call has no private stack in the program either.
         let later = (0..count).rev().filter(|at| *at != 0 && self.noted.later_callbacks[*at]);

@@ -146,11 +146,7 @@ fn tagged_parameter(btf: &Btf, types: Option<&Btf>, id: TypeId, tags: Tags, hook
     if tags.untrusted {
         let parameter = match btf.kind(pointee) {
             BtfKind::Void | BtfKind::Int { .. } | BtfKind::Enum { .. } => Parameter::UntrustedBytes,
-            _ => Parameter::Structure {
-                name: structure_name(btf, types, pointee)?,
-                nullable: false,
-                untrusted: true,
-            },
+            _ => Parameter::Structure { name: structure_name(btf, types, pointee)?, nullable: false, untrusted: true },
         };
         return only(Tags { untrusted: true, ..none }, parameter);
     }

@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 
 use kiln_program::Object;
 
-/// Whether the program still has instructions of a line of the source, if the source still has the line.
-pub fn keeps_line(object: &[u8], program: &str, line: &str, source: &str) -> bool {
-    if line.is_empty() || !source.lines().any(|own| own.trim() == line) {
+/// Whether the program still has instructions of a line, if the edit leaves all such lines in the source.
+pub fn keeps_line(object: &[u8], program: &str, line: &str, [before, after]: [&str; 2]) -> bool {
+    let count = |text: &str| text.lines().filter(|own| own.trim() == line).count();
+    if count(before) == 0 || count(after) < count(before) {
         return true;
     }
     let Ok(read) = kiln_elf::read("edited", object) else { return false };

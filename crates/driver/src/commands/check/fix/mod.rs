@@ -242,7 +242,8 @@ impl Search<'_> {
                 continue;
             }
             program.left -= 1;
-            let Some(verdict) = self.check(program.path, &text, current, program.all) else { continue };
+            let texts = [source.text.as_str(), &text];
+            let Some(verdict) = self.check(program.path, texts, current, program.all) else { continue };
             let accepted = verdict.verdict.is_accepted();
             let leads_on = matches!(verdict.verdict, Verdict::Rejected { .. }) && !way.seen.contains(&place(&verdict));
             if accepted || leads_on && found.len() < MAX_WAYS {
@@ -292,11 +293,11 @@ impl Search<'_> {
         found
     }
 
-    /// The verdict on the program in an edited source; `None` if it does not compile, loses the rejected line, or breaks
-    /// another program.
-    fn check(&self, path: &Path, text: &str, current: &Checked, all: &[Checked]) -> Option<Checked> {
-        let object = source::compile_edited(path, Some(text)).ok()?.object?;
-        if !kept::keeps_line(&object, current.program.exact(), &line(current), text) {
+    /// The verdict on the program in an edited source, which is passed as it was and as it is. `None` if it does not
+    /// compile, loses the rejected line, or breaks another program.
+    fn check(&self, path: &Path, texts: [&str; 2], current: &Checked, all: &[Checked]) -> Option<Checked> {
+        let object = source::compile_edited(path, Some(texts[1])).ok()?.object?;
+        if !kept::keeps_line(&object, current.program.exact(), &line(current), texts) {
             return None;
         }
         let outcome = reports::check_bytes(self.found, None, Ok(object), self.wanted);
