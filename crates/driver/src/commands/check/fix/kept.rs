@@ -1,4 +1,4 @@
-//! Whether an edit leaves the rejected line in the program.
+//! Whether an edit leaves an access in the program that was rejected for its bounds.
 //!
 //! ```text
 //!   if ((void *)(ip + 1) > data)       always true: clang leaves out what follows, and the verifier accepts the rest
@@ -8,7 +8,18 @@
 
 use std::collections::BTreeSet;
 
+use kiln_inspect::check::{Checked, Verdict};
 use kiln_program::Object;
+use kiln_verifier::Reason;
+
+/// Rejections that a check of bounds mends, after which the access is still there. Other mends may move what was rejected.
+const ABOUT_BOUNDS: [Reason; 4] =
+    [Reason::PacketBounds, Reason::MapValueBounds, Reason::MemoryBounds, Reason::UnboundedOffset];
+
+/// Whether a program is rejected for the bounds of an access.
+pub fn is_about_bounds(checked: &Checked) -> bool {
+    matches!(&checked.verdict, Verdict::Rejected { code, .. } if ABOUT_BOUNDS.iter().any(|own| own.code() == *code))
+}
 
 /// Whether the program still has instructions of a line, if the edit leaves all such lines in the source.
 pub fn keeps_line(object: &[u8], program: &str, line: &str, [before, after]: [&str; 2]) -> bool {

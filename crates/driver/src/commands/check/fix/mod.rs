@@ -294,10 +294,10 @@ impl Search<'_> {
     }
 
     /// The verdict on the program in an edited source, which is passed as it was and as it is. `None` if it does not
-    /// compile, loses the rejected line, or breaks another program.
+    /// compile, loses the access that was out of bounds, or breaks another program.
     fn check(&self, path: &Path, texts: [&str; 2], current: &Checked, all: &[Checked]) -> Option<Checked> {
         let object = source::compile_edited(path, Some(texts[1])).ok()?.object?;
-        if !kept::keeps_line(&object, current.program.exact(), &line(current), texts) {
+        if kept::is_about_bounds(current) && !kept::keeps_line(&object, current.program.exact(), &line(current), texts) {
             return None;
         }
         let outcome = reports::check_bytes(self.found, None, Ok(object), self.wanted);
