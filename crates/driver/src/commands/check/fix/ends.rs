@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::elsewhere::parameters;
 use super::propose::{Case, Proposal};
-use super::text::Edit;
+use super::text::{Edit, is_name};
 
 /// The expression for the end that a packet pointer is compared with.
 pub fn end(case: &Case<'_>, field: &str) -> Option<String> {
@@ -26,10 +26,19 @@ pub fn variable_of(case: &Case<'_>, field: &str) -> Option<String> {
             return None;
         }
         let statement = case.source.statement(at)?.0;
+        let before = code.get(statement.start..)?;
         // A length is a difference of two fields.
-        let alone =
-            case.text(at + field.len()..statement.end).trim() == ";" && !code[statement.start..].contains(" - ");
-        alone.then(|| case.assigned(statement))?.map(str::to_owned)
+        let alone = case.text(at + field.len()..statement.end).trim_start().starts_with([';', ',']);
+        let own = before.rsplit(',').next()?;
+        if !alone || own.contains(" - ") {
+            return None;
+        }
+        let name = match own.split_once('=') {
+            // `void *data = ..., *data_end = ctx->data_end;`
+            Some((name, _)) if own.len() < before.len() => Some(name.trim_start_matches([' ', '*']).trim()),
+            _ => case.assigned(statement),
+        };
+        name.filter(|name| is_name(name)).map(str::to_owned)
     })
     .last()
 }

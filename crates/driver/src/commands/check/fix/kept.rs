@@ -23,18 +23,21 @@ pub fn is_about_bounds(checked: &Checked) -> bool {
 
 /// Whether the program still has instructions of a line, if the edit leaves all such lines in the source.
 pub fn keeps_line(object: &[u8], program: &str, line: &str, [before, after]: [&str; 2]) -> bool {
-    let count = |text: &str| text.lines().filter(|own| own.trim() == line).count();
-    if count(before) == 0 || count(after) < count(before) {
+    let numbers = |text: &str| -> BTreeSet<u32> {
+        (1..).zip(text.lines()).filter(|(_, own)| own.trim() == line).map(|(number, _)| number).collect()
+    };
+    let (before, after) = (numbers(before), numbers(after));
+    if before.is_empty() || after.len() < before.len() {
         return true;
     }
     let Ok(read) = kiln_elf::read("edited", object) else { return false };
-    lines_of(&read.object, program).contains(line)
+    !lines_of(&read.object, program).is_disjoint(&after)
 }
 
-/// The lines of the source that a program has instructions of.
-fn lines_of<'a>(object: &'a Object, program: &str) -> BTreeSet<&'a str> {
+/// The lines of the source that a program has instructions of, by number: their texts are those of the file on the disk.
+fn lines_of(object: &Object, program: &str) -> BTreeSet<u32> {
     let entries = object.programs.iter().filter(|own| own.name == program).map(|own| own.entry);
     let functions = entries.flat_map(|entry| object.reachable_functions(entry));
     let nodes = functions.flat_map(|id| &object.function(id).nodes);
-    nodes.filter_map(|node| object.line(node)).map(|line| line.text.trim()).collect()
+    nodes.filter_map(|node| object.line(node)).map(|line| line.line).collect()
 }
