@@ -16,7 +16,6 @@ mod elsewhere;
 mod ends;
 mod held;
 mod hooks;
-mod kept;
 mod maps;
 mod order;
 mod parts;
@@ -242,8 +241,7 @@ impl Search<'_> {
                 continue;
             }
             program.left -= 1;
-            let texts = [source.text.as_str(), &text];
-            let Some(verdict) = self.check(program.path, texts, current, program.all) else { continue };
+            let Some(verdict) = self.check(program.path, &text, current, program.all) else { continue };
             let accepted = verdict.verdict.is_accepted();
             let leads_on = matches!(verdict.verdict, Verdict::Rejected { .. }) && !way.seen.contains(&place(&verdict));
             if accepted || leads_on && found.len() < MAX_WAYS {
@@ -293,14 +291,10 @@ impl Search<'_> {
         found
     }
 
-    /// The verdict on the program in an edited source, which is passed as it was and as it is. `None` if it does not
-    /// compile, loses the access that was out of bounds, or breaks another program.
-    fn check(&self, path: &Path, texts: [&str; 2], current: &Checked, all: &[Checked]) -> Option<Checked> {
-        let object = source::compile_edited(path, Some(texts[1])).ok()?.object?;
-        if kept::is_about_bounds(current) && !kept::keeps_line(&object, current.program.exact(), &line(current), texts) {
-            return None;
-        }
-        let outcome = reports::check_bytes(self.found, None, Ok(object), self.wanted);
+    /// The verdict on the program in an edited source; `None` if it does not compile, or breaks another program.
+    fn check(&self, path: &Path, text: &str, current: &Checked, all: &[Checked]) -> Option<Checked> {
+        let compiled = source::compile_edited(path, Some(text)).ok()?;
+        let outcome = reports::check_bytes(self.found, None, Ok(compiled.object?), self.wanted);
         let now = outcome.report.verdicts();
         let of = |name: &Shown| now.iter().find(|own| own.program == *name);
         let broken = all.iter().any(|before| {
