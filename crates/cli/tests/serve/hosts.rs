@@ -16,7 +16,7 @@ const HOSTS: [(&str, &[&str]); 3] = [
     ("c", &["--max-overhead", "90%", "--max-total-overhead", "100%", "--max-rows", "20000"]),
 ];
 /// A query whose events do not come, and one whose events come all the time.
-const RARE: &str = "SELECT pid, count(*) AS n FROM oom_kills GROUP BY pid WINDOW 100 MS";
+const RARE: &str = "SELECT pid, count(*) AS n FROM tcp_retransmits GROUP BY pid WINDOW 100 MS";
 const FREQUENT: &str = "SELECT name, count(*) AS n FROM syscalls GROUP BY name WINDOW 100 MS";
 const TIMEOUT: Duration = Duration::from_secs(60);
 
