@@ -162,7 +162,7 @@ struct Chains<'a> {
     findings: &'a Findings,
     code: &'a Code<'a>,
     options: &'a Options,
-    /// Functions that a callback reaches which runs later.
+    /// Functions that are called by a callback which runs later.
     on_kernel_stack: Vec<bool>,
     /// What was found of the functions below the present root.
     known: Vec<Option<Depth>>,

@@ -80,7 +80,7 @@ impl Options {
 }
 
 impl<'a> Code<'a> {
-    /// Elements of the map may be freed while the program sleeps.
+    /// A program that may sleep uses no map whose elements may be freed meanwhile.
     fn check_sleeping(&self, map: &Map) -> Step<()> {
         if !self.program.sleepable || map.map_type.allowed_in_sleepable() {
             return Ok(());

@@ -46,8 +46,8 @@ impl Code<'_> {
         }
     }
 
-    /// Returns the bytes of stack above a function's spills, if the kernel removes some: not where other calls have such
-    /// spills, too.
+    /// Returns the bytes of stack above a function's spills, if the kernel removes some. It removes none where other calls
+    /// have such spills, too.
     fn mark_spills(&mut self, positions: &Range<usize>) -> Option<u32> {
         let stored = |op: &Op<'_>| spill(&op.node.insn).map(|(_, offset)| offset);
         let lowest = self.ops[positions.clone()].iter().filter_map(stored).min()?;

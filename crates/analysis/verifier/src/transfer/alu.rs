@@ -373,7 +373,7 @@ impl Arithmetic<'_, '_> {
             );
         }
         if pointer.is_untrusted_bytes() {
-            // What is added to a number leaves the number, for the kernel; it is not.
+            // A number stays the same number for the kernel. In truth it changes, so nothing is known of it here.
             return Ok(if self.path.read(dst)?.is_pointer() { pointer } else { Register::UNKNOWN });
         }
         let older = pointer.kind() == Kind::Map && !self.path.options.kernel_has(Feature::MapPointerArithmetic);
