@@ -99,7 +99,7 @@ fn contexts_in_place_and_copied_are_the_same_to_programs() {
     for body in [
         "r6 = r1\ncall ktime_get_ns\n*(u64 *)(r6 + 8) = 7\nr0 = *(u64 *)(r6 + 0)\nexit",
         "*(u64 *)(r10 - 8) = r1\nr2 = *(u64 *)(r10 - 8)\n*(u8 *)(r2 + 63) = 5\nr0 = *(u8 *)(r2 + 62)\nexit",
-        "r1 += 8\nr2 = *(u64 *)(r1 + 48)\n*(u64 *)(r1 + 0) = r2\nr0 = r2\nexit",
+        "r6 = r1\nr2 = *(u64 *)(r6 + 56)\n*(u64 *)(r6 + 8) = r2\nr0 = r2\nexit",
         "r2 = 3\n*(u16 *)(r1 + 62) = r2\nr0 = *(u8 *)(r1 + 1)\nexit",
         "r0 = *(u8 *)(r1 + 32000)\nexit",
         "r0 = 1\nexit",

@@ -295,7 +295,7 @@ impl Words<'_> {
         }
         match register.fixed_offset() {
             Some(0) => Some(format!("invalid bpf_context access off={offset} size={bytes}")),
-            Some(moved) if moved > 0 && self.path.code.program_type == kiln_platform::ProgramType::Syscall => {
+            Some(moved) if moved > 0 && self.path.is_context_memory() => {
                 Some(format!("invalid bpf_context access off={} size={bytes}", moved + offset))
             }
             _ => Some(moved_pointer(reg, &register)),
