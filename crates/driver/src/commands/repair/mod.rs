@@ -19,7 +19,7 @@ use kiln_inspect::Input;
 use kiln_inspect::check::{KernelVerdict, no_type};
 use kiln_inspect::show::shown::Shown;
 use kiln_platform::Profile;
-use kiln_program::{Error, Object, Program};
+use kiln_program::{Error, Node, Object, Program};
 use kiln_repair::{Change, EndValue, Outcome as Search, Undecided, end_value};
 use kiln_superopt::Progress;
 use kiln_verifier::Rejection;
@@ -333,11 +333,14 @@ impl<'w> Work<'w> {
             return row;
         }
         let before = self.object.clone();
-        let mut found = evidence::Proofs::new();
         self.insns_left = Arc::new(AtomicU64::new(self.effort.insns));
-        match self.search(program, &mut found) {
+        let (search, proofs) = self.search(program);
+        match search {
             Search::Accepted => row.decision = Decision::Accepted,
             Search::Repaired(object, changes) => match self.harms(&object, program) {
+                None if proofs.is_none() && is_unproved(&before, &object, &changes) => {
+                    row.reason = Some("nothing proves all changes together".into());
+                }
                 Some(other) => row.reason = Some(format!("the verifier rejects {other} with the changes").into()),
                 None => {
                     let guard = changes.iter().find_map(|change| change.ends_with);
@@ -348,7 +351,7 @@ impl<'w> Work<'w> {
                     self.object = object;
                     // Nothing proves that a guarded function does what the original does: it does not.
                     if guard.is_none() {
-                        self.proofs.extend(found);
+                        self.proofs.extend(proofs.unwrap_or_default());
                     }
                 }
             },
@@ -387,8 +390,8 @@ impl<'w> Work<'w> {
         row
     }
 
-    /// Searches for changes; `found` has the proofs of the functions that changed.
-    fn search(&mut self, program: &Program, found: &mut evidence::Proofs) -> Search {
+    /// Searches for changes. Returns the proofs of the functions that changed, too.
+    fn search(&mut self, program: &Program) -> (Search, Option<evidence::Proofs>) {
         let guard = self.guards.of(program).map(|own| own.value);
         let Work { input, verifier, object, progress, begun, end, cut_short, effort, insns_left, .. } = self;
         let (begun, end, slots) = (*begun, *end, evidence::slots(&input.object));
@@ -398,6 +401,8 @@ impl<'w> Work<'w> {
             *cut_short |= !on;
             on && insns_left.load(Ordering::Relaxed) > 0
         });
+        // What was proved, the newest at the end: a later question may be refused, and an earlier answer be kept.
+        let mut proved: Vec<(Changed, evidence::Proofs)> = Vec::new();
         let mut left = effort.steps;
         let mut prove = |base: &Object, changed: &Object| {
             let time = end.saturating_duration_since(Instant::now());
@@ -426,10 +431,22 @@ impl<'w> Work<'w> {
             };
             let (proofs, refused, spent) = evidence::certify(&from, &own, &[], limits, &mut step);
             left -= spent;
-            *found = proofs;
-            refused.into_values().next().map_or(Ok(()), Err)
+            if let Some(why) = refused.into_values().next() {
+                return Err(why);
+            }
+            proved.push((changed_functions(object, changed), proofs));
+            Ok(())
         };
-        kiln_repair::repair(object, program, &verifier, guard, &mut prove, &mut || (go_on.borrow_mut())("repair"))
+        let search =
+            kiln_repair::repair(object, program, &verifier, guard, &mut prove, &mut || (go_on.borrow_mut())("repair"));
+        let proofs = match &search {
+            Search::Repaired(repaired, _) => {
+                let own = changed_functions(object, repaired);
+                proved.into_iter().rev().find(|(of, _)| *of == own).map(|(_, proofs)| proofs)
+            }
+            _ => None,
+        };
+        (search, proofs)
     }
 
     /// An input on which a rejected program goes wrong.
@@ -457,6 +474,20 @@ impl<'w> Work<'w> {
         let mut broken = others.filter(|program| verify(&self.object, program) && !verify(changed, program));
         broken.next().map(|program| program.name.as_str().into())
     }
+}
+
+/// Functions that are not what they were, by their places, with their instructions.
+type Changed = Vec<(usize, Vec<Node>)>;
+
+/// Whether functions changed that a proof is needed for: guards need none.
+fn is_unproved(before: &Object, after: &Object, changes: &[Change]) -> bool {
+    changes.iter().all(|change| change.ends_with.is_none()) && !changed_functions(before, after).is_empty()
+}
+
+fn changed_functions(before: &Object, after: &Object) -> Changed {
+    let pairs = before.functions.iter().zip(&after.functions).enumerate();
+    let changed = pairs.filter(|(_, (old, new))| old.nodes != new.nodes);
+    changed.map(|(index, (_, new))| (index, new.nodes.clone())).collect()
 }
 
 /// A change as reports say it. `object` is the one before all changes of the program.
