@@ -29,6 +29,20 @@ fn psql(url: &str, commands: &[&str]) -> Option<Output> {
     }
 }
 
+/// Expressions of as many operators as a query may have are walked by recursion, in the service's threads, too.
+#[test]
+fn long_expressions_end_no_service() {
+    let Some((mut service, url)) = begin() else { return };
+    let sum = format!("SELECT 1{} FROM errno LIMIT 1", "+1".repeat(900));
+    let joined = format!("SELECT count(*) FROM forks WHERE comm{} = 'a' WINDOW 100 MS", "||comm".repeat(900));
+    if let Some(output) = psql(&url, &[&sum]) {
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "901\n", "{output:?}");
+    }
+    service.ask(&["install", "joined", &joined]);
+    assert!(service.child.try_wait().expect("a process").is_none(), "the service runs");
+    service.document(&["list"]);
+}
+
 #[test]
 fn psql_asks_and_is_answered() {
     let Some((service, url)) = begin() else { return };

@@ -173,7 +173,7 @@ fn accept<H: Handler>(listener: &Listener, open: &Arc<Open>, is_over: &AtomicBoo
         number += 1;
         open.add(Connection { number, stream, is_busy: false });
         let (shared, handler, number) = (Arc::clone(open), Arc::clone(handler), number);
-        let thread = std::thread::Builder::new().spawn(move || {
+        let thread = std::thread::Builder::new().stack_size(kiln_sql::STACK_BYTES).spawn(move || {
             // A reader that has gone away is no concern of the others.
             let _ = serve(&mut own, &*handler, |is_busy| shared.set_busy(number, is_busy));
             shared.remove(number);

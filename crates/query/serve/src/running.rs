@@ -190,7 +190,7 @@ impl Running {
         });
         let (begun, begins) = sync_channel(1);
         let own = Arc::clone(&running);
-        let thread = std::thread::Builder::new().name("kiln-query".into());
+        let thread = std::thread::Builder::new().name("kiln-query".into()).stack_size(kiln_sql::STACK_BYTES);
         let thread = thread.spawn(move || own.run(&session, plan, (exporter, reader), &begun));
         let thread = thread.map_err(|error| Error::machine("a thread for the query", &error, ""))?;
         *locked(&running.thread) = Some(thread);

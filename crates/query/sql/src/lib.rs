@@ -52,6 +52,8 @@ use places::Places;
 
 /// Maximum number of tokens of a query, because syntax trees are walked by recursion.
 pub const MAX_TOKENS: usize = 2000;
+/// Bytes of stack for a thread that parses, plans or runs queries: enough for [`MAX_TOKENS`], also in a build with assertions.
+pub const STACK_BYTES: usize = 32 << 20;
 /// Maximum number of `NOT` in a row, and of `CASE` in each other, which is below what the parser allows.
 const MOST_NESTED: usize = 40;
 /// Maximum bytes of a query.

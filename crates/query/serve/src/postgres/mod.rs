@@ -174,7 +174,8 @@ fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
         connections.push(connection);
         drop(connections);
         let shared_of_thread = Arc::clone(shared);
-        let thread = std::thread::Builder::new().name("kiln-postgres".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("kiln-postgres".into()).stack_size(kiln_sql::STACK_BYTES);
+        let thread = thread.spawn(move || {
             // A client that has gone away is no concern of the others.
             let _ = serve(&shared_of_thread, own, (number, secret), cancelled);
             locked(&shared_of_thread.connections).retain(|own| own.number != number);
