@@ -73,11 +73,14 @@ fn main() -> ExitCode {
         anstream::eprintln!("error: --format sarif, github and gitlab are for kiln check");
         return ExitCode::from(2);
     }
-    let of_rows = matches!(format, Format::Table | Format::Lines | Format::Csv | Format::Ndjson | Format::Parquet);
+    let of_rows = matches!(format, Format::Table | Format::Lines | Format::Csv | Format::Ndjson);
     if of_rows && !matches!(cli.command, Command::Query(_) | Command::Serve(_)) {
-        anstream::eprintln!(
-            "error: --format table, lines, csv, ndjson and parquet are for kiln query and kiln serve show"
-        );
+        anstream::eprintln!("error: --format table, lines, csv and ndjson are for kiln query and kiln serve show");
+        return ExitCode::from(2);
+    }
+    let of_files = matches!(format, Format::Parquet | Format::FlameGraph | Format::Pprof);
+    if of_files && !matches!(cli.command, Command::Query(_)) {
+        anstream::eprintln!("error: --format parquet, flame-graph and pprof are for kiln query");
         return ExitCode::from(2);
     }
     let result = match cli.command {

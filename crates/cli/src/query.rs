@@ -13,8 +13,10 @@ use kiln_driver::query::export::{Exporter, Targets};
 use kiln_driver::query::held::Held;
 use kiln_driver::query::plan::{self, Plan};
 use kiln_driver::query::replay::{self, Recorder, Recording};
+use kiln_driver::query::rows_file::{self, RowsFile};
 use kiln_driver::query::{self, cgroups, live, lookups};
 use kiln_driver::query::{Action, Limits, Session, Settings, Split, Summary, Value};
+use kiln_driver::stack_files;
 
 use crate::arguments::{Format, QueryArguments};
 use crate::live::Screen;
@@ -59,14 +61,14 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         let cgroups: Vec<Value> = cgroups.into_iter().map(Value::Uint).collect();
         session.only_any("cgroup_id", &cgroups)?;
     }
-    if arguments.output.is_some() != (format == Format::Parquet) {
-        return Err(Error::InvalidInput("--format parquet and --output FILE go together".to_owned()));
-    }
+    check_output(arguments, format)?;
     let is_live = is_live(&session, arguments, format);
     let format = format_of_rows(format);
     let mut printer = Printer::new(session.columns(), session.windowed(), format);
-    if let Some(path) = arguments.output.as_deref().filter(|_| session.parsed.action != Action::Explain) {
-        printer = printer.into_file(path)?;
+    if session.parsed.action != Action::Explain
+        && let Some(file) = file_of_rows(&session, arguments, format)?
+    {
+        printer = printer.into_file(file);
     }
     if let Some(path) = &arguments.replay {
         return replayed(&session, path, arguments, printer);
@@ -196,6 +198,33 @@ fn exporter(
         anstream::eprintln!("Prometheus is answered at http://{address}/metrics");
     }
     Ok(Some(exporter))
+}
+
+/// Whether rows can go where the user wants them: bytes are not for a terminal.
+fn check_output(arguments: &QueryArguments, format: Format) -> Result<(), Error> {
+    let problem = match (format, &arguments.output) {
+        (Format::Parquet, None) => "--format parquet needs --output FILE",
+        (Format::Pprof, None) if std::io::stdout().is_terminal() => "--format pprof needs --output FILE on a terminal",
+        (Format::Parquet | Format::Pprof | Format::FlameGraph, _) | (_, None) => return Ok(()),
+        _ => "--output is for --format parquet, flame-graph and pprof",
+    };
+    Err(Error::InvalidInput(problem.to_owned()))
+}
+
+/// The file that rows are written into, if a format is one.
+fn file_of_rows(
+    session: &Session,
+    arguments: &QueryArguments,
+    format: Format,
+) -> Result<Option<Box<dyn RowsFile>>, Error> {
+    let (columns, path) = (session.columns(), arguments.output.as_deref());
+    let kind = match (format, path) {
+        (Format::Parquet, Some(path)) => return rows_file::parquet(path, &columns, session.windowed()).map(Some),
+        (Format::FlameGraph, _) => stack_files::Kind::FlameGraph,
+        (Format::Pprof, _) => stack_files::Kind::Pprof,
+        _ => return Ok(None),
+    };
+    Ok(Some(stack_files::create(kind, &arguments.sql, path, &columns)))
 }
 
 /// How rows are printed: on a terminal as a table, elsewhere line by line, unless the user chose.

@@ -1,12 +1,9 @@
 //! Rows of queries on standard output, and what a query cost and lost on standard error.
 
-use std::fs::File;
-use std::path::Path;
-
 use comfy_table::{CellAlignment, Table, presets};
 use kiln_driver::query::export::Exported;
-use kiln_driver::query::parquet::{self, ParquetWriter};
 use kiln_driver::query::plan::Step;
+use kiln_driver::query::rows_file::RowsFile;
 use kiln_driver::query::{self, COUNTERS, ColumnHead, Row, Summary};
 use kiln_driver::{Error, Shown};
 use serde_json::json;
@@ -22,7 +19,7 @@ pub struct Printer {
     begun: bool,
     kept: Vec<serde_json::Value>,
     waiting: Vec<Row>,
-    file: Option<ParquetWriter<File>>,
+    file: Option<Box<dyn RowsFile>>,
     failed: Option<Error>,
 }
 
@@ -48,13 +45,10 @@ impl Printer {
         }
     }
 
-    /// Writes rows into a Parquet file instead.
-    ///
-    /// # Errors
-    /// Returns what creating the file returns, and [`Error::Unsupported`] in a build without Parquet.
-    pub fn into_file(mut self, path: &Path) -> Result<Printer, Error> {
-        self.file = Some(parquet::create(path, &self.columns, self.windowed)?);
-        Ok(self)
+    /// Writes rows into a file instead.
+    pub fn into_file(mut self, file: Box<dyn RowsFile>) -> Printer {
+        self.file = Some(file);
+        self
     }
 
     fn names(&self) -> Vec<Shown> {
@@ -160,7 +154,7 @@ impl Printer {
             return Err(error);
         }
         if let Some(file) = self.file.take() {
-            file.finish()?;
+            file.finish(summary.elapsed_ns)?;
         }
         match self.format {
             Format::Json => {

@@ -28,9 +28,6 @@ pub fn serve(arguments: &ServeArguments, format: Format) -> Result<u8, Error> {
         let message = "--listen, --postgres and --otlp are for the service itself, not for what it is asked";
         return Err(Error::InvalidInput(message.to_owned()));
     }
-    if format == Format::Parquet {
-        return Err(Error::InvalidInput("--format parquet is for kiln query".to_owned()));
-    }
     if arguments.socket.is_dir() {
         return hosts::ask(&Fleet::of_folder(&arguments.socket)?, command, format);
     }

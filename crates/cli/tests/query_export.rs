@@ -150,3 +150,27 @@ fn what_cannot_be_sent_is_said_at_once() {
         }
     }
 }
+
+/// What a shell burns by its stacks, as a page and as a profile.
+#[test]
+fn stacks_are_a_flame_graph_and_a_profile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let [svg, profile] = [path("stacks.svg"), path("stacks.pb.gz")];
+    for (format, file) in [("flame-graph", &svg), ("pprof", &profile)] {
+        let output = kiln(&["@profile", "--format", format, "--output", file]).output().expect("kiln runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() == Some(UNSUPPORTED) {
+            println!("skipped: {said}");
+            return;
+        }
+        assert!(output.status.success(), "{said}");
+    }
+    let svg = std::fs::read_to_string(svg).expect("a text");
+    assert!(svg.contains("<svg") && svg.contains("samples"), "{svg}");
+    let mut reader = quick_xml::Reader::from_str(&svg);
+    while !matches!(reader.read_event().expect("well-formed"), quick_xml::events::Event::Eof) {}
+    let Ok(read) = Command::new("go").args(["tool", "pprof", "-raw", &profile]).output() else { return };
+    let raw = String::from_utf8_lossy(&read.stdout).into_owned();
+    assert!(read.status.success() && raw.contains("samples/count") && raw.contains("sh"), "{raw}");
+}

@@ -10,12 +10,23 @@ use super::{Cli, Format};
 /// What commands print unless [`OTHERS`] names them.
 const USUAL: &[Format] = &[Format::Text, Format::Json];
 /// For the rows of queries.
-const ROWS: &[Format] =
-    &[Format::Text, Format::Json, Format::Table, Format::Lines, Format::Csv, Format::Ndjson, Format::Parquet];
+const ROWS: &[Format] = &[Format::Text, Format::Json, Format::Table, Format::Lines, Format::Csv, Format::Ndjson];
+/// For the rows of queries that end: files, too.
+const FILES: &[Format] = &[
+    Format::Text,
+    Format::Json,
+    Format::Table,
+    Format::Lines,
+    Format::Csv,
+    Format::Ndjson,
+    Format::Parquet,
+    Format::FlameGraph,
+    Format::Pprof,
+];
 /// Commands with other formats; an empty list stands for a command that prints in one way only.
 const OTHERS: &[(&str, &[Format])] = &[
     ("check", &[Format::Text, Format::Json, Format::Sarif, Format::Github, Format::Gitlab]),
-    ("query", ROWS),
+    ("query", FILES),
     ("serve", ROWS),
     ("cc", &[]),
     ("lsp", &[]),

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A [`Session`] is a query with the kernel types that it is for. [`plan`] chooses how much of it runs in the kernel;
-//! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege; [`export`] sends rows to collectors.
+//! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege; [`export`] sends rows to collectors, [`rows_file`] writes
+//! them into files.
 #![forbid(unsafe_code)]
 
 mod attach;
@@ -25,15 +26,12 @@ pub mod live;
 pub mod lookups;
 pub mod model;
 pub mod named;
-#[cfg(not(feature = "parquet"))]
-pub mod no_parquet;
 mod parameters;
-#[cfg(feature = "parquet")]
-pub mod parquet;
 pub mod plan;
 mod probes;
 mod programs;
 pub mod replay;
+pub mod rows_file;
 pub mod session;
 mod settled;
 mod stacks;
@@ -43,6 +41,4 @@ pub use kiln_plan::execute::Limits;
 pub use kiln_plan::generate::COUNTERS;
 pub use kiln_plan::{Histogram, Row, Settings, Split, Value};
 pub use kiln_sql::{Action, Parsed};
-#[cfg(not(feature = "parquet"))]
-pub use no_parquet as parquet;
 pub use session::{ColumnHead, ProgramRuns, Session, Sink, Summary, json, text};

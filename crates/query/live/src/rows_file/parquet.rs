@@ -22,6 +22,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
+use super::RowsFile;
 use crate::session::ColumnHead;
 use kiln_program::Error;
 
@@ -29,7 +30,7 @@ use kiln_program::Error;
 const GROUP_ROWS: usize = 1 << 16;
 
 /// Writes rows into a file.
-pub struct ParquetWriter<W: Write + Send> {
+struct ParquetWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     kinds: Vec<Physical>,
     windowed: bool,
@@ -40,9 +41,20 @@ pub struct ParquetWriter<W: Write + Send> {
 ///
 /// # Errors
 /// Returns what creating it returns.
-pub fn create(path: &Path, columns: &[ColumnHead], windowed: bool) -> Result<ParquetWriter<File>, Error> {
+pub fn create(path: &Path, columns: &[ColumnHead], windowed: bool) -> Result<Box<dyn RowsFile>, Error> {
     let file = File::create(path).map_err(|error| Error::file(path, &error))?;
-    ParquetWriter::new(file, columns, windowed)
+    Ok(Box::new(ParquetWriter::new(file, columns, windowed)?))
+}
+
+impl<W: Write + Send> RowsFile for ParquetWriter<W> {
+    fn rows(&mut self, rows: Vec<Row>) -> Result<(), Error> {
+        self.waiting.extend(rows);
+        if self.waiting.len() >= GROUP_ROWS { self.flush() } else { Ok(()) }
+    }
+
+    fn finish(self: Box<Self>, _: u64) -> Result<(), Error> {
+        self.end().map(drop)
+    }
 }
 
 fn failed(error: &ParquetError) -> Error {
@@ -63,10 +75,7 @@ fn stored(data_type: &str) -> (Physical, Option<LogicalType>) {
 
 impl<W: Write + Send> ParquetWriter<W> {
     /// Begins a file of rows with these columns; those of windows have two more, with the window's bounds.
-    ///
-    /// # Errors
-    /// Returns what writing to `out` returns.
-    pub fn new(out: W, columns: &[ColumnHead], windowed: bool) -> Result<ParquetWriter<W>, Error> {
+    fn new(out: W, columns: &[ColumnHead], windowed: bool) -> Result<ParquetWriter<W>, Error> {
         let bounds = ["window_start", "window_end"].into_iter().filter(|_| windowed).map(|name| (name, "timestamp"));
         let own = columns.iter().map(|column| (column.name.exact(), column.data_type));
         let all: Vec<_> = bounds.chain(own).collect();
@@ -85,20 +94,8 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok(ParquetWriter { writer: begin().map_err(|error| failed(&error))?, kinds, windowed, waiting: Vec::new() })
     }
 
-    /// Adds rows.
-    ///
-    /// # Errors
-    /// Returns what writing returns.
-    pub fn rows(&mut self, rows: Vec<Row>) -> Result<(), Error> {
-        self.waiting.extend(rows);
-        if self.waiting.len() >= GROUP_ROWS { self.flush() } else { Ok(()) }
-    }
-
     /// Ends the file. Returns what it was written to.
-    ///
-    /// # Errors
-    /// Returns what writing returns.
-    pub fn finish(mut self) -> Result<W, Error> {
+    fn end(mut self) -> Result<W, Error> {
         self.flush()?;
         self.writer.into_inner().map_err(|error| failed(&error))
     }
@@ -203,7 +200,7 @@ mod tests {
             let values = if at % 2 == 0 { values.clone() } else { nulls };
             writer.rows(vec![Row { window: Some([at, at + 1]), values }]).expect("it is written");
         }
-        let file = writer.finish().expect("it is written");
+        let file = writer.end().expect("it is written");
         let reader = SerializedFileReader::new(file).expect("a file");
         assert_eq!(reader.num_row_groups(), 2);
         let mut rows = 0;
