@@ -294,6 +294,24 @@ fn a_log_that_redis_has_written_is_read() {
     assert_eq!(all, wanted);
 }
 
+/// As Redis does it: what is behind `MULTI` counts with its `EXEC` only.
+#[test]
+fn a_transaction_that_a_kill_has_cut_is_dropped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = log_settings(folder.path());
+    let log = folder.path().join("appendonlydir");
+    fs::create_dir(&log).expect("a folder");
+    fs::write(log.join("appendonly.aof.manifest"), "file a seq 1 type i\n").expect("is written");
+    let file = |lines: &[&str]| -> Vec<u8> { lines.iter().flat_map(|line| request(line)).collect() };
+    let whole = ["SET a 1", "MULTI", "SET b 1", "SET c 1", "EXEC", "MULTI", "SET d 1"];
+    fs::write(log.join("a"), file(&whole)).expect("is written");
+    let keys = |service: &Service<'_>| ask(service, "EXISTS a b c d");
+    let (opened, there) = with_log(&settings, &SETTINGS, keys).expect("opens");
+    assert_eq!(there, ":3\r\n");
+    let cut = opened.cut.expect("it is cut");
+    assert_eq!(cut.1, file(&whole[..5]).len() as u64, "{}", cut.2);
+}
+
 #[test]
 fn flags_marks_and_versions_of_memcached_are_kept() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -382,4 +400,9 @@ fn other_files_are_refused() {
     fs::write(folder.path().join("appendonlydir/b"), "REDIS0010").expect("is written");
     let refused = with_log(&settings, &SETTINGS, |_| ()).expect_err("is another format").to_string();
     assert!(refused.contains("aof-use-rdb-preamble no"), "{refused}");
+    fs::remove_file(folder.path().join("appendonlydir/b")).expect("is there");
+    let made = Command::new("mkfifo").arg(folder.path().join("appendonlydir/b")).status();
+    assert!(made.expect("mkfifo runs").success());
+    let refused = with_log(&settings, &SETTINGS, |_| ()).expect_err("is a pipe").to_string();
+    assert!(refused.contains("this is no file"), "{refused}");
 }

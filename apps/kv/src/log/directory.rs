@@ -89,6 +89,14 @@ pub struct Directory {
     folder: File,
 }
 
+/// Opens a file for reading; a pipe, whose reader would wait, is refused.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    match fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("this is no file")),
+    }
+}
+
 impl Directory {
     /// Opens a directory's folder, which is made if it is missing.
     ///
@@ -121,7 +129,7 @@ impl Directory {
     pub fn manifest(&self) -> Result<Option<Manifest>, LogError> {
         let path = self.at(MANIFEST);
         let mut bytes = Vec::new();
-        match File::open(&path) {
+        match open_regular(&path) {
             Ok(file) => {
                 file.take(MANIFEST_MOST).read_to_end(&mut bytes).map_err(LogError::io(&path, "reading"))?;
             }

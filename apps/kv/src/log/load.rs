@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::block::{Header, Kind, PREFIX};
-use super::directory::{Directory, Manifest};
+use super::directory::{Directory, Manifest, open_regular};
 use super::error::LogError;
 use super::input::{Bad, Entry, Input};
 use crate::clock;
@@ -51,6 +51,8 @@ struct Loader<'s, 'h> {
     /// Flags and marks of the next value.
     marks: Option<(u32, u32)>,
     commands: u64,
+    /// What came behind `MULTI`: it is served with `EXEC`, or not at all.
+    waiting: Option<Vec<Vec<Vec<u8>>>>,
     /// The number of the next block, if that is known.
     number: Option<u64>,
     /// Whether the file's end was met.
@@ -69,7 +71,23 @@ impl Loader<'_, '_> {
         }
     }
 
-    fn command(&mut self, words: &[Vec<u8>]) -> Result<(), Refused> {
+    fn command(&mut self, words: Vec<Vec<u8>>) -> Result<(), Refused> {
+        let is = |name: &str| words.first().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+        match &mut self.waiting {
+            None if is("multi") => self.waiting = Some(Vec::new()),
+            None if is("exec") => {}
+            None => return self.serve(&words),
+            Some(waiting) if is("exec") => {
+                let whole = std::mem::take(waiting);
+                self.waiting = None;
+                return whole.iter().try_for_each(|words| self.serve(words));
+            }
+            Some(waiting) => waiting.push(words),
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, words: &[Vec<u8>]) -> Result<(), Refused> {
         let words: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
         self.commands += 1;
         let marks = self.marks.take();
@@ -90,7 +108,7 @@ impl Loader<'_, '_> {
             match input.entry() {
                 Ok(None) => return Ok(Ok(())),
                 Ok(Some(Entry::Comment(line))) => self.comment(&line),
-                Ok(Some(Entry::Command(words))) => self.command(&words)?,
+                Ok(Some(Entry::Command(words))) => self.command(words)?,
                 Err(Bad::Truncated) => return Ok(Err(Bad::Damaged("a block ends within a command".to_owned()))),
                 Err(bad) => return Ok(Err(bad)),
             }
@@ -122,7 +140,7 @@ impl Loader<'_, '_> {
     }
 
     fn file(&mut self, path: &Path) -> Result<Read, LogError> {
-        let file = File::open(path).map_err(LogError::io(path, "opening"))?;
+        let file = open_regular(path).map_err(LogError::io(path, "opening"))?;
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
         let refused = |offset, what| LogError::Unsupported { path: path.to_owned(), offset, what };
         if reader.fill_buf().map_err(LogError::io(path, "reading"))?.starts_with(RDB) {
@@ -130,22 +148,30 @@ impl Loader<'_, '_> {
             return Err(refused(0, what));
         }
         let mut input = Input::new(reader);
+        // Where a transaction begins that is not whole yet.
+        let (mut begun, mut before) = (None, 0);
         loop {
-            let good = input.offset;
+            let at = input.offset;
+            begun = self.waiting.is_some().then(|| begun.unwrap_or(before));
+            before = at;
             let served = match input.entry() {
-                Ok(None) => return Ok(Read { good, bad: None }),
+                Ok(None) if begun.is_some() => Ok(Err(Bad::Truncated)),
+                Ok(None) => return Ok(Read { good: at, bad: None }),
                 Ok(Some(Entry::Comment(line))) if line.starts_with(PREFIX) => self.block(&line, &mut input),
                 // What Redis writes outside of blocks is commands and times.
                 Ok(Some(Entry::Comment(line))) if line.starts_with(b"#TS:") => Ok(Ok(())),
                 Ok(Some(Entry::Comment(_))) => Ok(Err(Bad::Damaged("the line of a block is damaged".to_owned()))),
-                Ok(Some(Entry::Command(words))) => self.command(&words).map(Ok),
+                Ok(Some(Entry::Command(words))) => self.command(words).map(Ok),
                 Err(bad) => Ok(Err(bad)),
             };
             match served {
                 Ok(Ok(())) => {}
                 Ok(Err(Bad::Io(error))) => return Err(LogError::Io { path: path.to_owned(), doing: "reading", error }),
-                Ok(Err(bad)) => return Ok(Read { good, bad: Some(bad) }),
-                Err(Refused(what)) => return Err(refused(good, what)),
+                Ok(Err(bad)) => {
+                    self.waiting = None;
+                    return Ok(Read { good: begun.unwrap_or(at), bad: Some(bad) });
+                }
+                Err(Refused(what)) => return Err(refused(at, what)),
             }
         }
     }
@@ -163,7 +189,7 @@ pub fn load(
     repair: bool,
 ) -> Result<Loaded, LogError> {
     let mut loader =
-        Loader { replay: Replay::new(service), service, marks: None, commands: 0, number: Some(0), is_ended: false };
+        Loader { replay: Replay::new(service), service, marks: None, commands: 0, waiting: None, number: Some(0), is_ended: false };
     let mut loaded = Loaded::default();
     if let Some(base) = &manifest.base {
         let path = directory.at(&base.name);
@@ -217,7 +243,7 @@ fn cut(
     let path = directory.at(name);
     let what = match bad {
         Bad::Damaged(what) => what.clone(),
-        Bad::Truncated | Bad::Io(_) => "it ends within a command".to_owned(),
+        Bad::Truncated | Bad::Io(_) => "it ends within a command or a transaction".to_owned(),
     };
     if !is_allowed {
         return Err(LogError::Damaged { path, offset: good, what });

@@ -124,9 +124,7 @@ impl<'s, 'h> Replay<'s, 'h> {
     /// # Errors
     /// Returns the refusal, unless it is that the key has another type: then a later command removes the key.
     pub fn apply(&mut self, words: &[&[u8]]) -> Result<(), String> {
-        // What is between these is served one after the other.
-        let is_frame = |word: &[u8]| word.eq_ignore_ascii_case(b"multi") || word.eq_ignore_ascii_case(b"exec");
-        if words.first().is_none_or(|word| is_frame(word)) {
+        if words.is_empty() {
             return Ok(());
         }
         self.output.clear();
