@@ -35,7 +35,7 @@ impl Search<'_> {
         match proved {
             Ok(()) => Ok(removed),
             Err(why) => {
-                self.unproved.get_or_insert(removed.1);
+                self.note_unproved(removed.1, removed.2.as_deref());
                 Err(format!("that a copy for each offset does the same is not proved: {why}"))
             }
         }

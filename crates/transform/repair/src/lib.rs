@@ -276,7 +276,7 @@ impl Search<'_> {
             match (self.prove)(&self.base, &removed.0) {
                 Ok(()) => return Some(Ok(removed)),
                 Err(why) => {
-                    self.unproved.get_or_insert(removed.1);
+                    self.note_unproved(removed.1, removed.2.as_deref());
                     last = Some(Err(format!("that the loop tests what it has stored is not proved: {why}")));
                 }
             }
@@ -324,7 +324,7 @@ impl Search<'_> {
         match (self.prove)(&self.base, &removed.0) {
             Ok(()) => Ok(removed),
             Err(why) => {
-                self.unproved.get_or_insert(removed.1);
+                self.note_unproved(removed.1, removed.2.as_deref());
                 Err(format!("that a division by 1 changes nothing is not proved: {why}"))
             }
         }
@@ -372,10 +372,17 @@ impl Search<'_> {
         Some(match proved {
             Ok(()) => Ok(removed),
             Err(why) => {
-                self.unproved.get_or_insert(removed.1);
+                self.note_unproved(removed.1, removed.2.as_deref());
                 Err(format!("that the access ends before data_end is not proved: {why}"))
             }
         })
+    }
+
+    /// Keeps the first change with which the whole program would be accepted: `next` is what is rejected then.
+    fn note_unproved(&mut self, change: Change, next: Option<&Rejection>) {
+        if next.is_none() {
+            self.unproved.get_or_insert(change);
+        }
     }
 
     /// Makes a change that is not about a range; `None` if the verifier does not accept it.
@@ -396,7 +403,7 @@ impl Search<'_> {
             Ok(()) => Ok((changed, change, standing)),
             Err(why) => {
                 let why = format!("that {} needs no {} is not proved: {why}", change.register, means.name);
-                self.unproved.get_or_insert(change);
+                self.note_unproved(change, standing.as_deref());
                 Err(why)
             }
         })
@@ -500,7 +507,7 @@ impl Search<'_> {
                         "that {} is {} to {} is not proved: {why}",
                         change.register, change.range[0], change.range[1]
                     );
-                    self.unproved.get_or_insert(change);
+                    self.note_unproved(change, standing.as_deref());
                 }
             }
         }

@@ -117,7 +117,7 @@ impl Search<'_> {
         });
         ends.and_then(|()| (self.prove)(&self.base, &removed.0)).map_err(|why| {
             let Sum { first, second, least, most, .. } = sum;
-            self.unproved.get_or_insert(removed.1.clone());
+            self.note_unproved(removed.1.clone(), removed.2.as_deref());
             format!("that {second} is {least} to {most} minus {} is not proved: {why}", first.register)
         })?;
         Ok(removed)
