@@ -107,7 +107,7 @@ fn main() -> ExitCode {
         Command::Doctor { dev, .. } => commands::doctor(dev, format),
         Command::Completions { shell } => commands::completions(shell),
         Command::Manual { folder } => commands::manual(&folder),
-        Command::Lsp { stdio: _ } => kiln_lsp::run().map(|()| 0),
+        Command::Lsp { stdio: _ } => kiln_lsp::run(),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -8,10 +8,10 @@ use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use kiln_driver::kernels::Kernel;
 use kiln_driver::{Error, optimize};
 use lsp_server::{Connection, ErrorCode, Message, Notification, Request, Response};
-use lsp_types::notification::{DidCloseTextDocument, DidOpenTextDocument, DidSaveTextDocument};
+use lsp_types::notification::{DidCloseTextDocument, DidOpenTextDocument, DidSaveTextDocument, Exit};
 use lsp_types::notification::{Notification as _, PublishDiagnostics, ShowMessage};
 use lsp_types::request::{
-    CodeActionRequest, CodeLensRequest, ExecuteCommand, HoverRequest, InlayHintRequest, Request as _,
+    CodeActionRequest, CodeLensRequest, ExecuteCommand, HoverRequest, InlayHintRequest, Request as _, Shutdown,
 };
 use lsp_types::{
     CodeAction, CodeActionParams, CodeActionProviderCapability, CodeLensOptions, CodeLensParams, ExecuteCommandOptions,
@@ -28,11 +28,12 @@ use crate::wire;
 /// The time for saying what optimizing a program would bring.
 const OPTIMIZING: Duration = Duration::from_secs(2);
 
-/// Speaks on standard input and output until the editor says goodbye.
+/// Speaks on standard input and output until the editor says goodbye. Returns the exit code that the protocol asks for: 1 where
+/// `exit` came without `shutdown`.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] if the other side does not speak the protocol.
-pub fn run() -> Result<(), Error> {
+pub fn run() -> Result<u8, Error> {
     let (connection, threads) = wire::stdio();
     let served = serve(connection);
     let wrong = |error: std::io::Error| Error::InvalidInput(format!("the editor's messages: {error}"));
@@ -43,7 +44,7 @@ pub fn run() -> Result<(), Error> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn serve(connection: Connection) -> Result<(), Error> {
+pub fn serve(connection: Connection) -> Result<u8, Error> {
     let wrong = |error: &dyn std::fmt::Display| Error::InvalidInput(format!("the editor's messages: {error}"));
     let capabilities = serde_json::to_value(capabilities()).map_err(|error| wrong(&error))?;
     let first = "none came; an editor starts kiln lsp and speaks first (docs/guide/editor.md)";
@@ -186,20 +187,25 @@ struct Server<'a> {
 type Sent = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 impl Server<'_> {
-    fn listen(&mut self, done: &Receiver<Done>) -> Sent {
+    fn listen(&mut self, done: &Receiver<Done>) -> Result<u8, Box<dyn std::error::Error + Send + Sync>> {
+        let mut is_shut = false;
         loop {
             select! {
                 recv(self.connection.receiver) -> message => match message {
-                    Ok(Message::Request(request)) => {
-                        if self.connection.handle_shutdown(&request)? {
-                            return Ok(());
-                        }
-                        self.answer(request)?;
+                    Ok(Message::Request(request)) if is_shut => {
+                        let refused = "the server is shut down".to_owned();
+                        self.send(Response::new_err(request.id, ErrorCode::InvalidRequest as i32, refused))?;
                     }
+                    Ok(Message::Request(request)) if request.method == Shutdown::METHOD => {
+                        is_shut = true;
+                        self.send(Response::new_ok(request.id, ()))?;
+                    }
+                    Ok(Message::Request(request)) => self.answer(request)?,
+                    Ok(Message::Notification(told)) if told.method == Exit::METHOD => return Ok(u8::from(!is_shut)),
                     Ok(Message::Notification(told)) => self.told(told)?,
                     Ok(Message::Response(_)) => {}
                     // The editor is gone without a goodbye.
-                    Err(_) => return Ok(()),
+                    Err(_) => return Ok(0),
                 },
                 recv(done) -> done => match done? {
                     Done::Look(path, look) => self.show(path, *look)?,
@@ -275,6 +281,10 @@ impl Server<'_> {
             Ok(None) => Response::new_err(id, ErrorCode::MethodNotFound as i32, format!("kiln has no {method}")),
             Err(error) => Response::new_err(id, ErrorCode::InvalidParams as i32, error.to_string()),
         };
+        self.send(response)
+    }
+
+    fn send(&self, response: Response) -> Sent {
         Ok(self.connection.sender.send(Message::Response(response))?)
     }
 

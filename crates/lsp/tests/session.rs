@@ -27,7 +27,7 @@ char _license[] SEC("license") = "GPL";
 struct Editor {
     connection: Connection,
     requests: i32,
-    server: Option<std::thread::JoinHandle<()>>,
+    server: Option<std::thread::JoinHandle<u8>>,
     /// Notifications that came and were not asked for yet.
     told: Vec<Notification>,
 }
@@ -101,10 +101,19 @@ impl Drop for Editor {
         if std::thread::panicking() {
             return;
         }
+        let Some(server) = self.server.take() else { return };
         self.ask("shutdown", Value::Null).expect("it shuts down");
+        assert!(self.ask("textDocument/hover", json!({})).is_err_and(|error| error.contains("shut down")));
         self.tell("exit", Value::Null);
-        self.server.take().expect("a server").join().expect("it ends");
+        assert_eq!(server.join().expect("it ends"), 0);
     }
+}
+
+#[test]
+fn an_editor_that_only_says_exit_is_told_by_the_exit_code() {
+    let mut editor = Editor::begin();
+    editor.tell("exit", Value::Null);
+    assert_eq!(editor.server.take().expect("a server").join().expect("it ends"), 1);
 }
 
 /// A folder with the source, and the source's address; `None`, with a message, without clang.

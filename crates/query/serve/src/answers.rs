@@ -65,7 +65,7 @@ impl Door {
         let Door::Page { port, scheme, .. } = self else { return Ok(()) };
         let is_own = |host: &&str| *scheme == "https" || is_own_host(host, *port);
         let Some(host) = request.header("Host").filter(is_own) else {
-            return Err("the page is asked for by its address, such as 127.0.0.1, not by a name");
+            return Err("the page is asked for by its address and port, such as 127.0.0.1:9436, not by a name");
         };
         if request.header("Origin").is_some_and(|origin| origin != format!("{scheme}://{host}")) {
             return Err("a page of another origin cannot ask");
@@ -88,7 +88,7 @@ impl Door {
 fn is_own_host(host: &str, port: u16) -> bool {
     let Some(name) = host.strip_suffix(&format!(":{port}")).or((port == 80).then_some(host)) else { return false };
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name == "localhost" || bare.parse::<std::net::IpAddr>().is_ok()
+    name.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok()
 }
 
 /// Answers a request.
