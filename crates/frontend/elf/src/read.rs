@@ -44,6 +44,8 @@ pub(crate) struct Sources {
     pub core_records: Vec<Record>,
     /// The record at the beginning of each function.
     pub function_records: Vec<Option<Record>>,
+    /// Why no program can be loaded with libbpf, see [`crate::libbpf`].
+    pub refusal: Option<String>,
     /// See [`Sources::btf`].
     btf: Option<Vec<u8>>,
     /// The functions as they were read, to detect what a rewrite changed.
@@ -109,6 +111,7 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
         origins: HashMap::new(),
         maps,
         externs,
+        refusal: None,
         ext: None,
         ext_sections: HashMap::new(),
         line_records: Vec::new(),
@@ -133,6 +136,7 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
     }
     object.operations = crate::operations::read_marks(&object, &sources)?;
     sources.operations.clone_from(&object.operations);
+    sources.refusal = crate::libbpf::refusal(&object, &sources, btf.as_ref());
     sources.original.clone_from(&object.functions);
     sources.lines.clone_from(&object.lines);
     sources.core.clone_from(&object.core);
