@@ -286,16 +286,20 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
         let function = &mut object.functions[index];
         if let Some(record) = starts.iter().find(|record| u64::from(record.offset) == place.start) {
             function.btf_id = record.word(0);
-            // clang copies a global function for calls with constants. The copy is a local symbol, `g.specialized.1`, but its
-            // BTF says global, and the kernel goes by the BTF.
+            // The kernel goes by the BTF. clang copies a global function for calls with constants: `g.specialized.1` is a
+            // local symbol and global in BTF. Other compilers have callbacks that are global symbols and static in BTF.
             let described = btf.kind(TypeId(function.btf_id));
+            let is_local = sources.file.symbols[place.symbol].binding() == STB_LOCAL;
             if !matches!(described, Kind::Function { .. }) {
                 let message = format!("type {} of function {} is no function", function.btf_id, function.name);
                 return invalid(".BTF.ext", place.start, message);
             }
-            let is_local = sources.file.symbols[place.symbol].binding() == STB_LOCAL;
-            if is_local && matches!(described, Kind::Function { linkage: BtfLinkage::Global, .. }) {
-                function.linkage = Linkage::Global;
+            match described {
+                Kind::Function { linkage: BtfLinkage::Global, .. } if is_local => function.linkage = Linkage::Global,
+                Kind::Function { linkage: BtfLinkage::Static, .. } if function.section == ".text" => {
+                    function.linkage = Linkage::Static;
+                }
+                _ => {}
             }
             sources.function_records[index] = Some(record.clone());
         }
