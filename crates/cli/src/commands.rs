@@ -316,11 +316,9 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
 pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     let programs = input.select(&arguments.object.program)?;
-    let kernel_types = input.kernel_types.clone();
     let mut options = dump::Options::default();
     options.source = !arguments.no_source;
-    options.facts = arguments.facts;
-    options.kernel_types = kernel_types;
+    options.facts = arguments.facts.then(|| dump::Verified::new(&input)).transpose()?;
     let maps = dump::maps(&input.object);
     if arguments.native {
         let arch = arguments.machine.map(arguments::Machine::arch);

@@ -68,6 +68,27 @@ fn a_mistake_is_mended_by_its_own_fix() {
     }
 }
 
+/// A loop's condition that is the wrong way round stays so in no fix.
+#[test]
+fn a_condition_the_wrong_way_round_is_turned() {
+    if Command::new("clang-19").arg("--version").output().is_err() {
+        eprintln!("skipped: no clang-19");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("count.c");
+    let text = "#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\n\nSEC(\"tc\")\n\
+        int count(struct __sk_buff *skb)\n{\n\tint n = skb->mark, i;\n\t__u32 sum = 0;\n\n\
+        \tfor (i = 0; i > n; i++)\n\t\tsum += bpf_get_prandom_u32();\n\treturn sum & 1;\n}\n\n\
+        char _license[] SEC(\"license\") = \"GPL\";\n";
+    std::fs::write(&path, text).expect("a source");
+    let file = path.to_str().expect("a path");
+    kiln(&["check", file, "--kernel", "6.18", "--fix", "--unsafe-fixes"]);
+    let mended = std::fs::read_to_string(&path).expect("a text");
+    assert!(mended.contains("i < n;") && !mended.contains("i > n"), "{mended}");
+    assert!(kiln(&["check", file, "--kernel", "6.18"]).1, "{mended}");
+}
+
 /// The header with the kernel's types.
 const TYPES: &str = "vmlinux.h";
 

@@ -66,8 +66,8 @@ pub enum Verdict {
         #[serde(flatten)]
         diagnosis: Box<Diagnosis>,
     },
-    /// It cannot be read, or cannot be what it says: malformed, it refers to what is defined nowhere, or it is unlike the
-    /// function that it replaces.
+    /// It cannot be read, or cannot be what it says: malformed, it refers to what is defined nowhere, it is unlike the
+    /// function that it replaces, or libbpf does not open its object.
     Invalid {
         /// What is wrong, and where.
         reason: Shown,
@@ -148,16 +148,20 @@ pub fn verdict(object: &Prepared<'_>, program: &Program, options: &kiln_verifier
     )
 }
 
-/// Verifies a program of an input, unless it cannot stand for what it replaces.
+/// Verifies a program of an input, unless it cannot stand for what it replaces. An accepted program of an object that
+/// libbpf does not open is invalid.
 pub(crate) fn verdict_in(
     input: &Input,
     object: &Prepared<'_>,
     program: &Program,
     options: &kiln_verifier::Options,
 ) -> Verdict {
-    match input.unlike.get(&program.name) {
-        Some(why) => Verdict::Invalid { reason: why.as_str().into() },
-        None => verdict(object, program, options),
+    if let Some(why) = input.unlike.get(&program.name) {
+        return Verdict::Invalid { reason: why.as_str().into() };
+    }
+    match (verdict(object, program, options), input.elf.as_ref().and_then(|elf| elf.refusal())) {
+        (Verdict::Accepted { .. }, Some(why)) => Verdict::Invalid { reason: why.into() },
+        (verdict, _) => verdict,
     }
 }
 
@@ -262,10 +266,12 @@ pub fn profile(input: &Input, program: &Program) -> Option<Cost> {
 }
 
 impl Checked {
-    /// Whether Kiln and the kernel disagree. They do not where one of them gives no verdict.
+    /// Whether Kiln and the kernel disagree. They do not where one of them gives no verdict, nor about what Kiln knows to
+    /// be a bug of the kernel's verifier.
     pub fn disagrees(&self) -> bool {
         let ours = match &self.verdict {
             Verdict::Accepted { .. } => true,
+            Verdict::Rejected { diagnosis, .. } if diagnosis.kernel_accepts => return false,
             Verdict::Rejected { .. } => false,
             Verdict::Unsupported { .. } | Verdict::Invalid { .. } => return false,
         };

@@ -17,9 +17,10 @@ use kiln_platform::Helper;
 use kiln_program::btf::Btf;
 use kiln_program::text::{Labels, Names};
 use kiln_program::{Clean, Function, FunctionId, InsnId, Node, Object, Program, Reference};
-use kiln_verifier::{Assumptions, Facts, InsnFacts, Region, Scalar, StackSet, Value};
+use kiln_verifier::{Facts, InsnFacts, Region, Scalar, StackSet, Value};
 use serde::Serialize;
 
+use crate::input::Input;
 use crate::show::core_names;
 use crate::show::shown::{Shown, count};
 use kiln_program::Error;
@@ -30,15 +31,38 @@ use kiln_program::Error;
 pub struct Options {
     /// Source lines, where recorded.
     pub source: bool,
-    /// What the verifier knows before each instruction.
-    pub facts: bool,
-    /// The types of the kernel that programs are verified against.
-    pub kernel_types: Option<Arc<Btf>>,
+    /// What to say of what the verifier knows before each instruction, if anything.
+    pub facts: Option<Verified>,
+}
+
+/// An object as `kiln check` verifies it: as it would be loaded.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    object: Arc<Object>,
+    options: kiln_verifier::Options,
+}
+
+impl Verified {
+    /// Returns how an input is verified.
+    ///
+    /// # Errors
+    /// As [`Input::as_loaded`].
+    pub fn new(input: &Input) -> Result<Verified, Error> {
+        Ok(Verified { object: Arc::new(input.as_loaded()?), options: input.verifier_options() })
+    }
+
+    /// The facts of a program, or why there are none.
+    fn facts(&self, program: &Program) -> (Facts, Option<String>) {
+        match kiln_verifier::verify(&self.object, program, &self.options) {
+            Ok(verified) => (verified.facts, None),
+            Err(error) => (Facts::default(), Some(error.to_string())),
+        }
+    }
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { source: true, facts: false, kernel_types: None }
+        Options { source: true, facts: None }
     }
 }
 
@@ -204,7 +228,7 @@ impl<'a> Shared<'a> {
     }
 
     fn listing(&self, object: &Object, program: &Program, options: Options) -> Listing {
-        let (facts, no_facts) = if options.facts { facts(object, program, &options) } else { Default::default() };
+        let (facts, no_facts) = options.facts.as_ref().map(|verified| verified.facts(program)).unwrap_or_default();
         View { object, shared: self, facts, options }.listing(program, no_facts)
     }
 }
@@ -245,15 +269,6 @@ pub fn maps(object: &Object) -> String {
         );
     }
     text
-}
-
-fn facts(object: &Object, program: &Program, options: &Options) -> (Facts, Option<String>) {
-    let kernel_types = options.kernel_types.clone();
-    let options = kiln_verifier::Options { assumptions: Assumptions::AnyLoad, kernel_types, ..Default::default() };
-    match kiln_verifier::verify(object, program, &options) {
-        Ok(verified) => (verified.facts, None),
-        Err(error) => (Facts::default(), Some(error.to_string())),
-    }
 }
 
 struct View<'a> {

@@ -171,6 +171,24 @@ pub fn running_kernel_types() -> Option<Arc<Btf>> {
     TYPES.get_or_init(read).clone()
 }
 
+/// Returns an object as it would be loaded into the kernel with these types, the running one in most cases: what `kiln
+/// check` verifies, with [`Input::verifier_options`]. CO-RE relocations are resolved, and the configuration's values are
+/// filled in. Instructions keep their ids. An object that was resolved for these types stays as it is.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] if a relocation is malformed.
+pub fn as_loaded(object: &Object, types: Option<&Arc<Btf>>) -> Result<Object, Error> {
+    let mut loaded = object.clone();
+    if let Some(types) = types {
+        kiln_elf::resolve_core(&mut loaded, types).map_err(|error| elf_error(&object.name, error))?;
+    }
+    let here = types.is_none_or(|types| running_kernel_types().is_some_and(|running| Arc::ptr_eq(types, &running)));
+    if let Some(config) = running_kernel_config().filter(|_| here) {
+        kiln_elf::resolve_kconfig(&mut loaded, config);
+    }
+    Ok(loaded)
+}
+
 /// Says why [`running_kernel_types`] has none, and what to do.
 pub fn lack_of_kernel_types() -> &'static str {
     match Path::new("/sys/kernel").exists() {
@@ -386,12 +404,16 @@ impl Input {
     /// Returns [`Error::InvalidInput`] if a relocation is malformed.
     pub fn resolve_for_running_kernel(&mut self) -> Result<(), Error> {
         self.use_kernel_types();
-        if let Some(types) = self.kernel_types.clone() {
-            let name = self.object.name.clone();
-            kiln_elf::resolve_core(&mut self.object, &types).map_err(|error| elf_error(&name, error))?;
-        }
-        self.resolve_kconfig();
+        self.object = self.as_loaded()?;
         Ok(())
+    }
+
+    /// Returns the object as it would be loaded into the kernel whose types it has: see [`as_loaded`].
+    ///
+    /// # Errors
+    /// Returns [`Error::InvalidInput`] if a relocation is malformed.
+    pub fn as_loaded(&self) -> Result<Object, Error> {
+        as_loaded(&self.object, self.kernel_types.as_ref())
     }
 
     /// Resolves CO-RE relocations against a kernel's BTF, which was read from `path`, as loading there would, and verifies

@@ -175,12 +175,12 @@ impl View<'_> {
             self.look.loads_on = Some(matrix.loads_on.clone());
         }
         let mut visits: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
+        let verified = dump::Verified::new(input).ok();
         for checked in &report.verdicts() {
             let program = input.object.programs.iter().find(|program| checked.program == *program.name);
             let listing = program.map(|program| {
                 let mut options = dump::Options::default();
-                options.facts = true;
-                options.kernel_types = input.kernel_types.clone();
+                options.facts.clone_from(&verified);
                 dump::listing(&input.object, program, options)
             });
             let line = listing.as_ref().and_then(|listing| self.first_line(listing));

@@ -107,13 +107,13 @@ fn types(named: &[(String, String)]) -> Result<Vec<(String, ProgramType)>, Error
 fn programs(input: &Input) -> Vec<Answered> {
     let all: Vec<_> = input.object.programs.iter().collect();
     let mut listed = 0;
+    let verified = dump::Verified::new(input).ok();
     let read = check::check(input, &all).into_iter().zip(&all).map(|(mut checked, program)| {
         checked.profile = check::profile(input, program);
         let functions = input.object.reachable_functions(program.entry);
         listed += functions.into_iter().map(|id| input.object.function(id).nodes.len()).sum::<usize>();
         let mut options = dump::Options::default();
-        (options.source, options.facts) = (true, true);
-        options.kernel_types = input.kernel_types.clone();
+        (options.source, options.facts) = (true, verified.clone());
         let listing = (listed <= MAX_LISTED).then(|| dump::listing(&input.object, program, options));
         Answered { checked, listing }
     });

@@ -44,6 +44,11 @@ impl Rejection {
         self.cause.case == Case::TwoKinds
     }
 
+    /// Whether Linux 6.18 is known to accept it all the same: by a bug, which a later release mends.
+    pub fn kernel_accepts(&self) -> bool {
+        self.cause.case == Case::NullTaken
+    }
+
     /// By how many bytes the pointer was moved, if the instruction is refused only because it was moved at all.
     pub fn moved_by(&self) -> Option<i64> {
         if let Case::Moved { by } = self.cause.case { Some(by) } else { None }
@@ -91,6 +96,8 @@ pub(crate) enum Case {
     TwoKinds,
     /// An access through a pointer that may not be moved, and was moved by a constant.
     Moved { by: i64 },
+    /// 0 is passed where a global function's parameter is never null, which kernels before 7.3 do not notice.
+    NullTaken,
     /// Part of a spilled pointer is loaded.
     PartOfSpilledPointer,
     /// Part of a pointer is stored.

@@ -151,6 +151,7 @@ pub fn bench_all<P: kiln_superopt::Progress>(
         let rows = input::open(path, &[]).and_then(|mut input| {
             let unknown = input.set_types(types);
             unmatched.retain(|name| unknown.contains(name));
+            input.use_kernel_types();
             bench(&input, options, progress)
         });
         match rows {
@@ -221,7 +222,7 @@ fn measure(
         notes.push(kiln_inspect::check::no_type(program));
         return (None, None);
     };
-    let mut keep = |result: Result<_, Error>| result.map_err(|error| notes.push(error.to_string())).ok();
+    let mut keep = |result: Result<_, Error>| result.map_err(|error| notes.push(in_one_line(&error))).ok();
     let vm = keep(both_vms(before, after, program, &options.feed));
     let (packet, context) = match (kernel::takes_packet(program_type), &options.packet, &vm) {
         (true, Some(packet), _) => (packet.clone(), None),
@@ -242,6 +243,13 @@ fn measure(
     let name = program.name.clone();
     let mut sides = Sides { vm, kernel, empty_vm, empty_kernel, name, program_type, packet, context };
     sides.time(options, notes)
+}
+
+/// An error for a note, which is one line: its first two lines say what failed and why.
+fn in_one_line(error: &Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(|line| line.trim_start_matches([' ', '|']).trim_end());
+    lines.filter(|line| !line.is_empty()).take(2).collect::<Vec<_>>().join(": ")
 }
 
 /// A context of zeros, as long as the kernel's test run takes for the type.
@@ -276,7 +284,7 @@ fn both_kernels(
         let mut object = input.object.clone();
         if !feed.is_empty() {
             let fed = feed.set_globals(&mut object).and_then(|()| loading::fed_kernel(input, &object, program, feed));
-            return fed.map_err(|error| notes.push(format!("the kernel: {error}"))).ok();
+            return fed.map_err(|error| notes.push(format!("the kernel: {}", in_one_line(&error)))).ok();
         }
         let loaded = kernel::load(&input.bytes, &object, program);
         loaded.map_err(|failure| notes.push(format!("the kernel: {}", failure.reason().unwrap_or("refused")))).ok()

@@ -232,7 +232,10 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let kernel_before = kernel.map(|kernel| kernel.before);
     let no_time = |id: ProgramId| (id, "the time was up before the kernel was asked about it".to_owned());
     rewrite.skipped.extend(unasked.into_iter().map(no_time));
-    let programs = account(input, &rewrite, &verifier, kernel_before.as_deref(), kernel_after.as_deref());
+    let mut programs = account(input, &rewrite, &verifier, kernel_before.as_deref(), kernel_after.as_deref());
+    if options.profile.is_none() {
+        as_checked(input, &rewrite.object, &mut programs, &verifier);
+    }
     let Rewrite { object, evidence, timings, cut_short, .. } = rewrite;
     let spent = begun.elapsed();
     let (goal, machine) = (options.goal, machine.into());
@@ -462,6 +465,24 @@ fn account(
             },
         })
         .collect()
+}
+
+/// Replaces the verdicts by those of `kiln check`, which verifies what a loader makes of CO-RE relocations and of the
+/// kernel's configuration. The optimizer may not rely on them, because the result is to load elsewhere, too.
+fn as_checked(input: &Input, after: &Object, programs: &mut [Optimized], verifier: &kiln_verifier::Options) {
+    let loaded = |object: &Object| kiln_inspect::input::as_loaded(object, input.kernel_types.as_ref());
+    let [Ok(before), Ok(after)] = [&input.object, after].map(loaded) else { return };
+    if before.functions == input.object.functions && before.maps == input.object.maps {
+        return;
+    }
+    let options = kiln_verifier::Options { explain: true, skip_facts: true, ..verifier.clone() };
+    let [before, after] = [&before, &after].map(|object| Prepared::new(object, &options));
+    for (at, own) in programs.iter_mut().enumerate().filter(|(_, own)| !own.limit_reached) {
+        let verdict = |object: &Prepared<'_>| check::verdict(object, &object.object().programs[at], &options);
+        let changed = changed(before.object(), after.object(), &before.object().programs[at]);
+        own.before = verdict(&before);
+        own.after = if changed { verdict(&after) } else { own.before.clone() };
+    }
 }
 
 /// Processed instructions as it is loaded here, and bytes of stack and of the largest frame.

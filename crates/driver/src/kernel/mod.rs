@@ -3,7 +3,7 @@
 mod ask;
 pub mod verdict;
 
-use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, TestInput, TestOutput};
+use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, ProgInfo, TestInput, TestOutput};
 use kiln_platform::ProgramType;
 use kiln_program::{MapContents, Needs, Object, Program};
 
@@ -78,6 +78,52 @@ pub fn load_with_statistics(bytes: &[u8], object: &Object, program: &Program) ->
     load_logged(bytes, object, program, None, LOG_STATISTICS, None)
 }
 
+/// Loads several programs of an object file at once: for an object of many, each load of one reads all of it. Programs
+/// that need a load of their own (`struct_ops`, `freplace`) are not among them. Returns what the kernel says of each.
+///
+/// # Errors
+/// As [`load`], if the kernel takes one of them only with less than all of them.
+pub(crate) fn load_together(
+    bytes: &[u8],
+    object: &Object,
+    programs: &[&Program],
+) -> Result<Vec<Result<ProgInfo, kiln_linux::Error>>, LoadFailure> {
+    let mut needs = Needs::default();
+    programs.iter().for_each(|program| needs.add(object, program));
+    let mut file = opened(bytes, object, programs, needs, &|_| false)?;
+    file.size_empty_maps(kiln_platform::LOAD_TIME_ENTRIES);
+    let loaded = file.load_with_log(LOG_STATISTICS)?;
+    programs.iter().map(|program| Ok(loaded.program(&program.name)?.info())).collect()
+}
+
+/// Opens an object for some of its programs, with the maps that they need and those that are fed.
+fn opened<'a>(
+    bytes: &[u8],
+    object: &'a Object,
+    programs: &[&Program],
+    mut used: Needs<'a>,
+    fed: &dyn Fn(&str) -> bool,
+) -> Result<ObjectFile, LoadFailure> {
+    used.add_filled_prog_arrays(object);
+    // libbpf looks for every symbol of the object, and fails for those that only other programs need.
+    let weakened = kiln_elf::with_weak_externs(&object.name, bytes, |name| used.externs.contains(name)).ok();
+    let mut file = ObjectFile::open(&object.name, weakened.as_deref().unwrap_or(bytes))?;
+    file.only(&used.programs.iter().map(|name| &**name).collect::<Vec<_>>())?;
+    let entries = file.programs();
+    for program in programs {
+        let known = entries.iter().any(|entry| entry.name == program.name && entry.program_type != 0);
+        if let (false, Some(program_type)) = (known, program.program_type) {
+            file.set_type(&program.name, program_type, program.attach_type)?;
+        }
+    }
+    file.without_maps(|name| {
+        !fed(name)
+            && object.maps.iter().any(|map| same_map(&map.name, name))
+            && !used.maps.iter().any(|own| same_map(own, name))
+    });
+    Ok(file)
+}
+
 fn load_logged(
     bytes: &[u8],
     object: &Object,
@@ -87,24 +133,11 @@ fn load_logged(
     feed: Option<&[String]>,
 ) -> Result<KernelProgram, LoadFailure> {
     let mut used = Needs::of(object, program);
-    used.add_filled_prog_arrays(object);
     for program in object.programs.iter().filter(|program| feed.is_some_and(|more| more.contains(&program.name))) {
         used.add(object, program);
     }
-    // libbpf looks for every symbol of the object, and fails for those that only other programs need.
-    let weakened = kiln_elf::with_weak_externs(&object.name, bytes, |name| used.externs.contains(name)).ok();
-    let mut file = ObjectFile::open(&object.name, weakened.as_deref().unwrap_or(bytes))?;
-    file.only(&used.programs.iter().map(|name| &**name).collect::<Vec<_>>())?;
-    let known = file.programs().iter().any(|entry| entry.name == program.name && entry.program_type != 0);
-    if let (false, Some(program_type)) = (known, program.program_type) {
-        file.set_type(&program.name, program_type, program.attach_type)?;
-    }
     let fed = |map: &str| feed.is_some_and(|names| names.iter().any(|name| same_map(name, map)));
-    file.without_maps(|name| {
-        !fed(name)
-            && object.maps.iter().any(|map| same_map(&map.name, name))
-            && !used.maps.iter().any(|own| same_map(own, name))
-    });
+    let mut file = opened(bytes, object, &[program], used, &fed)?;
     if program.program_type == Some(ProgramType::StructOps) {
         file.only_in_slots(&program.name)?;
     }

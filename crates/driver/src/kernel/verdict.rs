@@ -2,6 +2,7 @@
 
 use kiln_inspect::Input;
 use kiln_inspect::check::{Checked, KernelVerdict, Verdict};
+use kiln_platform::ProgramType;
 use kiln_program::{Object, Program, Replaced};
 use kiln_verifier::Reason;
 
@@ -12,12 +13,40 @@ use super::Target;
 /// The kernel is not asked about a program that Kiln rejects with `lost-precision`. Linux 6.18.44 writes outside of an
 /// array there, and a load of such a program can stop the machine.
 pub fn add(checked: &mut [Checked], input: &Input, programs: &[&Program]) {
-    for (checked, program) in checked.iter_mut().zip(programs) {
+    let together = |(checked, program): (&Checked, &&Program)| {
+        let alone = matches!(program.program_type, None | Some(ProgramType::StructOps | ProgramType::Ext));
+        checked.verdict.is_accepted() && !alone && input.elf.is_some() && input.object.operations.is_empty()
+    };
+    let pairs = checked.iter().zip(programs).enumerate();
+    let likely: Vec<usize> = pairs.filter(|(_, pair)| together(*pair)).map(|(at, _)| at).collect();
+    for some in likely.chunks(TOGETHER) {
+        let verdicts = verdicts(input, &some.iter().map(|at| programs[*at]).collect::<Vec<_>>());
+        some.iter().zip(verdicts).for_each(|(at, verdict)| checked[*at].kernel = Some(verdict));
+    }
+    for (checked, program) in checked.iter_mut().zip(programs).filter(|(checked, _)| checked.kernel.is_none()) {
         let asked = || match (&program.replaces, &input.target) {
             (Some(replaced), Some(target)) => replacement(input, program, replaced, target),
             _ => verdict(&input.bytes, &input.object, program),
         };
         checked.kernel = Some(if is_dangerous(&checked.verdict) { withheld() } else { asked() });
+    }
+}
+
+/// Programs that are loaded at once, at most.
+const TOGETHER: usize = 64;
+
+/// The kernel's verdicts on programs that it is likely to accept: all at once, and if it refuses that, in halves. So an
+/// object of thousands of programs is not read once for each.
+fn verdicts(input: &Input, programs: &[&Program]) -> Vec<KernelVerdict> {
+    if let [one] = programs {
+        return vec![verdict(&input.bytes, &input.object, one)];
+    }
+    match super::load_together(&input.bytes, &input.object, programs) {
+        Ok(infos) => infos.into_iter().map(|info| said(Ok(info))).collect(),
+        Err(_) => {
+            let (some, others) = programs.split_at(programs.len() / 2);
+            [verdicts(input, some), verdicts(input, others)].concat()
+        }
     }
 }
 

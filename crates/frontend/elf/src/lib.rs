@@ -50,6 +50,7 @@ mod externs;
 mod file;
 mod kconfig;
 mod layout;
+mod libbpf;
 mod maps;
 mod moved_tables;
 mod operations;
@@ -97,6 +98,12 @@ impl ElfObject {
             "section {section} holds code, but symbol {symbol} there has no type (STT_NOTYPE, not STT_FUNC), as old \
              compilers wrote it; libbpf finds no program in it either: compile it again"
         ))
+    }
+
+    /// Returns why libbpf does not open the file, or the kernel takes nothing of it, whatever its programs do. `None` if
+    /// its programs can be loaded as far as they are safe, or if symbols are missing: the object may be linked first.
+    pub fn refusal(&self) -> Option<&str> {
+        self.sources.refusal.as_deref()
     }
 
     /// Checks that code may change its size: no function that cannot be read refers to other code.

@@ -257,6 +257,15 @@ fn read_definitions(file: &ElfFile, index: usize, btf: Option<&Btf>, table: &mut
     Ok(())
 }
 
+/// `__uint(name, number)`: a pointer to an array of that length.
+pub(crate) fn number(btf: &Btf, id: TypeId) -> Option<u32> {
+    let Kind::Pointer { target } = btf.kind(btf.resolve(id)?) else { return None };
+    match btf.kind(*target) {
+        Kind::Array { count, .. } => Some(*count),
+        _ => None,
+    }
+}
+
 /// Reads the definition of one map.
 struct Definition<'a> {
     btf: &'a Btf,
@@ -331,14 +340,8 @@ impl Definition<'_> {
         Ok(())
     }
 
-    /// `__uint(name, number)`: a pointer to an array of that length.
     fn number(&self, id: TypeId) -> Result<u32> {
-        let pointer = self.btf.resolve(id).map(|id| self.btf.kind(id));
-        let Some(Kind::Pointer { target }) = pointer else { return self.fail("an attribute is no pointer") };
-        match self.btf.kind(*target) {
-            Kind::Array { count, .. } => Ok(*count),
-            _ => self.fail("an attribute is no pointer to an array"),
-        }
+        number(self.btf, id).map_or_else(|| self.fail("an attribute is no pointer to an array"), Ok)
     }
 
     /// `__ulong(name, number)`: an enum with that one value; or `__uint`.

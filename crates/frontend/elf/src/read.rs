@@ -44,6 +44,8 @@ pub(crate) struct Sources {
     pub core_records: Vec<Record>,
     /// The record at the beginning of each function.
     pub function_records: Vec<Option<Record>>,
+    /// Why no program can be loaded with libbpf, see [`crate::libbpf`].
+    pub refusal: Option<String>,
     /// See [`Sources::btf`].
     btf: Option<Vec<u8>>,
     /// The functions as they were read, to detect what a rewrite changed.
@@ -109,6 +111,7 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
         origins: HashMap::new(),
         maps,
         externs,
+        refusal: None,
         ext: None,
         ext_sections: HashMap::new(),
         line_records: Vec::new(),
@@ -133,6 +136,7 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
     }
     object.operations = crate::operations::read_marks(&object, &sources)?;
     sources.operations.clone_from(&object.operations);
+    sources.refusal = crate::libbpf::refusal(&object, &sources, btf.as_ref());
     sources.original.clone_from(&object.functions);
     sources.lines.clone_from(&object.lines);
     sources.core.clone_from(&object.core);
@@ -282,16 +286,20 @@ fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, bt
         let function = &mut object.functions[index];
         if let Some(record) = starts.iter().find(|record| u64::from(record.offset) == place.start) {
             function.btf_id = record.word(0);
-            // clang copies a global function for calls with constants. The copy is a local symbol, `g.specialized.1`, but its
-            // BTF says global, and the kernel goes by the BTF.
+            // The kernel goes by the BTF. clang copies a global function for calls with constants: `g.specialized.1` is a
+            // local symbol and global in BTF. Other compilers have callbacks that are global symbols and static in BTF.
             let described = btf.kind(TypeId(function.btf_id));
+            let is_local = sources.file.symbols[place.symbol].binding() == STB_LOCAL;
             if !matches!(described, Kind::Function { .. }) {
                 let message = format!("type {} of function {} is no function", function.btf_id, function.name);
                 return invalid(".BTF.ext", place.start, message);
             }
-            let is_local = sources.file.symbols[place.symbol].binding() == STB_LOCAL;
-            if is_local && matches!(described, Kind::Function { linkage: BtfLinkage::Global, .. }) {
-                function.linkage = Linkage::Global;
+            match described {
+                Kind::Function { linkage: BtfLinkage::Global, .. } if is_local => function.linkage = Linkage::Global,
+                Kind::Function { linkage: BtfLinkage::Static, .. } if function.section == ".text" => {
+                    function.linkage = Linkage::Static;
+                }
+                _ => {}
             }
             sources.function_records[index] = Some(record.clone());
         }

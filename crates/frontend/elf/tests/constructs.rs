@@ -24,6 +24,33 @@ fn what_clang_specializes_stays_global() {
     assert_eq!(specialized.expect("clang specializes it").linkage, Linkage::Global);
 }
 
+/// The kernel goes by the types: a callback that is a global symbol and static in BTF is static.
+#[test]
+fn what_is_static_in_btf_is_static() {
+    let text = "#define SEC(name) __attribute__((section(name), used))
+        char _license[] SEC(\"license\") = \"GPL\";
+        static long (*const loop)(unsigned, void *, void *, unsigned long long) = (void *)181;
+        __attribute__((noinline)) int turn(unsigned at, void *data) { asm volatile(\"\"); return at > 2; }
+        SEC(\"xdp\") int p(void *context) { return loop(4, turn, 0, 0); }\n";
+    let Some(mut bytes) = support::compiled_text("callback", text) else { return };
+    let linkage = |bytes: &[u8]| {
+        let object = kiln_elf::read("callback.o", bytes).unwrap().object;
+        (function(&object, "turn").linkage, function(&object, "p").linkage)
+    };
+    assert_eq!(linkage(&bytes), (Linkage::Global, Linkage::Global));
+    // `BTF_KIND_FUNC`, whose linkage is the lowest bits.
+    const GLOBAL: [u8; 4] = [1, 0, 0, 12];
+    for at in 0..bytes.len() - GLOBAL.len() {
+        if bytes[at..].starts_with(&GLOBAL) {
+            bytes[at] = 0;
+        }
+    }
+    assert_eq!(linkage(&bytes), (Linkage::Static, Linkage::Global));
+    assert_loads(&bytes);
+    let object = kiln_elf::read("callback.o", &bytes).unwrap();
+    assert_eq!(object.write(&object.object).unwrap(), bytes);
+}
+
 #[test]
 fn what_another_object_defines_refuses_only_its_users() {
     let Some(elf) = compiled_from("unlinked") else { return };

@@ -38,6 +38,9 @@ pub struct Diagnosis {
     /// What the kernel prints for it, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_message: Option<Shown>,
+    /// Whether the kernel is known to accept it all the same, by a bug.
+    #[serde(skip)]
+    pub kernel_accepts: bool,
     /// What fixes it.
     pub help: Shown,
     /// The numbers and names of the help.
@@ -73,6 +76,7 @@ impl Diagnosis {
         Diagnosis {
             message: rejection.message.as_str().into(),
             kernel_message: rejection.kernel_message.as_deref().map(Shown::from),
+            kernel_accepts: rejection.kernel_accepts(),
             help: rejection.help.as_str().into(),
             wanted: rejection.wanted.clone(),
             place: Place::new(object, rejection.insn, &rejection.position, line),
@@ -161,6 +165,9 @@ pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis,
     report = report.element(Level::NOTE.message(note(&diagnosis.place.in_program(program))));
     if let Some(message) = &diagnosis.kernel_message {
         report = report.element(Level::NOTE.message(note(&format!("the kernel prints: {message}"))));
+    }
+    if diagnosis.kernel_accepts {
+        report = report.element(Level::NOTE.message(note("kernels before 7.3 accept it: a bug")));
     }
     printed(report.element(Level::HELP.message(note(&diagnosis.help.to_string()))), look)
 }

@@ -82,7 +82,10 @@ pub struct FieldAccess {
 impl FieldAccess {
     /// What the load gives.
     pub const fn value(&self) -> FieldValue {
-        self.field.value
+        match self.field.value {
+            FieldValue::TracepointBuffer if self.offset_in_field != 0 => FieldValue::Scalar,
+            value => value,
+        }
     }
 
     /// Whether it is of a part of the field behind its first byte. Fields of 16 bytes are four fields of 4, and what may be
@@ -157,7 +160,9 @@ impl Field {
         start: u32,
         width: u32,
     ) -> Result<FieldAccess, ContextError> {
-        if u32::from(permission.widths) & width == 0 {
+        // Behind its first byte, the pointer to a writable tracepoint's buffer is as the other arguments: bytes.
+        let is_bytes = self.value == FieldValue::TracepointBuffer && start != self.offset;
+        if u32::from(permission.widths) & width == 0 && !is_bytes {
             return Err(ContextError::Width { field: self.name, allowed: permission.widths });
         }
         let offset_in_field = start - self.offset;

@@ -45,8 +45,7 @@ pub(super) const TRACEPOINT: &[Field] =
 /// The arguments of a raw tracepoint, as numbers.
 pub(super) const RAW_TRACEPOINT: &[Field] = &[field("args", 0, 96, ANY_WIDTH).since(4, 17)];
 
-/// The arguments of a writable raw tracepoint; the first is a buffer to write to. (The kernel would also return bytes 1
-/// to 7 of that pointer, as numbers.)
+/// The arguments of a writable raw tracepoint; the first is a buffer to write to. Bytes 1 to 7 of that pointer are numbers.
 pub(super) const RAW_TRACEPOINT_WRITABLE: &[Field] =
     &[pointer("args[0]", 0, 8, FieldValue::TracepointBuffer).since(5, 2), field("args", 8, 88, ANY_WIDTH).since(5, 2)];
 

@@ -134,6 +134,10 @@ impl Path<'_> {
                     self.findings.mark_precise(&register);
                     return Ok(());
                 }
+                if register.is_zero() {
+                    let message = format!("r{number} is null, and the parameter is tagged as never null");
+                    return refuse(Reason::PossiblyNull, Case::NullTaken, message);
+                }
                 if register.nullable && !*nullable {
                     return reject(Reason::PossiblyNull, format!("r{number} ({name}) may be null"));
                 }

@@ -80,6 +80,9 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn of(&self, reason: Reason) -> Option<String> {
+        if self.cause.case == Case::NullTaken {
+            return None;
+        }
         if let Some(message) = self.in_callback().or_else(|| self.global_call(reason)) {
             return Some(message);
         }

@@ -25,10 +25,20 @@ pub fn corpus() -> Vec<PathBuf> {
 
 /// The bytes of `tests/data/NAME.bpf.c`, compiled. Prints a skip and returns `None` if there is no clang.
 pub fn compiled(name: &str) -> Option<Vec<u8>> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/{name}.bpf.c"));
+    compiled_file(name, &Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/{name}.bpf.c")))
+}
+
+/// The bytes of a source, compiled, as of [`compiled`].
+pub fn compiled_text(name: &str, text: &str) -> Option<Vec<u8>> {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.bpf.c"));
+    std::fs::write(&source, text).unwrap();
+    compiled_file(name, &source)
+}
+
+fn compiled_file(name: &str, source: &Path) -> Option<Vec<u8>> {
     let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{:?}.o", std::thread::current().id()));
     let mut clang = std::process::Command::new("clang-19");
-    clang.args(["-target", "bpf", "-O2", "-g", "-c"]).arg(&source).arg("-o").arg(&object);
+    clang.args(["-target", "bpf", "-O2", "-g", "-c"]).arg(source).arg("-o").arg(&object);
     match clang.status() {
         Ok(status) => assert!(status.success()),
         Err(error) => {

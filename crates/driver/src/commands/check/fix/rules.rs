@@ -454,9 +454,30 @@ fn limits(source: &Source) -> Vec<String> {
     TURNS.iter().map(u32::to_string).chain(named.take(MOST_NAMED)).collect()
 }
 
+/// A loop's condition that compares the counter the wrong way round, turned: `i < n` for `for (i = 0; i > n; i++)`.
+fn turned_condition(condition: &str, last: &str) -> Option<String> {
+    let (last, signs) = match last.trim() {
+        up if up.contains("++") => (up, [(">=", "<"), (">", "<")]),
+        down => (down, [("<=", ">="), ("<", ">")]),
+    };
+    let counter = last.trim_matches(['+', '-']);
+    let rest = condition.trim().strip_prefix(counter)?.trim_start();
+    let (other, limit) = signs.iter().find_map(|(sign, other)| Some((other, rest.strip_prefix(sign)?)))?;
+    let is_one = is_name(counter) && last.len() == counter.len() + 2 && !limit.contains(['&', '|', '?', ',', '<', '>']);
+    is_one.then(|| format!("{counter} {other} {}", limit.trim()))
+}
+
 fn bound_loop(case: &Case<'_>) -> Vec<Proposal> {
     let source = case.source;
     let mut found = Vec::new();
+    for (_, inside) in source.loops(case.at) {
+        let parts: Vec<&str> = case.text(inside.clone()).split(';').collect();
+        if let [first, condition, last] = parts[..]
+            && let Some(turned) = turned_condition(condition, last)
+        {
+            found.push(case.replace(inside, &format!("{first}; {turned};{last}"), false));
+        }
+    }
     for turns in limits(source) {
         for (begin, inside) in source.loops(case.at) {
             let text = case.text(inside.clone());
@@ -472,6 +493,8 @@ fn bound_loop(case: &Case<'_>) -> Vec<Proposal> {
                     if !is_name(counter) || condition.is_empty() {
                         continue;
                     }
+                    let turned = turned_condition(condition, last);
+                    let condition = turned.as_deref().unwrap_or(condition);
                     // The constant is compared first: clang may make one limit of the two otherwise, which is no constant.
                     let condition = match condition.contains(['|', '?', ',']) {
                         true => format!("({condition})"),

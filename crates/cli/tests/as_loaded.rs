@@ -1,0 +1,102 @@
+//! What commands say of an object as it would be loaded: one verdict, whichever command it comes from.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HEAD: &str = "#define SEC(name) __attribute__((section(name), used))\n\
+    #define CORE __attribute__((preserve_access_index))\n\
+    char _license[] SEC(\"license\") = \"GPL\";\n\
+    struct task_struct___other { int no_such_field; } CORE;\n";
+
+/// Accepted where `no_such_field` is not there, which only a kernel's types say.
+const WITHOUT_FIELD: &str = "SEC(\"socket\") int fits(char *skb)\n{\n\
+    \tstruct task_struct___other *task = 0;\n\
+    \tif (__builtin_preserve_field_info(task->no_such_field, 2))\n\
+    \t\treturn *(volatile int *)(skb + 4096);\n\treturn 0;\n}\n";
+
+/// Compiles a source; `None`, with a message, if clang is not installed.
+fn compiled(folder: &Path, source: &str) -> Option<PathBuf> {
+    let (path, object) = (folder.join("made.c"), folder.join("made.o"));
+    std::fs::write(&path, source).expect("a file");
+    let mut clang = Command::new("clang-19");
+    match clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c"]).arg(&path).arg("-o").arg(&object).status() {
+        Ok(status) => assert!(status.success(), "clang fails"),
+        Err(error) => {
+            eprintln!("skipped: clang-19: {error}");
+            return None;
+        }
+    }
+    Some(object)
+}
+
+/// What a command prints on standard output, and its exit code.
+fn kiln(object: &Path, arguments: &[&str]) -> (String, Option<i32>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let output = command.arg(arguments[0]).arg(object).args(&arguments[1..]).output().expect("kiln runs");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
+}
+
+#[test]
+fn facts_and_costs_are_of_what_is_checked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(object) = compiled(folder.path(), &format!("{HEAD}{WITHOUT_FIELD}")) else { return };
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        eprintln!("skipped: the running kernel has no BTF");
+        return;
+    }
+    let (checked, code) = kiln(&object, &["check", "--format", "json"]);
+    assert_eq!(code, Some(0), "{checked}");
+    let (facts, _) = kiln(&object, &["dump", "--facts"]);
+    assert!(!facts.contains("no facts") && facts.contains("r1=ctx"), "{facts}");
+    let checked: serde_json::Value = serde_json::from_str(&checked).expect("JSON");
+    let out = folder.path().join("out.o");
+    let (optimized, _) =
+        kiln(&object, &["optimize", "-o", out.to_str().expect("a path"), "--budget", "2", "--format", "json"]);
+    let optimized: serde_json::Value = serde_json::from_str(&optimized).expect("JSON");
+    let verdict = &checked["objects"][0]["programs"][0]["verdict"];
+    assert_eq!(&optimized["programs"][0]["before"], verdict, "{optimized}");
+}
+
+#[test]
+fn bench_says_of_a_rejection_what_fits_on_a_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = format!("{HEAD}SEC(\"socket\") int bad(char *skb) {{ return *(volatile int *)(skb + 4096); }}\n");
+    let Some(object) = compiled(folder.path(), &source) else { return };
+    let few = ["bench", "--offline", "--budget", "1", "--samples", "1", "--repeat", "1"];
+    let (text, _) = kiln(&object, &few);
+    assert!(text.contains("bad is rejected: error[bad-context-access]") && !text.contains("\\n"), "{text}");
+}
+
+#[test]
+fn what_libbpf_does_not_open_is_not_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = format!(
+        "{HEAD}SEC(\"xdp\") static int p(void *c) {{ return 2; }}\nSEC(\"xdp\") int q(void *c) {{ return 2; }}\n"
+    );
+    let Some(object) = compiled(folder.path(), &source) else { return };
+    let (text, code) = kiln(&object, &["check"]);
+    assert_eq!((text.matches("libbpf does not open the object: p is static").count(), code), (2, Some(2)), "{text}");
+}
+
+/// The kernel is asked about many programs at once: also about those beside the ones that it rejects, or cannot load.
+#[test]
+fn the_kernel_is_asked_about_many_programs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut source = HEAD.to_owned();
+    for at in 0..200 {
+        source += &match at % 50 {
+            17 => format!("SEC(\"socket\") int p{at}(char *skb) {{ return *(volatile int *)(skb + 4096); }}\n"),
+            30 => format!("SEC(\"fentry/no_such_function\") int p{at}(void *c) {{ return 0; }}\n"),
+            _ => format!("SEC(\"xdp\") int p{at}(void *c) {{ return {at}; }}\n"),
+        };
+    }
+    let Some(object) = compiled(folder.path(), &source) else { return };
+    if let Err(reason) = kiln_driver::require_kernel() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let (text, _) = kiln(&object, &["check", "--with-kernel"]);
+    let count = |what: &str| text.matches(what).count();
+    let said = [count("the kernel: accepted, "), count("the kernel: rejected, "), count("could not be asked")];
+    assert_eq!((said, count("disagreement:")), ([192, 4, 4], 0), "{text}");
+}
