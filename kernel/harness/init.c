@@ -119,6 +119,8 @@ static void operations(bool expect_native)
 	for (i = 0; i < ARRAY_SIZE(kiln_operations); i++) {
 		struct counts one = operation(&kiln_operations[i], expect_native);
 
+		if (failures && getenv("canary"))
+			finish();
 		all.loads += one.loads;
 		all.native += one.native;
 		all.states += one.states;
@@ -180,6 +182,100 @@ static void refusals(void)
 		s.rec.insn_off = at + 1;
 		REFUSED("jump inside", load_with(&p, XDP, &s.rec), EINVAL);
 	}
+}
+
+/* Whether a program's machine code has that of a record. */
+static bool emitted(const struct kiln_operation *op, const struct sample *s, int fd)
+{
+	u8 code[64];
+	u32 ignored;
+	int features;
+
+	for (features = 0; features < 8; features++)
+		if (has_code(fd, code, kiln_emit(op, ARCH, features, s->rec.operands, code), &ignored))
+			return true;
+	return false;
+}
+
+#define INSN_ARRAY 34		/* the type of map that Linux has since 6.19, with the targets of indirect jumps */
+#define INDIRECT_JUMP 0x0d
+
+/* A frozen map of two targets. */
+static int targets(u32 first, u32 second)
+{
+	union bpf_attr attr = { .map_type = INSN_ARRAY, .key_size = 4, .value_size = 16, .max_entries = 2 };
+	int fd = bpf(BPF_MAP_CREATE, &attr);
+	u32 key;
+
+	for (key = 0; fd >= 0 && key < 2; key++) {
+		u32 value[4] = { key ? second : first };
+
+		attr = (union bpf_attr){ .map_fd = fd, .key = (u64)(uintptr_t)&key, .value = (u64)(uintptr_t)value };
+		if (bpf(BPF_MAP_UPDATE_ELEM, &attr))
+			fail("a target: %s", strerror(errno));
+	}
+	attr = (union bpf_attr){ .map_fd = fd };
+	if (fd >= 0 && bpf(BPF_MAP_FREEZE, &attr))
+		fail("targets: %s", strerror(errno));
+	return fd;
+}
+
+/* Loads the program of a record with an indirect jump to its region and @inner instructions behind that; -1 if the
+ * kernel has none. Two registers that the region does not name hold a value and the place of the target.
+ */
+static int load_indirect(struct sample *s, int inner, bool with)
+{
+	u16 named = 0;
+	struct prog p;
+	int i, map_fd, fd, place, other;
+
+	for (i = 0; i < s->len; i++)
+		named |= 1 << s->proof[i].dst_reg | 1 << s->proof[i].src_reg;
+	place = __builtin_ctz(~named);
+	other = __builtin_ctz(~named & ~(1 << place));
+	build(&p, XDP, s->proof, s->len, s->live & ~(1 << place | 1 << other));
+	s->rec.insn_off = p.region + 6;
+	map_fd = targets(s->rec.insn_off, s->rec.insn_off + inner);
+	if (map_fd < 0)
+		return -1;
+	memmove(p.insns + p.region + 6, p.insns + p.region, (p.len - p.region) * sizeof(*p.insns));
+	memcpy(p.insns + p.region, (struct bpf_insn[]){
+		{ .code = 0x18, .dst_reg = place, .src_reg = BPF_PSEUDO_MAP_VALUE, .imm = map_fd }, { 0 },
+		{ .code = 0x57, .dst_reg = other, .imm = 8 },
+		{ .code = 0x0f, .dst_reg = place, .src_reg = other },
+		{ .code = 0x79, .dst_reg = place, .src_reg = place },
+		{ .code = INDIRECT_JUMP, .dst_reg = place },
+	}, 6 * sizeof(*p.insns));
+	p.len += 6;
+	fd = with ? load_with(&p, XDP, &s->rec) : load(&p, XDP, NULL, 0, 0);
+	if (fd < 0)
+		fail("an indirect jump: %s %s", strerror(errno), verifier_log);
+	close(map_fd);
+	return fd;
+}
+
+/* An indirect jump to the region has native code, one between its instructions has none. */
+static void indirect_jumps(void)
+{
+	const struct kiln_operation *op = &kiln_operations[1];
+	struct sample s;
+	int inner, with, without, before = failures;
+
+	if (!make_sample(op, 2, 0, &s))
+		fail("no sample");
+	for (inner = 0; inner < s.len; inner++) {
+		with = load_indirect(&s, inner, true);
+		if (with < 0)
+			break;
+		without = load_indirect(&s, inner, false);
+		if (emitted(op, &s, with) != !inner)
+			fail("an indirect jump to instruction %d: %s native code", inner, inner ? "there is" : "there is no");
+		compare(with, without, XDP, "an indirect jump");
+		close(with);
+		close(without);
+	}
+	if (failures == before)
+		printf("indirect jumps: %s\n", inner ? "to the region and between its instructions" : "not in this kernel");
 }
 
 /* Random damage: refused, or the program still does what its instructions say. */
@@ -366,6 +462,7 @@ int main(void)
 	printf("native code:\n");
 	operations(true);
 	refusals();
+	indirect_jumps();
 	hostile();
 	modules();
 	reload_under_load();
