@@ -128,7 +128,8 @@ def check(kernel, changed):
     """Takes the series patch by patch: checkpatch, a build of the changed files with sparse. Exits if there is a warning
     that was not there before."""
     series, kernel.patches = kernel.patches, []
-    kernel.build()
+    kernel.configure()
+    run(*kernel.make, "prepare", stdout=subprocess.DEVNULL)
     others = {"x86_64": "arch/arm64/", "arm64": "arch/x86/"}[kernel.arch]
     sources = [name for name in changed if name.endswith(".c") and not name.startswith(others)]
     known, faults = warnings(kernel, sources), []
