@@ -54,7 +54,7 @@ fn facts_and_costs_are_of_what_is_checked() {
         kiln(&object, &["optimize", "-o", out.to_str().expect("a path"), "--budget", "2", "--format", "json"]);
     let optimized: serde_json::Value = serde_json::from_str(&optimized).expect("JSON");
     let verdict = &checked["objects"][0]["programs"][0]["verdict"];
-    assert_eq!(&optimized["programs"][0]["before"], verdict, "{optimized}");
+    assert_eq!(&optimized["objects"][0]["programs"][0]["before"], verdict, "{optimized}");
 }
 
 #[test]
