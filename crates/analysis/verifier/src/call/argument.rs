@@ -186,7 +186,7 @@ impl<'c, 'p> Check<'c, 'p> {
                 self.check_memory(reg, &register, Passed::of_map(size, how))
             }
             ArgKind::FixedMemory { size, memory, aligned } => {
-                if aligned && register.is_pointer() && !register.is_aligned(0, size.into()) {
+                if aligned && register.is_pointer() && !register.is_aligned(0, size) {
                     return reject(Reason::Misaligned, self.argument.must_be("aligned memory"));
                 }
                 let how = if memory.writes { Use::Write } else { Use::Read };
