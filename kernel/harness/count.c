@@ -109,7 +109,7 @@ static u32 find(const struct kiln_operation *op, const struct sample *s, const u
 	u8 code[64];
 	int features;
 
-	for (features = 0; features < 8; features++) {
+	for (features = 0; features < KILN_FEATURES; features++) {
 		const u8 *at;
 
 		*size = kiln_emit(op, ARCH, features, s->rec.operands, code);

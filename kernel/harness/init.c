@@ -59,7 +59,7 @@ static void record(const struct kiln_operation *op, struct sample *s, const stru
 	}
 	sum->loads++;
 	has_code(without, NULL, 0, &without_len);
-	for (features = 0; features < 8; features++) {
+	for (features = 0; features < KILN_FEATURES; features++) {
 		size = kiln_emit(op, ARCH, features, s->rec.operands, code);
 		/* The proof sequence may have the same few bytes. */
 		if (!expect_native && size < 4)
@@ -191,7 +191,7 @@ static bool emitted(const struct kiln_operation *op, const struct sample *s, int
 	u32 ignored;
 	int features;
 
-	for (features = 0; features < 8; features++)
+	for (features = 0; features < KILN_FEATURES; features++)
 		if (has_code(fd, code, kiln_emit(op, ARCH, features, s->rec.operands, code), &ignored))
 			return true;
 	return false;

@@ -5,6 +5,7 @@
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
+#include <linux/version.h>
 #ifdef CONFIG_X86
 #include <asm/cpufeature.h>
 #endif
@@ -47,6 +48,11 @@ static int emit(const struct bpf_native_op_rec *rec, u8 *code)
 		features |= KILN_MOVBE;
 	return kiln_emit(row(rec), KILN_X86_64, features, rec->operands, code);
 #elif defined(CONFIG_ARM64)
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+	features |= KILN_R0_X8;
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#error "the machine register of R0 is not known for this version"
+#endif
 	return kiln_emit(row(rec), KILN_AARCH64, features, rec->operands, code);
 #else
 	return 0;

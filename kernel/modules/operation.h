@@ -9,7 +9,8 @@
 #define KILN_OPERANDS 8
 
 enum kiln_arch { KILN_X86_64, KILN_AARCH64 };
-enum kiln_feature { KILN_BMI1 = 1, KILN_BMI2 = 2, KILN_MOVBE = 4 };
+/* Of the processor; the last one of the kernel. */
+enum kiln_feature { KILN_BMI1 = 1, KILN_BMI2 = 2, KILN_MOVBE = 4, KILN_R0_X8 = 8, KILN_FEATURES = 16 };
 enum kiln_kind { KILN_RESULT, KILN_SOURCE, KILN_TEMPORARY, KILN_IMMEDIATE, KILN_COMPARISON };
 enum kiln_test { KILN_SAME, KILN_DIFFER, KILN_IS, KILN_IS_NOT };
 enum kiln_from { KILN_CONSTANT, KILN_OPERAND, KILN_COMPLEMENT, KILN_SUM };
@@ -243,16 +244,16 @@ static int kiln_emit(const struct kiln_operation *op, enum kiln_arch arch, unsig
 
 			switch (operand->place) {
 			case KILN_REG:
-				args.regs[count++] = kiln_machine_reg(arch, operands[operand->index]);
+				args.regs[count++] = kiln_machine_reg(arch, features, operands[operand->index]);
 				break;
 			case KILN_BPF:
-				args.regs[count++] = kiln_machine_reg(arch, operand->index);
+				args.regs[count++] = kiln_machine_reg(arch, features, operand->index);
 				break;
 			case KILN_SCRATCH:
 				args.regs[count++] = kiln_scratch(arch, operand->index);
 				break;
 			case KILN_MEMORY:
-				args.base = kiln_machine_reg(arch, operands[operand->index]);
+				args.base = kiln_machine_reg(arch, features, operands[operand->index]);
 				args.offset = kiln_imm(&operand->imm, operands);
 				break;
 			case KILN_CONDITION:

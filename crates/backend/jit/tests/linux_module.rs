@@ -64,6 +64,20 @@ fn records_outside_of_the_table_are_refused() {
     assert_ne!(run(&program, "0 3 rotate_left_64 2 0 3 2 4 13 0 0 0 0"), "- 0000 -\n");
 }
 
+/// On 64-bit Arm, Linux 7.3 has R0 in x8: code that names R0 names that register, and all other code is the same.
+#[test]
+fn r0_is_where_the_kernel_has_it() {
+    let program = build();
+    let code = |features: u32, register: u32| {
+        let line = run(&program, &format!("1 {features} rotate_left_64 2 0 {register} 2 4 13 0 0 0 0"));
+        line.split_whitespace().last().map(str::to_owned)
+    };
+    let (before, since) = (0, 8);
+    assert_eq!(code(before, 0).as_deref(), Some("27ccc193"), "extr x7, x1, x1, 51");
+    assert_eq!(code(since, 0).as_deref(), Some("28ccc193"), "extr x8, x1, x1, 51");
+    assert_eq!(code(before, 3), code(since, 3));
+}
+
 /// The patches apply to Debian's sources as they are.
 #[test]
 fn the_patches_apply() {
