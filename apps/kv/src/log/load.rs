@@ -188,8 +188,15 @@ pub fn load(
     service: &Service<'_>,
     repair: bool,
 ) -> Result<Loaded, LogError> {
-    let mut loader =
-        Loader { replay: Replay::new(service), service, marks: None, commands: 0, waiting: None, number: Some(0), is_ended: false };
+    let mut loader = Loader {
+        replay: Replay::new(service),
+        service,
+        marks: None,
+        commands: 0,
+        waiting: None,
+        number: Some(0),
+        is_ended: false,
+    };
     let mut loaded = Loaded::default();
     if let Some(base) = &manifest.base {
         let path = directory.at(&base.name);

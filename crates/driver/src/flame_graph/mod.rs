@@ -18,8 +18,7 @@ const MAX_LINES: usize = 20_000;
 /// # Errors
 /// Returns [`Error::Unsupported`] if there is nothing to draw.
 pub fn draw(title: &str, counted: &str, stacks: impl Iterator<Item = (String, u64)>) -> Result<Vec<u8>, Error> {
-    let mut lines: Vec<(u64, String)> =
-        stacks.map(|(stack, weight)| (weight, format!("{stack} {weight}"))).collect();
+    let mut lines: Vec<(u64, String)> = stacks.map(|(stack, weight)| (weight, format!("{stack} {weight}"))).collect();
     lines.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
     lines.truncate(MAX_LINES);
     lines.sort_by(|one, other| one.1.cmp(&other.1));

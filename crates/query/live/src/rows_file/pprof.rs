@@ -103,7 +103,9 @@ pub fn of(folded: &Folded, duration_ns: u64) -> Vec<u8> {
         profile.sample.push(Sample { location_id: frames, value: vec![clamped(weight)] });
     }
     let mut file = Vec::new();
-    GzEncoder::new(&profile.encode_to_vec()[..], Compression::default()).read_to_end(&mut file).expect("memory is read");
+    GzEncoder::new(&profile.encode_to_vec()[..], Compression::default())
+        .read_to_end(&mut file)
+        .expect("memory is read");
     file
 }
 
@@ -131,7 +133,10 @@ mod tests {
         flate2::read::GzDecoder::new(&file[..]).read_to_end(&mut bytes).expect("gzip");
         let profile = Profile::decode(&bytes[..]).expect("a profile");
         let text = |at: i64| profile.string_table[at as usize].as_str();
-        assert_eq!((text(profile.sample_type[0].r#type), text(profile.sample_type[0].unit)), ("total_ns", "nanoseconds"));
+        assert_eq!(
+            (text(profile.sample_type[0].r#type), text(profile.sample_type[0].unit)),
+            ("total_ns", "nanoseconds")
+        );
         let names = |sample: &Sample| -> Vec<&str> {
             let function = |id: &u64| profile.function.iter().find(|function| function.id == *id).expect("a function");
             sample.location_id.iter().map(|id| text(function(id).name)).collect()
