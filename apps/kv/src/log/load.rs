@@ -51,8 +51,10 @@ struct Loader<'s, 'h> {
     /// Flags and marks of the next value.
     marks: Option<(u32, u32)>,
     commands: u64,
-    /// What came behind `MULTI`: it is served with `EXEC`, or not at all.
-    waiting: Option<Vec<Vec<Vec<u8>>>>,
+    /// Where the command that is read begins in its file, or the block around it.
+    at: u64,
+    /// A transaction: where its `MULTI` is, and what came behind it. It is served with `EXEC`, or not at all.
+    waiting: Option<(u64, Vec<Vec<Vec<u8>>>)>,
     /// The number of the next block, if that is known.
     number: Option<u64>,
     /// Whether the file's end was met.
@@ -74,15 +76,15 @@ impl Loader<'_, '_> {
     fn command(&mut self, words: Vec<Vec<u8>>) -> Result<(), Refused> {
         let is = |name: &str| words.first().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()));
         match &mut self.waiting {
-            None if is("multi") => self.waiting = Some(Vec::new()),
+            None if is("multi") => self.waiting = Some((self.at, Vec::new())),
             None if is("exec") => {}
             None => return self.serve(&words),
-            Some(waiting) if is("exec") => {
-                let whole = std::mem::take(waiting);
+            Some((_, whole)) if is("exec") => {
+                let whole = std::mem::take(whole);
                 self.waiting = None;
                 return whole.iter().try_for_each(|words| self.serve(words));
             }
-            Some(waiting) => waiting.push(words),
+            Some((_, waiting)) => waiting.push(words),
         }
         Ok(())
     }
@@ -148,15 +150,11 @@ impl Loader<'_, '_> {
             return Err(refused(0, what));
         }
         let mut input = Input::new(reader);
-        // Where a transaction begins that is not whole yet.
-        let (mut begun, mut before) = (None, 0);
         loop {
-            let at = input.offset;
-            begun = self.waiting.is_some().then(|| begun.unwrap_or(before));
-            before = at;
+            self.at = input.offset;
             let served = match input.entry() {
-                Ok(None) if begun.is_some() => Ok(Err(Bad::Truncated)),
-                Ok(None) => return Ok(Read { good: at, bad: None }),
+                Ok(None) if self.waiting.is_some() => Ok(Err(Bad::Truncated)),
+                Ok(None) => return Ok(Read { good: self.at, bad: None }),
                 Ok(Some(Entry::Comment(line))) if line.starts_with(PREFIX) => self.block(&line, &mut input),
                 // What Redis writes outside of blocks is commands and times.
                 Ok(Some(Entry::Comment(line))) if line.starts_with(b"#TS:") => Ok(Ok(())),
@@ -168,10 +166,10 @@ impl Loader<'_, '_> {
                 Ok(Ok(())) => {}
                 Ok(Err(Bad::Io(error))) => return Err(LogError::Io { path: path.to_owned(), doing: "reading", error }),
                 Ok(Err(bad)) => {
-                    self.waiting = None;
-                    return Ok(Read { good: begun.unwrap_or(at), bad: Some(bad) });
+                    let good = self.waiting.take().map_or(self.at, |(begun, _)| begun);
+                    return Ok(Read { good, bad: Some(bad) });
                 }
-                Err(Refused(what)) => return Err(refused(at, what)),
+                Err(Refused(what)) => return Err(refused(self.at, what)),
             }
         }
     }
@@ -193,6 +191,7 @@ pub fn load(
         service,
         marks: None,
         commands: 0,
+        at: 0,
         waiting: None,
         number: Some(0),
         is_ended: false,
