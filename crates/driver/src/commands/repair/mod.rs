@@ -337,24 +337,26 @@ impl<'w> Work<'w> {
         let (search, proofs) = self.search(program);
         match search {
             Search::Accepted => row.decision = Decision::Accepted,
-            Search::Repaired(object, changes) => match self.harms(&object, program) {
-                None if proofs.is_none() && is_unproved(&before, &object, &changes) => {
-                    row.reason = Some("nothing proves all changes together".into());
-                }
-                Some(other) => row.reason = Some(format!("the verifier rejects {other} with the changes").into()),
-                None => {
-                    let guard = changes.iter().find_map(|change| change.ends_with);
-                    let meaning = self.guards.of(program).map_or("", |own| own.meaning);
-                    row.guard = guard.map(|value| Guard { value, meaning });
-                    row.decision = if guard.is_some() { Decision::RepairedGuarded } else { Decision::RepairedProved };
-                    row.changes = changes.iter().map(|change| inserted(&before, change)).collect();
-                    self.object = object;
-                    // Nothing proves that a guarded function does what the original does: it does not.
-                    if guard.is_none() {
-                        self.proofs.extend(proofs.unwrap_or_default());
+            Search::Repaired(object, changes) => {
+                let guard = changes.iter().find_map(|change| change.ends_with);
+                // Nothing proves that a guarded function does what the original does: it does not.
+                let proofs = if guard.is_some() { Some(evidence::Proofs::new()) } else { proofs };
+                match (self.harms(&object, program), proofs) {
+                    (Some(other), _) => {
+                        row.reason = Some(format!("the verifier rejects {other} with the changes").into());
+                    }
+                    (None, None) => row.reason = Some("nothing proves all changes together".into()),
+                    (None, Some(proofs)) => {
+                        let meaning = self.guards.of(program).map_or("", |own| own.meaning);
+                        row.guard = guard.map(|value| Guard { value, meaning });
+                        row.decision =
+                            if guard.is_some() { Decision::RepairedGuarded } else { Decision::RepairedProved };
+                        row.changes = changes.iter().map(|change| inserted(&before, change)).collect();
+                        self.object = object;
+                        self.proofs.extend(proofs);
                     }
                 }
-            },
+            }
             Search::Undecided(Undecided { rejection, reason, removed, unproved }) => {
                 let removed = match removed {
                     0 => String::new(),
@@ -390,7 +392,7 @@ impl<'w> Work<'w> {
         row
     }
 
-    /// Searches for changes. Returns the proofs of the functions that changed, too.
+    /// Searches for changes. Returns the proofs of the functions that changed, too, if they are proved as they are then.
     fn search(&mut self, program: &Program) -> (Search, Option<evidence::Proofs>) {
         let guard = self.guards.of(program).map(|own| own.value);
         let Work { input, verifier, object, progress, begun, end, cut_short, effort, insns_left, .. } = self;
@@ -401,7 +403,7 @@ impl<'w> Work<'w> {
             *cut_short |= !on;
             on && insns_left.load(Ordering::Relaxed) > 0
         });
-        // What was proved, the newest at the end: a later question may be refused, and an earlier answer be kept.
+        // What was proved, in order. The last question may be refused: then what was proved before it is kept.
         let mut proved: Vec<(Changed, evidence::Proofs)> = Vec::new();
         let mut left = effort.steps;
         let mut prove = |base: &Object, changed: &Object| {
@@ -478,11 +480,6 @@ impl<'w> Work<'w> {
 
 /// Functions that are not what they were, by their places, with their instructions.
 type Changed = Vec<(usize, Vec<Node>)>;
-
-/// Whether functions changed that a proof is needed for: guards need none.
-fn is_unproved(before: &Object, after: &Object, changes: &[Change]) -> bool {
-    changes.iter().all(|change| change.ends_with.is_none()) && !changed_functions(before, after).is_empty()
-}
 
 fn changed_functions(before: &Object, after: &Object) -> Changed {
     let pairs = before.functions.iter().zip(&after.functions).enumerate();
