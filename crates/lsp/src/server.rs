@@ -28,8 +28,8 @@ use crate::wire;
 /// The time for saying what optimizing a program would bring.
 const OPTIMIZING: Duration = Duration::from_secs(2);
 
-/// Speaks on standard input and output until the editor says goodbye. Returns the exit code that the protocol asks for: 1 where
-/// `exit` came without `shutdown`.
+/// Speaks on standard input and output until the editor says goodbye. Returns the exit code that the protocol asks for: 1
+/// if `exit` came without `shutdown`.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] if the other side does not speak the protocol.
@@ -184,10 +184,10 @@ struct Server<'a> {
     looks: HashMap<PathBuf, Look>,
 }
 
-type Sent = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+type Sent<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 impl Server<'_> {
-    fn listen(&mut self, done: &Receiver<Done>) -> Result<u8, Box<dyn std::error::Error + Send + Sync>> {
+    fn listen(&mut self, done: &Receiver<Done>) -> Sent<u8> {
         let mut is_shut = false;
         loop {
             select! {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A [`Session`] is a query with the kernel types that it is for. [`plan`] chooses how much of it runs in the kernel;
-//! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege; [`export`] sends rows to collectors, [`rows_file`] writes
-//! them into files.
+//! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege; [`export`] sends rows to collectors;
+//! [`rows_file`] writes them into files.
 #![forbid(unsafe_code)]
 
 mod attach;
