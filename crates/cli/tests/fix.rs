@@ -28,10 +28,18 @@ fn kiln(arguments: &[&str]) -> (String, bool) {
     (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success())
 }
 
+/// Whether clang is installed; if not, a skip is printed.
+fn has_clang() -> bool {
+    let found = Command::new("clang-19").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: no clang-19");
+    }
+    found
+}
+
 #[test]
 fn a_mistake_is_mended_by_its_own_fix() {
-    if Command::new("clang-19").arg("--version").output().is_err() {
-        eprintln!("skipped: no clang-19");
+    if !has_clang() {
         return;
     }
     let copies = tempfile::tempdir().expect("a folder");
@@ -71,8 +79,7 @@ fn a_mistake_is_mended_by_its_own_fix() {
 /// A loop's condition that is the wrong way round stays so in no fix.
 #[test]
 fn a_condition_the_wrong_way_round_is_turned() {
-    if Command::new("clang-19").arg("--version").output().is_err() {
-        eprintln!("skipped: no clang-19");
+    if !has_clang() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -116,8 +123,7 @@ fn with_types(folder: &Path) -> bool {
 /// What the author of a mistake wrote instead of it is a diff beside it.
 #[test]
 fn what_a_mistake_was_mended_to_is_accepted() {
-    if Command::new("clang-19").arg("--version").output().is_err() {
-        eprintln!("skipped: no clang-19");
+    if !has_clang() {
         return;
     }
     let copies = tempfile::tempdir().expect("a folder");
@@ -144,8 +150,7 @@ fn what_a_mistake_was_mended_to_is_accepted() {
 
 #[test]
 fn sarif_has_the_edit_that_is_written() {
-    if Command::new("clang-19").arg("--version").output().is_err() {
-        eprintln!("skipped: no clang-19");
+    if !has_clang() {
         return;
     }
     let copies = tempfile::tempdir().expect("a folder");
@@ -171,8 +176,7 @@ fn sarif_has_the_edit_that_is_written() {
 
 #[test]
 fn a_constant_that_a_loader_sets_opens_a_path() {
-    if Command::new("clang-19").arg("--version").output().is_err() {
-        eprintln!("skipped: no clang-19");
+    if !has_clang() {
         return;
     }
     let source = folder().join("knob-opens-a-path.c");
