@@ -172,7 +172,7 @@ static inline void build(struct prog *p, const struct type *type, const struct b
 	build_at(p, type, proof, len, live, false);
 }
 
-/* Loads a program; once more, for the verifier's words, if that fails: writing them takes longer than all else. */
+/* Loads a program. If that fails, it is loaded again with the verifier's log, which takes long. */
 static inline int load(const struct prog *p, const struct type *type, const struct bpf_native_op_rec *recs, u32 count,
 		       u32 size)
 {

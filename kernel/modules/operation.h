@@ -9,7 +9,7 @@
 #define KILN_OPERANDS 8
 
 enum kiln_arch { KILN_X86_64, KILN_AARCH64 };
-/* Of the processor; the last one of the kernel. */
+/* Features of the processor; KILN_R0_X8 is one of the kernel. There are KILN_FEATURES sets of them. */
 enum kiln_feature { KILN_BMI1 = 1, KILN_BMI2 = 2, KILN_MOVBE = 4, KILN_R0_X8 = 8, KILN_FEATURES = 16 };
 enum kiln_kind { KILN_RESULT, KILN_SOURCE, KILN_TEMPORARY, KILN_IMMEDIATE, KILN_COMPARISON };
 enum kiln_test { KILN_SAME, KILN_DIFFER, KILN_IS, KILN_IS_NOT };
