@@ -107,12 +107,12 @@ static struct cost cost(int fd, const u8 *packet)
 static u32 find(const struct kiln_operation *op, const struct sample *s, const u8 *image, u32 jited, int *size)
 {
 	u8 code[64];
-	int features;
+	int number;
 
-	for (features = 0; features < KILN_FEATURES; features++) {
+	for (number = 0; number < CODES; number++) {
 		const u8 *at;
 
-		*size = kiln_emit(op, ARCH, features, s->rec.operands, code);
+		*size = code_of(op, &s->rec, number, code);
 		at = *size ? memmem(image, jited, code, *size) : NULL;
 		if (at)
 			return at - image;

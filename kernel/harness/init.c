@@ -47,7 +47,7 @@ static void record(const struct kiln_operation *op, struct sample *s, const stru
 	struct prog p;
 	u32 with_len, without_len, ignored;
 	u8 code[64];
-	int with, without, size, features;
+	int with, without, size, number;
 
 	build_at(&p, type, s->proof, s->len, s->live, in_state);
 	s->rec.insn_off = p.region;
@@ -59,8 +59,8 @@ static void record(const struct kiln_operation *op, struct sample *s, const stru
 	}
 	sum->loads++;
 	has_code(without, NULL, 0, &without_len);
-	for (features = 0; features < KILN_FEATURES; features++) {
-		size = kiln_emit(op, ARCH, features, s->rec.operands, code);
+	for (number = 0; number < CODES; number++) {
+		size = code_of(op, &s->rec, number, code);
 		/* The proof sequence may have the same few bytes. */
 		if (!expect_native && size < 4)
 			continue;
@@ -189,10 +189,10 @@ static bool emitted(const struct kiln_operation *op, const struct sample *s, int
 {
 	u8 code[64];
 	u32 ignored;
-	int features;
+	int number;
 
-	for (features = 0; features < KILN_FEATURES; features++)
-		if (has_code(fd, code, kiln_emit(op, ARCH, features, s->rec.operands, code), &ignored))
+	for (number = 0; number < CODES; number++)
+		if (has_code(fd, code, code_of(op, &s->rec, number, code), &ignored))
 			return true;
 	return false;
 }

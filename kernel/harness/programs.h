@@ -14,12 +14,17 @@
 #define BPF_NEG 0x80
 
 #include "operation.h"
+#include "machines.h"
 
 #ifdef __aarch64__
 #define ARCH KILN_AARCH64
 #else
 #define ARCH KILN_X86_64
 #endif
+
+/* Codes that a record may have, by the kernel's registers and the processor's features. */
+#define FEATURES 8
+#define CODES (int)(KILN_MACHINES * FEATURES)
 
 #define MEMORY 32	/* bytes on the stack that operations access */
 #define STATE 208	/* bytes of a state: registers, and after 88 what the program writes */
@@ -379,6 +384,14 @@ static inline bool make_sample_at(const struct kiln_operation *op, int form, int
 static inline bool make_sample(const struct kiln_operation *op, int form, int variant, struct sample *s)
 {
 	return make_sample_at(op, form, variant, false, s);
+}
+
+/* One of CODES of a record; its size, or 0 if this machine has none. */
+static inline int code_of(const struct kiln_operation *op, const struct bpf_native_op_rec *rec, int number, u8 *code)
+{
+	const struct kiln_machine *machine = &kiln_machines[number / FEATURES];
+
+	return machine->arch == ARCH ? kiln_emit(op, ARCH, number % FEATURES, machine->regs, rec->operands, code) : 0;
 }
 
 static inline bool has_native(const struct kiln_operation *op)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The module's pure part in user space, for the test that compares it with
- * Kiln's JIT. Reads records and prints the proof sequence and the code of each:
+ * Kiln's JIT. Reads records and prints the proof sequence, the mask of results,
+ * and the code of each:
  *
- *	ARCH FEATURES NAME FORM VARIANT OPERAND*8  ->  HEX HEX
+ *	MACHINE FEATURES NAME FORM VARIANT OPERAND*8  ->  HEX HEX HEX
  */
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -22,6 +23,7 @@ typedef int64_t s64;
 #define BPF_NEG 0x80
 
 #include "operation.h"
+#include "machines.h"
 
 static void print(const void *bytes, int size)
 {
@@ -35,12 +37,13 @@ static void print(const void *bytes, int size)
 
 int main(void)
 {
-	unsigned int arch, features, form, variant;
+	unsigned int machine, features, form, variant;
 	char name[33];
 	s32 o[KILN_OPERANDS];
 
-	while (scanf("%u %u %32s %u %u %d %d %d %d %d %d %d %d", &arch, &features, name, &form, &variant,
-		     o, o + 1, o + 2, o + 3, o + 4, o + 5, o + 6, o + 7) == 13) {
+	while (scanf("%u %u %32s %u %u %d %d %d %d %d %d %d %d", &machine, &features, name, &form, &variant,
+		     o, o + 1, o + 2, o + 3, o + 4, o + 5, o + 6, o + 7) == 13 &&
+	       machine < KILN_MACHINES) {
 		const struct kiln_operation *op = NULL;
 		struct bpf_insn insns[16];
 		int i, length, size = 0;
@@ -51,7 +54,7 @@ int main(void)
 				op = &kiln_operations[i];
 		length = op ? kiln_proof(op, form, variant, o, insns, 16) : 0;
 		if (length)
-			size = kiln_emit(op, arch, features, o, code);
+			size = kiln_emit(op, kiln_machines[machine].arch, features, kiln_machines[machine].regs, o, code);
 		print(insns, length * (int)sizeof(*insns));
 		printf(" %04x ", length ? kiln_results(op, o) : 0);
 		print(code, size);

@@ -5,7 +5,6 @@
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 #ifdef CONFIG_X86
 #include <asm/cpufeature.h>
 #endif
@@ -35,7 +34,7 @@ static u16 results(const struct bpf_native_op_rec *rec)
 	return kiln_results(row(rec), rec->operands);
 }
 
-static int emit(const struct bpf_native_op_rec *rec, u8 *code)
+static int emit(const struct bpf_native_op_rec *rec, const u8 *regs, u8 *code)
 {
 	unsigned int features = 0;
 
@@ -46,14 +45,9 @@ static int emit(const struct bpf_native_op_rec *rec, u8 *code)
 		features |= KILN_BMI2;
 	if (boot_cpu_has(X86_FEATURE_MOVBE))
 		features |= KILN_MOVBE;
-	return kiln_emit(row(rec), KILN_X86_64, features, rec->operands, code);
+	return kiln_emit(row(rec), KILN_X86_64, features, regs, rec->operands, code);
 #elif defined(CONFIG_ARM64)
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
-	features |= KILN_R0_X8;
-#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-#error "the machine register of R0 is not known for this version"
-#endif
-	return kiln_emit(row(rec), KILN_AARCH64, features, rec->operands, code);
+	return kiln_emit(row(rec), KILN_AARCH64, features, regs, rec->operands, code);
 #else
 	return 0;
 #endif
@@ -61,14 +55,14 @@ static int emit(const struct bpf_native_op_rec *rec, u8 *code)
 
 #ifdef KILN_CANARY
 /* Wrong on purpose: the test in the machine must find it. */
-static int wrong(const struct bpf_native_op_rec *rec, u8 *code)
+static int wrong(const struct bpf_native_op_rec *rec, const u8 *regs, u8 *code)
 {
 	struct bpf_native_op_rec other = *rec;
 
 	if (strcmp(rec->name, "rotate_left_64"))
-		return emit(rec, code);
+		return emit(rec, regs, code);
 	other.operands[3] = 1 + rec->operands[3] % 63;
-	return emit(&other, code);
+	return emit(&other, regs, code);
 }
 #define EMIT wrong
 

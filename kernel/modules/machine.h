@@ -37,17 +37,6 @@ enum kiln_insn {
 	KILN_CMP32, KILN_CMP64, KILN_CMPI32, KILN_CMPI64,
 };
 
-/* R0 to R10 in bpf_jit_comp.c: reg2hex, bpf2a64. On 64-bit Arm, Linux 7.3 has R0 in x8. */
-static u8 kiln_machine_reg(enum kiln_arch arch, unsigned int features, int reg)
-{
-	static const u8 x86[] = { 0, 7, 6, 2, 1, 8, 3, 13, 14, 15, 5 };
-	static const u8 arm64[] = { 7, 0, 1, 2, 3, 4, 19, 20, 21, 22, 25 };
-
-	if (arch == KILN_X86_64)
-		return x86[reg];
-	return !reg && features & KILN_R0_X8 ? 8 : arm64[reg];
-}
-
 /* Free within an instruction: r10, r11; x9, x10. */
 static u8 kiln_scratch(enum kiln_arch arch, int number)
 {

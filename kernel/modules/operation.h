@@ -9,8 +9,7 @@
 #define KILN_OPERANDS 8
 
 enum kiln_arch { KILN_X86_64, KILN_AARCH64 };
-/* Features of the processor; KILN_R0_X8 is one of the kernel. There are KILN_FEATURES sets of them. */
-enum kiln_feature { KILN_BMI1 = 1, KILN_BMI2 = 2, KILN_MOVBE = 4, KILN_R0_X8 = 8, KILN_FEATURES = 16 };
+enum kiln_feature { KILN_BMI1 = 1, KILN_BMI2 = 2, KILN_MOVBE = 4 };
 enum kiln_kind { KILN_RESULT, KILN_SOURCE, KILN_TEMPORARY, KILN_IMMEDIATE, KILN_COMPARISON };
 enum kiln_test { KILN_SAME, KILN_DIFFER, KILN_IS, KILN_IS_NOT };
 enum kiln_from { KILN_CONSTANT, KILN_OPERAND, KILN_COMPLEMENT, KILN_SUM };
@@ -222,9 +221,11 @@ static u16 kiln_results(const struct kiln_operation *op, const s32 *operands)
 	return mask;
 }
 
-/* Machine code for an allowed record; its size, or 0 if there is none. */
+/* Machine code for an allowed record, with Rn in the machine's register @regs[n];
+ * its size, or 0 if there is none.
+ */
 static int kiln_emit(const struct kiln_operation *op, enum kiln_arch arch, unsigned int features,
-		     const s32 *operands, u8 *code)
+		     const u8 *regs, const s32 *operands, u8 *code)
 {
 	const struct kiln_native *native = op->native;
 	struct kiln_code out = { code, 0 };
@@ -244,16 +245,16 @@ static int kiln_emit(const struct kiln_operation *op, enum kiln_arch arch, unsig
 
 			switch (operand->place) {
 			case KILN_REG:
-				args.regs[count++] = kiln_machine_reg(arch, features, operands[operand->index]);
+				args.regs[count++] = regs[operands[operand->index]];
 				break;
 			case KILN_BPF:
-				args.regs[count++] = kiln_machine_reg(arch, features, operand->index);
+				args.regs[count++] = regs[operand->index];
 				break;
 			case KILN_SCRATCH:
 				args.regs[count++] = kiln_scratch(arch, operand->index);
 				break;
 			case KILN_MEMORY:
-				args.base = kiln_machine_reg(arch, features, operands[operand->index]);
+				args.base = regs[operands[operand->index]];
 				args.offset = kiln_imm(&operand->imm, operands);
 				break;
 			case KILN_CONDITION:

@@ -68,11 +68,11 @@ fn records_outside_of_the_table_are_refused() {
 #[test]
 fn r0_is_where_the_kernel_has_it() {
     let program = build();
-    let code = |features: u32, register: u32| {
-        let line = run(&program, &format!("1 {features} rotate_left_64 2 0 {register} 2 4 13 0 0 0 0"));
+    let code = |machine: u32, register: u32| {
+        let line = run(&program, &format!("{machine} 0 rotate_left_64 2 0 {register} 2 4 13 0 0 0 0"));
         line.split_whitespace().last().map(str::to_owned)
     };
-    let (before, since) = (0, 8);
+    let (before, since) = (1, 2);
     assert_eq!(code(before, 0).as_deref(), Some("27ccc193"), "extr x7, x1, x1, 51");
     assert_eq!(code(since, 0).as_deref(), Some("28ccc193"), "extr x8, x1, x1, 51");
     assert_eq!(code(before, 3), code(since, 3));
