@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <linux/bpf.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -149,6 +150,31 @@ static void kernel_log(void)
 		fail("the kernel's log has a warning:\n%s", text);
 }
 
+/* Prints a file with counts of executed lines, as hexadecimal. */
+static int print_counts(const char *path, const struct stat *own, int kind, struct FTW *place)
+{
+	FILE *file = kind == FTW_F && strstr(path, ".gcda") ? fopen(path, "r") : NULL;
+	int byte;
+
+	(void)own;
+	(void)place;
+	if (!file)
+		return 0;
+	printf("gcda %s ", path);
+	while ((byte = getc(file)) != EOF)
+		printf("%02x", byte);
+	printf("\n");
+	fclose(file);
+	return 0;
+}
+
+/* Prints which lines the kernel executed, where it counts them. */
+static void coverage(void)
+{
+	if (!mount("none", "/sys/kernel/debug", "debugfs", 0, NULL))
+		nftw("/sys/kernel/debug/gcov", print_counts, 16, FTW_PHYS);
+}
+
 static void start(void)
 {
 	int fd;
@@ -171,6 +197,7 @@ static void finish(void)
 {
 	steps();
 	kernel_log();
+	coverage();
 	printf("end of test: %d failures\n", failures);
 	sync();
 	reboot(RB_AUTOBOOT);
