@@ -1,7 +1,7 @@
 """The kernel's own tests and checks of kernel/patches; `scripts/patched-kernel` has the commands.
 
-    own_tests: for each patch of the series: apply, build the whole kernel --> test_bpf.ko, test_verifier booted without
-               the patches, and with all of them --> the same verdicts
+    own_tests: for each patch of the series: apply, build the whole kernel --> test_bpf.ko, test_verifier and, where the
+               tree builds it in part, test_progs booted without the patches, and with all of them --> the same verdicts
     check:     checkpatch --> for each patch of the series: apply, build its files, sparse --> no warning that was not
                there before
 """
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-from machine import ArmPackages, run
+from machine import BEHIND, JOBS, ArmPackages, add_libraries, run
 
 # Whoever submits the patches signs them off and names a maintainer of the new files.
 IGNORED = "MISSING_SIGN_OFF,FILE_PATH_CHANGES"
@@ -47,6 +47,50 @@ def test_verifier(kernel, root):
         f"{library}/libbpf.a", "-lelf", "-lz", "-lpthread", "-o", os.path.join(root, "test_verifier"))
 
 
+def test_progs(kernel, root):
+    """Builds test_progs, without the parts that this machine's types and packages do not allow, if the tree can leave them
+    out (7.3 can) and this machine can run it. Returns the commands of its tests of the verifier."""
+    tests, made = os.path.join(kernel.tree, "tools/testing/selftests/bpf"), os.path.join(kernel.out, "progs")
+    if kernel.machine["make"] or "BPF_STRICT_BUILD" not in open(os.path.join(tests, "Makefile")).read():
+        return []
+    os.makedirs(made, exist_ok=True)
+    # A kernel without keys has no tests of signatures.
+    edit(os.path.join(tests, "test_progs.c"), lambda text: re.sub(r"if \(err < 0\)\s+return err;\s+(?=traffic_monitor_set)", "", text))
+    # A library with a build of its own, which stops everything.
+    for name in ("libarena.skel.h", "libarena_asan.skel.h"):
+        open(os.path.join(tests, "libarena", name), "w").close()
+    flags = ["BPF_STRICT_BUILD=0", "TEST_KMOD_TARGETS=", "LLD=bfd", "OPT_FLAGS=-O1 -Wno-error", "VMLINUX_BTF=/sys/kernel/btf/vmlinux",
+             *(f"SKIP_{part}=1" for part in ("DOCS", "LLVM", "LIBBFD", "CRYPTO")), f"OUTPUT={made}",
+             *(f"{tool}={name}-19" for tool, name in (("CLANG", "clang"), ("LLC", "llc"), ("LLVM_STRIP", "llvm-strip")))]
+    build = [*BEHIND, "make", "-k", "-C", tests, *flags, f"-j{JOBS}", f"{made}/test_progs"]
+    with open(os.path.join(kernel.out, "test_progs.log"), "w") as log:
+        subprocess.run(build, stdout=log, stderr=log)
+        # One object that is missing leaves out the whole list of the verifier's tests.
+        edit(os.path.join(tests, "prog_tests/verifier.c"), lambda text: without_missing(text, made))
+        run(*build, stdout=log, stderr=log)
+    run("strip", "-o", os.path.join(root, "test_progs"), f"{made}/test_progs")
+    add_libraries(f"{made}/test_progs", root)
+    return ["/test_progs -t verifier"]
+
+
+def edit(path, change):
+    """Changes a file of the tree, if there is something to change."""
+    with open(path) as file:
+        before = file.read()
+    after = change(before)
+    if after != before:
+        with open(path, "w") as file:
+            file.write(after)
+
+
+def without_missing(text, made):
+    """A list of tests without the objects that were not built."""
+    for name in re.findall(r'#include "(\w+)[.]skel[.]h"', text):
+        if not os.path.exists(os.path.join(made, name + ".skel.h")):
+            text = re.sub(rf"RUN(_TESTS)?\({name}\)", "test__skip()", text.replace(f'#include "{name}.skel.h"\n', ""))
+    return text
+
+
 def elf_library(kernel):
     """The compiler's words for libelf and zlib of another machine."""
     if kernel.arch != "arm64":
@@ -69,6 +113,8 @@ def verdicts(console):
         verdict = re.search(r" (OK|SKIP|FAIL)\b(?=.*\n)|(?m:^(OK|SKIP|FAIL)\b)", text)
         name = text[:verdict.start() if verdict else None].splitlines()[0].strip()
         found["test_verifier " + name] = (verdict[1] or verdict[2]) if verdict else "no verdict"
+    for name, verdict in re.findall(r"(?m)^#\d+(?:/\d+)? +(\S.*):(OK|SKIP|FAIL)\b", console):
+        found["test_progs " + name] = verdict
     return found
 
 
@@ -90,13 +136,13 @@ def boot(kernel):
     shutil.copy(os.path.join(kernel.out, "lib/test_bpf.ko"), root)
     kernel.init(root, "own.c")
     test_verifier(kernel, root)
-    return kernel.boot(root, ["/test_verifier"])
+    return kernel.boot(root, ["/test_verifier", *test_progs(kernel, root)])
 
 
 def compare(consoles):
     """Compares the kernel's own tests without and with the patches. Exits unless the verdicts are the same."""
     before, after = map(verdicts, consoles)
-    for suite in ("test_bpf", "test_verifier"):
+    for suite in ("test_bpf", "test_verifier", "test_progs"):
         both = [collections.Counter(verdict for name, verdict in own.items() if name.startswith(suite)) for own in (before, after)]
         for name, counts in zip(("without", "with"), both):
             print(f"{suite} {name} the patches: {', '.join(f'{number} {verdict}' for verdict, number in counts.items()) or 'not run'}")
@@ -106,8 +152,9 @@ def compare(consoles):
     for name in differ:
         print(f"{name}: {before.get(name)} without, {after.get(name)} with the patches")
     ended = all("end of test: " in console for console in consoles)
+    # Without BTF in the kernel, hundreds of test_progs fail.
     failed = [name for name, verdict in after.items() if verdict.split()[0] not in ("PASS", "OK", "SKIP")]
-    print("\n".join(f"{name}: {after[name]}" for name in failed))
+    print("\n".join(f"{name}: {after[name]}" for name in failed if not name.startswith("test_progs")))
     inside = [name for name in failed if name.startswith("test_bpf")]
     if differ or inside or len(after) < LEAST or not ended:
         sys.exit("the kernel's own tests fail, or differ with the patches")

@@ -5,6 +5,7 @@ import glob
 import gzip
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -16,6 +17,11 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 UBUNTU = {"4.18": "bionic", "5.0": "bionic", "5.3": "bionic", "5.4": "focal", "5.15": "jammy", "6.8": "noble",
           "6.14": "plucky", "6.17": "questing"}
 UBUNTU_SERVER = "http://archive.ubuntu.com/ubuntu"
+
+
+JOBS = os.environ.get("KILN_LINUX_JOBS") or "2"
+# Builds and machines stand behind other work.
+BEHIND = ["nice", "-n", "10"]
 
 
 def run(*command, **options):
@@ -210,6 +216,13 @@ def libraries(binary):
     """The libraries that a program is linked with; none of a static one."""
     lines = subprocess.run(["ldd", binary], capture_output=True, text=True).stdout.splitlines()
     return re.findall(r"(/\S+)", "\n".join(line.split("=>")[-1] for line in lines))
+
+
+def add_libraries(program, root):
+    """Copies the libraries that a program is linked with, each to its own path."""
+    for path in libraries(program):
+        os.makedirs(root + os.path.dirname(path), exist_ok=True)
+        shutil.copy(path, root + path)
 
 
 def pack(root, init, path):

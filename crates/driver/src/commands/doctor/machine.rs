@@ -252,6 +252,7 @@ const NEEDS: &[Need] = &[
     row("bc", Tool("bc", "--version"), "make kernel"),
     row("qemu-system-x86", Tool("qemu-system-x86_64", "--version"), "make kernel, scripts/under-kernel"),
     row("sparse", Tool("sparse", "--version"), "make kernel-checks"),
+    row("rsync", Tool("rsync", "--version"), "make kernel-checks"),
     row("meson", Tool("meson", "--version"), "make test-build-systems"),
     row("ninja-build", Tool("ninja", "--version"), "make test-build-systems"),
     row("clang-13", Tool("clang-13", "--version"), "scripts/variants"),
