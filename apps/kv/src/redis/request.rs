@@ -159,7 +159,10 @@ impl Requests {
 
     fn line(&mut self) -> Result<Option<Words<'_>>, Broken> {
         let all = &self.input[self.begin..];
-        let Some(end) = all.iter().skip(self.read).position(|byte| *byte == b'\n').map(|at| at + self.read) else {
+        // The line may have been returned before: a long reply is written in several turns.
+        let known = all[..self.read].last() == Some(&b'\n');
+        let from = self.read - usize::from(known);
+        let Some(end) = all.iter().skip(from).position(|byte| *byte == b'\n').map(|at| at + from) else {
             self.read = all.len();
             return if all.len() > LINE_MOST { Err("too big inline request".to_owned()) } else { Ok(None) };
         };
