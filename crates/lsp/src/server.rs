@@ -8,7 +8,9 @@ use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use kiln_driver::kernels::Kernel;
 use kiln_driver::{Error, optimize};
 use lsp_server::{Connection, ErrorCode, Message, Notification, Request, Response};
-use lsp_types::notification::{DidCloseTextDocument, DidOpenTextDocument, DidSaveTextDocument, Exit};
+use lsp_types::notification::{
+    DidChangeTextDocument, DidCloseTextDocument, DidOpenTextDocument, DidSaveTextDocument, Exit,
+};
 use lsp_types::notification::{Notification as _, PublishDiagnostics, ShowMessage};
 use lsp_types::request::{
     CodeActionRequest, CodeLensRequest, ExecuteCommand, HoverRequest, InlayHintRequest, Request as _, Shutdown,
@@ -17,7 +19,7 @@ use lsp_types::{
     CodeAction, CodeActionParams, CodeActionProviderCapability, CodeLensOptions, CodeLensParams, ExecuteCommandOptions,
     ExecuteCommandParams, Hover, HoverContents, HoverParams, HoverProviderCapability, InlayHintParams, MarkupContent,
     MarkupKind, MessageType, OneOf, PublishDiagnosticsParams, SaveOptions, ServerCapabilities, ShowMessageParams,
-    TextDocumentSyncCapability, TextDocumentSyncOptions, TextDocumentSyncSaveOptions, Uri,
+    TextDocumentSyncCapability, TextDocumentSyncKind, TextDocumentSyncOptions, TextDocumentSyncSaveOptions, Uri,
 };
 use serde_json::{Value, json};
 
@@ -57,14 +59,20 @@ pub fn serve(connection: Connection) -> Result<u8, Error> {
     std::thread::scope(|scope| {
         scope.spawn(|| work(&queue, &results));
         // The thread ends when `jobs` goes.
-        let mut server = Server { connection: &connection, jobs, looks: HashMap::new() };
+        let mut server = Server { connection: &connection, jobs, looks: HashMap::new(), changed: HashMap::new() };
         server.listen(&done).map_err(|error| wrong(&error))
     })
 }
 
 fn capabilities() -> ServerCapabilities {
     let save = TextDocumentSyncSaveOptions::SaveOptions(SaveOptions { include_text: Some(false) });
-    let sync = TextDocumentSyncOptions { open_close: Some(true), save: Some(save), ..Default::default() };
+    let sync = TextDocumentSyncOptions {
+        open_close: Some(true),
+        // The shortest messages: only whether a text was changed matters.
+        change: Some(TextDocumentSyncKind::INCREMENTAL),
+        save: Some(save),
+        ..Default::default()
+    };
     ServerCapabilities {
         text_document_sync: Some(TextDocumentSyncCapability::Options(sync)),
         hover_provider: Some(HoverProviderCapability::Simple(true)),
@@ -182,6 +190,8 @@ struct Server<'a> {
     connection: &'a Connection,
     jobs: Sender<Job>,
     looks: HashMap<PathBuf, Look>,
+    /// Documents whose text is not the one that was looked at, and whether the new one is saved.
+    changed: HashMap<PathBuf, bool>,
 }
 
 type Sent<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -227,10 +237,13 @@ impl Server<'_> {
         Ok(self.connection.sender.send(Message::Notification(told))?)
     }
 
-    /// A document was opened, saved or closed.
+    /// A document was opened, changed, saved or closed.
     fn told(&mut self, told: Notification) -> Sent {
         let Some(path) = document(&told.params).and_then(|uri| path_of(&uri)) else { return Ok(()) };
         match told.method.as_str() {
+            DidChangeTextDocument::METHOD => {
+                self.changed.insert(path, false);
+            }
             DidOpenTextDocument::METHOD => {
                 let text = told.params["textDocument"]["text"].as_str().unwrap_or_default();
                 if kiln_driver::source::is_source(&path) && look::has_programs(text) {
@@ -240,12 +253,14 @@ impl Server<'_> {
             DidSaveTextDocument::METHOD => {
                 let stale = self.looks.iter().filter(|(own, look)| **own == path || look.read.contains(&path));
                 let mut again: Vec<PathBuf> = stale.map(|(own, _)| own.clone()).collect();
+                self.changed.entry(path.clone()).and_modify(|is_saved| *is_saved = true);
                 if again.is_empty() && is_program_source(&path) {
                     again.push(path);
                 }
                 again.into_iter().try_for_each(|path| self.jobs.send(Job::Look(path)))?;
             }
             DidCloseTextDocument::METHOD => {
+                self.changed.remove(&path);
                 if let Some(look) = self.looks.remove(&path) {
                     look.diagnostics.into_keys().try_for_each(|file| self.publish(&file, Vec::new()))?;
                 }
@@ -267,6 +282,7 @@ impl Server<'_> {
         for (file, diagnostics) in &look.diagnostics {
             self.publish(file, diagnostics.clone())?;
         }
+        self.changed.retain(|own, is_saved| !*is_saved || *own != path && !look.read.contains(own));
         let before = self.looks.insert(path, look);
         let silent = before.into_iter().flat_map(|look| look.diagnostics.into_keys());
         let said = |file: &PathBuf| self.looks.values().any(|look| look.diagnostics.contains_key(file));
@@ -315,7 +331,13 @@ impl Server<'_> {
                 let actions = look(&asked.text_document.uri).map_or(&[][..], |look| &look.actions);
                 let lines = asked.range.start.line..=asked.range.end.line;
                 let here = |diagnostic: &lsp_types::Diagnostic| lines.contains(&diagnostic.range.start.line);
+                let is_changed = |uri: &Uri| path_of(uri).is_some_and(|path| self.changed.contains_key(&path));
+                let is_stale = |action: &CodeAction| {
+                    let edit = action.edit.as_ref().and_then(|edit| edit.changes.as_ref());
+                    edit.is_some_and(|changes| changes.keys().any(is_changed))
+                };
                 let wanted = actions.iter().filter(|action| action.diagnostics.iter().flatten().any(here));
+                let wanted = wanted.filter(|action| !is_stale(action));
                 json!(wanted.collect::<Vec<_>>())
             }
             ExecuteCommand::METHOD => {
