@@ -33,8 +33,7 @@ pub fn create(kind: Kind, title: &str, path: Option<&Path>, columns: &[ColumnHea
 
 impl RowsFile for StackFile {
     fn rows(&mut self, rows: Vec<Row>) -> Result<(), Error> {
-        rows.iter().for_each(|row| self.folded.add(row));
-        Ok(())
+        rows.iter().try_for_each(|row| self.folded.add(row))
     }
 
     fn finish(self: Box<Self>, elapsed_ns: u64) -> Result<(), Error> {

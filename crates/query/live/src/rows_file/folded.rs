@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 
 use kiln_plan::{Row, Value};
+use kiln_program::Error;
 
 use crate::session::ColumnHead;
 
@@ -26,13 +27,18 @@ pub struct Folded {
     has_weight: bool,
     /// By frames from the outside in, with `;` between them.
     stacks: BTreeMap<String, u64>,
+    /// What all stacks counted together; at most [`MAX_COUNTED`].
+    total: u64,
 }
+
+/// The greatest sum: pprof's numbers have 63 bits.
+const MAX_COUNTED: u64 = i64::MAX as u64;
 
 impl Folded {
     /// No stacks yet, of rows with these columns.
     pub fn new(columns: &[ColumnHead]) -> Folded {
         let has_weight = columns.last().is_some_and(|column| matches!(column.data_type, "u64" | "i64" | "f64"));
-        Folded { columns: columns.to_vec(), has_weight, stacks: BTreeMap::new() }
+        Folded { columns: columns.to_vec(), has_weight, stacks: BTreeMap::new(), total: 0 }
     }
 
     /// What is counted: the last column's name, or `rows`.
@@ -41,14 +47,20 @@ impl Folded {
     }
 
     /// Counts a row. Numbers below 0 and null count nothing.
-    pub fn add(&mut self, row: &Row) {
+    ///
+    /// # Errors
+    /// Returns one if what is counted has more than 63 bits.
+    pub fn add(&mut self, row: &Row) -> Result<(), Error> {
         let (weight, frames) = match row.values.split_last() {
-            Some((last, frames)) if self.has_weight => (last.as_float().unwrap_or(0.0).round() as u64, frames),
+            Some((last, frames)) if self.has_weight => (weight(last), frames),
             _ => (1, &row.values[..]),
         };
         if weight == 0 {
-            return;
+            return Ok(());
         }
+        self.total = self.total.checked_add(weight).filter(|total| *total <= MAX_COUNTED).ok_or_else(|| {
+            Error::InvalidInput(format!("the sum of `{}` is above {MAX_COUNTED}, which profiles cannot have", self.counted()))
+        })?;
         let frames = frames.iter().zip(&self.columns).filter_map(|(value, column)| frame(value, column));
         let stack = frames.collect::<Vec<_>>().join(";");
         let known = self.stacks.len() < MAX_STACKS || self.stacks.contains_key(&stack);
@@ -57,13 +69,21 @@ impl Folded {
             (true, true) => NONE.to_owned(),
             (true, false) => stack,
         };
-        let sum = self.stacks.entry(stack).or_default();
-        *sum = sum.saturating_add(weight);
+        *self.stacks.entry(stack).or_default() += weight;
+        Ok(())
     }
 
     /// The stacks, in the order of their frames, with what was counted.
     pub fn stacks(&self) -> impl Iterator<Item = (&str, u64)> {
         self.stacks.iter().map(|(stack, weight)| (stack.as_str(), *weight))
+    }
+}
+
+/// What a number counts, an integer exactly; 0 if it is below 0 or none.
+fn weight(value: &Value) -> u64 {
+    match value.as_integer() {
+        Some(integer) => u64::try_from(integer).unwrap_or(0),
+        None => value.as_float().unwrap_or(0.0).round() as u64,
     }
 }
 
@@ -88,8 +108,19 @@ mod tests {
         let columns: Vec<_> =
             names.iter().zip(types).map(|(name, data_type)| ColumnHead { name: (*name).into(), data_type }).collect();
         let mut folded = Folded::new(&columns);
-        rows.iter().for_each(|values| folded.add(&Row { window: None, values: values.to_vec() }));
+        for values in rows {
+            folded.add(&Row { window: None, values: values.to_vec() }).expect("it is counted");
+        }
         folded
+    }
+
+    #[test]
+    fn integers_are_counted_exactly_up_to_63_bits() {
+        let mut folded = folded(&["text", "u64"], &[&[Value::text("a"), Value::Uint((1 << 53) + 1)]]);
+        assert_eq!(folded.stacks().collect::<Vec<_>>(), [("a", (1 << 53) + 1)]);
+        let row = Row { window: None, values: vec![Value::text("b"), Value::Uint(MAX_COUNTED)] };
+        let error = folded.add(&row).expect_err("the sum has 64 bits");
+        assert!(error.to_string().contains("the sum of `two` is above"), "{error}");
     }
 
     #[test]

@@ -126,7 +126,9 @@ mod tests {
             .map(|(name, data_type)| ColumnHead { name: name.into(), data_type });
         let mut folded = Folded::new(&columns);
         for (stack, weight) in [("main;read", 5), ("main", 2), ("main;read", 1)] {
-            folded.add(&Row { window: None, values: vec![Value::text(stack), Value::Uint(weight)] });
+            folded
+                .add(&Row { window: None, values: vec![Value::text(stack), Value::Uint(weight)] })
+                .expect("it is counted");
         }
         let file = of(&folded, 1_000);
         let mut bytes = Vec::new();
