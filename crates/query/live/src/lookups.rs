@@ -132,15 +132,15 @@ impl Rows for Indexed {
     }
 }
 
-/// A lookup table from a file of comma-separated values, whose first line names the columns. A column of integers only is
-/// a number, any other one is text; an empty field is null.
+/// A lookup table from a file of comma-separated values, whose first line names the columns. A column of integers only,
+/// perhaps with spaces around them, is a number; any other one is text, as it is; an empty field is null.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] if it cannot be read, is too large, or has no columns.
 pub fn of_csv(name: &str, path: &Path) -> Result<Lookup, Error> {
     let invalid = |why: &dyn std::fmt::Display| Error::InvalidInput(format!("{}: {why}", path.display()));
     let bytes = kiln_inspect::file::read(path, MAX_BYTES)?;
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(&bytes[..]);
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::Headers).from_reader(&bytes[..]);
     let head = reader.headers().map_err(|error| invalid(&error))?;
     if head.len() > MAX_COLUMNS {
         return Err(invalid(&format!("it has more than {MAX_COLUMNS} columns")));
@@ -157,20 +157,18 @@ pub fn of_csv(name: &str, path: &Path) -> Result<Lookup, Error> {
         }
     }
     let data_type = |column: usize| {
-        let mut fields = rows.iter().filter_map(|row| row.get(column)).filter(|field| !field.is_empty());
-        let all =
-            |test: fn(&str) -> bool| rows.iter().filter_map(|row| row.get(column)).all(|it| it.is_empty() || test(it));
-        match fields.next() {
-            Some(_) if all(|field| field.parse::<u64>().is_ok()) => DataType::Uint,
-            Some(_) if all(|field| field.parse::<i64>().is_ok()) => DataType::Int,
+        let fields = || rows.iter().filter_map(|row| row.get(column)).map(str::trim).filter(|field| !field.is_empty());
+        match fields().next() {
+            Some(_) if fields().all(|field| field.parse::<u64>().is_ok()) => DataType::Uint,
+            Some(_) if fields().all(|field| field.parse::<i64>().is_ok()) => DataType::Int,
             _ => DataType::Text,
         }
     };
     let types: Vec<DataType> = (0..names.len()).map(data_type).collect();
     let value = |(field, data_type): (&str, &DataType)| match data_type {
         _ if field.is_empty() => Value::Null,
-        DataType::Uint => field.parse().map_or(Value::Null, Value::Uint),
-        DataType::Int => field.parse().map_or(Value::Null, Value::Int),
+        DataType::Uint => field.trim().parse().map_or(Value::Null, Value::Uint),
+        DataType::Int => field.trim().parse().map_or(Value::Null, Value::Int),
         _ => Value::text(field),
     };
     let rows = rows.iter().map(|row| row.iter().zip(&types).map(value).collect()).collect();
@@ -345,12 +343,12 @@ mod tests {
     #[test]
     fn files_have_types_and_one_row_a_key() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), "port, service, note\n22,ssh,\n80,\"web, plain\",x\n81,web,x\n")
+        std::fs::write(file.path(), "port, service, note\n 22 ,ssh,\n80,\"web, plain \",x\n81,web,x\n")
             .expect("it is written");
         let lookup = of_csv("ports", file.path()).expect("it is a table");
         assert_eq!(lookup.columns[0].1, DataType::Uint);
         let row = lookup.rows.find(0, &Value::Uint(80)).expect("it is there");
-        assert_eq!(row[1], Value::text("web, plain"));
+        assert_eq!(row[1], Value::text("web, plain "));
         assert!(lookup.rows.find(0, &Value::Uint(22)).is_some_and(|row| row[2].is_null()));
         assert!(lookup.rows.check(0).is_ok() && lookup.rows.check(2).is_err());
         std::fs::write(file.path(), "a,b\n1\n").expect("it is written");
