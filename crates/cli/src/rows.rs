@@ -1,5 +1,7 @@
 //! Rows of queries on standard output, and what a query cost and lost on standard error.
 
+use std::io::IsTerminal as _;
+
 use comfy_table::{CellAlignment, Table, presets};
 use kiln_driver::query::export::Exported;
 use kiln_driver::query::plan::Step;
@@ -71,10 +73,11 @@ impl Printer {
         values.map(|(value, column)| query::text(value, column.data_type).to_string()).collect()
     }
 
-    /// A value for programs: a fraction with all its digits.
+    /// A value for programs: a fraction with all its digits; a text as it is, but on a terminal, which would obey it.
     fn csv_cell(value: &query::Value, data_type: &str) -> String {
         match value {
             query::Value::Float(value) => value.to_string(),
+            query::Value::Text(text) if !std::io::stdout().is_terminal() => text.to_string(),
             _ => query::text(value, data_type).to_string(),
         }
     }
@@ -103,7 +106,9 @@ impl Printer {
             false => text.clone(),
         };
         if !std::mem::replace(&mut self.begun, true) {
-            say!("{}", self.names().iter().map(|name| quoted(&name.to_string())).collect::<Vec<_>>().join(","));
+            let exact = |name: &Shown| query::Value::text(name.exact());
+            let names = self.names().iter().map(|name| quoted(&Self::csv_cell(&exact(name), "text"))).collect::<Vec<_>>();
+            say!("{}", names.join(","));
         }
         for row in rows {
             let window = row.window.iter().flatten().map(u64::to_string);

@@ -106,7 +106,10 @@ fn names_of_threads_and_columns_forge_nothing() {
     let Some(recordings) = Recordings::new() else { return };
     let path = recordings.of_name("q\naccept\u{1b}[m\u{202e}".as_bytes()).display().to_string();
     let sql = format!("SELECT comm AS \"{}\", count(*) FROM syscalls GROUP BY comm", NAME.replace('"', "\"\""));
-    for format in ["text", "table", "lines", "csv", "json", "ndjson"] {
+    // A file of values has texts as they are, in quotes: a program reads it.
+    let csv = ends(&kiln(&["query", &sql, "--replay", &path, "--format", "csv"]), &[0]);
+    assert!(csv.contains("\n\"q\naccept\u{1b}[m\u{202e}\",1\n"), "{csv}");
+    for format in ["text", "table", "lines", "json", "ndjson"] {
         let output = kiln(&["query", &sql, "--replay", &path, "--format", format]);
         let said = ends(&output, &[0]);
         let hidden = said.chars().find(|letter| !kiln_driver::shown::is_visible(*letter) && !"\n\t".contains(*letter));
