@@ -277,13 +277,7 @@ fn whole(value: f64) -> Option<i128> {
 }
 
 fn to_text(value: &Value) -> Value {
-    match value {
-        Value::Null | Value::Histogram(_) => Value::Null,
-        Value::Text(_) => value.clone(),
-        // The shortest text that is read as this number.
-        Value::Float(value) => Value::text(&value.to_string()),
-        other => Value::text(&other.to_string()),
-    }
+    value.to_text().map_or(Value::Null, Value::Text)
 }
 
 fn to_bool(of: &[Value]) -> Value {

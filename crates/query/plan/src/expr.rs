@@ -305,10 +305,9 @@ impl Expr {
                 let arm = arms.iter().find(|(condition, _)| truth(&condition.evaluate(row)) == Some(true));
                 arm.map_or(&**otherwise, |(_, value)| value).evaluate(row)
             }
-            Expr::Like(one, pattern) => match one.evaluate(row) {
-                Value::Text(text) => Value::Bool(is_like(&text, pattern, None)),
-                _ => Value::Null,
-            },
+            Expr::Like(one, pattern) => {
+                one.evaluate(row).to_text().map_or(Value::Null, |text| Value::Bool(is_like(&text, pattern, None)))
+            }
             Expr::Lookup(joined, key, column) => joined.get(&key.evaluate(row), *column),
             Expr::Call(function, operands) => {
                 let values: Vec<Value> = operands.iter().map(|operand| operand.evaluate(row)).collect();

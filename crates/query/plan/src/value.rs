@@ -137,6 +137,16 @@ impl Value {
         self.as_integer().map(|value| value as u64)
     }
 
+    /// Its text, as `CAST` gives it: the shortest one that is read as the same number. None of null and of histograms.
+    pub fn to_text(&self) -> Option<Arc<str>> {
+        match self {
+            Value::Null | Value::Histogram(_) => None,
+            Value::Text(text) => Some(Arc::clone(text)),
+            Value::Float(value) => Some(value.to_string().into()),
+            other => Some(other.to_string().into()),
+        }
+    }
+
     /// Bytes of its text; 0 if it is none.
     pub fn text_bytes(&self) -> usize {
         if let Value::Text(text) = self { text.len() } else { 0 }

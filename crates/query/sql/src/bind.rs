@@ -16,7 +16,7 @@ use sqlparser::ast::{
 
 use crate::clauses;
 use crate::error::Error;
-use crate::expression::{Binder, has_aggregate, has_function, walk};
+use crate::expression::{Binder, check, has_aggregate, has_function, walk};
 use crate::from::{self, MAX_SCANS, Side, SideColumns};
 use crate::functions::is_aggregate;
 use crate::places::Places;
@@ -490,6 +490,7 @@ impl Grouping<'_> {
                 }
             })
         })
+        .and_then(|bound| check(&bound, &self.types()).map(|()| bound))
         .map_err(|error| binder.fail(expr, error))
     }
 }

@@ -158,7 +158,7 @@ impl Binder<'_> {
             }
             _ => None,
         })
-        .and_then(|bound| self.check(&bound).map(|()| bound))
+        .and_then(|bound| check(&bound, self.types).map(|()| bound))
     }
 
     /// `args[2]` is the column `arg2`.
@@ -173,33 +173,6 @@ impl Binder<'_> {
         self.column(side, &format!("{single}{index}")).map_err(|_| {
             self.fail(whole, Error::new(format!("`{whole}` is no column")).help("`args[0]` to `args[5]` are"))
         })
-    }
-
-    /// Checks the types of an operation's operands.
-    fn check(&self, expr: &Expr) -> Result<(), Error> {
-        let of = |expr: &Expr| expr.data_type(self.types);
-        let mut pending = vec![expr];
-        while let Some(expr) = pending.pop() {
-            pending.extend(expr.operands());
-            if let Expr::Call(Function::Cidr, operands) = expr
-                && !operands[0].is_always_null()
-                && of(&operands[0]) != DataType::Text
-            {
-                let error = Error::new(format!("an address is text, and this is {}", of(&operands[0]).name()));
-                return Err(error.help("saddr << '10.0.0.0/8'"));
-            }
-            let Expr::Binary(op, one, other) = expr else { continue };
-            if one.is_always_null() || other.is_always_null() || op.is_logical() {
-                continue;
-            }
-            let types = [of(one), of(other)];
-            let text = types.map(|it| matches!(it, DataType::Text | DataType::Histogram));
-            if op.is_comparison() && text[0] != text[1] || !op.is_comparison() && (text[0] || text[1]) {
-                let [one, other] = types.map(DataType::name);
-                return Err(Error::new(format!("`{}` does not go between {one} and {other}", op.text())));
-            }
-        }
-        Ok(())
     }
 
     /// The aggregate that a function call is; `None` for other functions.
@@ -302,6 +275,41 @@ impl Binder<'_> {
         }
         Ok(Aggregate { function, of, distinct })
     }
+}
+
+/// Checks the types of an operation's operands, over columns of these types.
+pub fn check(expr: &Expr, columns: &[DataType]) -> Result<(), Error> {
+    let of = |expr: &Expr| expr.data_type(columns);
+    let is_text = |expr: &Expr| !expr.is_always_null() && matches!(of(expr), DataType::Text | DataType::Histogram);
+    let mut pending = vec![expr];
+    while let Some(expr) = pending.pop() {
+        pending.extend(expr.operands());
+        let of_numbers = match expr {
+            Expr::Negate(_) => "`-`",
+            Expr::Call(function, _) if function.is_of_numbers() => function.name(),
+            _ => "",
+        };
+        if let Some(wrong) = expr.operands().into_iter().find(|operand| !of_numbers.is_empty() && is_text(operand)) {
+            return Err(Error::new(format!("{of_numbers} is of numbers, and this is {}", of(wrong).name())));
+        }
+        if let Expr::Call(Function::Cidr, operands) = expr
+            && !operands[0].is_always_null()
+            && of(&operands[0]) != DataType::Text
+        {
+            let error = Error::new(format!("an address is text, and this is {}", of(&operands[0]).name()));
+            return Err(error.help("saddr << '10.0.0.0/8'"));
+        }
+        let Expr::Binary(op, one, other) = expr else { continue };
+        if one.is_always_null() || other.is_always_null() || op.is_logical() {
+            continue;
+        }
+        let text = [one, other].map(|operand| is_text(operand));
+        if op.is_comparison() && text[0] != text[1] || !op.is_comparison() && (text[0] || text[1]) {
+            let [one, other] = [one, other].map(|operand| of(operand).name());
+            return Err(Error::new(format!("`{}` does not go between {one} and {other}", op.text())));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses what nothing here understands of an aggregate's clauses. `ORDER BY` inside matters to texts that are joined alone.

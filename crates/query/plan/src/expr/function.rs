@@ -9,11 +9,11 @@ pub enum Function {
     Log2,
     /// The magnitude of a number.
     Abs,
-    /// Text in lower case.
+    /// Text, or a number as text, in lower case.
     Lower,
-    /// Text in upper case.
+    /// Text, or a number as text, in upper case.
     Upper,
-    /// Characters of a text.
+    /// Characters of a text, or of a number as text.
     Length,
     /// The first operand that is not null.
     Coalesce,
@@ -67,6 +67,11 @@ impl Function {
         ("power", Function::Floating(Floating::Power), [2, 2]),
     ];
 
+    /// Whether all operands are numbers.
+    pub fn is_of_numbers(self) -> bool {
+        matches!(self, Function::Log2 | Function::Abs | Function::Above | Function::Floating(_))
+    }
+
     /// Its name in SQL.
     pub fn name(self) -> &'static str {
         let row = Function::ALL.iter().find(|(_, function, _)| *function == self);
@@ -106,12 +111,9 @@ pub(super) fn call(function: Function, values: &[Value]) -> Value {
             Value::Int(value) => Value::Uint(value.unsigned_abs()),
             other => other.clone(),
         },
-        Function::Lower | Function::Upper | Function::Length => match first {
-            Value::Text(text) if function == Function::Lower => Value::text(&text.to_lowercase()),
-            Value::Text(text) if function == Function::Upper => Value::text(&text.to_uppercase()),
-            Value::Text(text) => Value::Uint(text.chars().count() as u64),
-            _ => Value::Null,
-        },
+        Function::Lower => first.to_text().map_or(Value::Null, |text| Value::text(&text.to_lowercase())),
+        Function::Upper => first.to_text().map_or(Value::Null, |text| Value::text(&text.to_uppercase())),
+        Function::Length => first.to_text().map_or(Value::Null, |text| Value::Uint(text.chars().count() as u64)),
     }
 }
 

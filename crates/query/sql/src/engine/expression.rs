@@ -335,6 +335,7 @@ impl Translator<'_> {
             }
             UnaryOperator::Minus => {
                 let inner = self.expr(inner)?;
+                function::numbers_only("`-`", std::slice::from_ref(&inner))?;
                 let data_type = if inner.data_type == DataType::Float { DataType::Float } else { DataType::Int };
                 Ok(Typed { text: format!("k_negate({})", inner.text), data_type, is_null: inner.is_null })
             }

@@ -76,6 +76,10 @@ const FUNCTIONS: &[(&str, &str, [usize; 2], usize, Gives)] = &[
     ("date_trunc", "k_date_trunc", [2, 2], 1, As(1)),
 ];
 
+/// Those of [`FUNCTIONS`] whose operands are numbers.
+const OF_NUMBERS: [&str; 12] =
+    ["round", "floor", "ceil", "ceiling", "trunc", "sign", "mod", "pow", "log", "log10", "to_hex", "hex"];
+
 /// The names of all functions of single rows.
 pub const NAMES: fn() -> Vec<&'static str> =
     || FUNCTIONS.iter().map(|(name, ..)| *name).chain(Function::ALL.iter().map(|(name, ..)| *name)).collect();
@@ -124,7 +128,9 @@ pub(super) fn called(name: &str, operands: &[Typed]) -> Result<Typed, Error> {
             Number if operands.len() == 1 => operands[0].data_type,
             Number => Float,
         };
-        numbers_only(name, &operands[..if matches!(gives, Number) { operands.len() } else { 0 }])?;
+        if OF_NUMBERS.contains(&name) {
+            numbers_only(name, operands)?;
+        }
         let is_null = match gives {
             Always(_) => false,
             As(at) => operands[*at].is_null,
@@ -137,6 +143,9 @@ pub(super) fn called(name: &str, operands: &[Typed]) -> Result<Typed, Error> {
         return Err(no_function(name, NAMES().into_iter()));
     };
     check_count(name, operands, *counts)?;
+    if own.is_of_numbers() {
+        numbers_only(name, operands)?;
+    }
     let types: Vec<DataType> = operands.iter().map(|one| one.data_type).collect();
     let operand = |(at, one): (usize, &Typed)| {
         if one.is_null { Expr::Literal(kiln_plan::Value::Null) } else { Expr::Column(at) }
@@ -156,7 +165,7 @@ fn check_count(name: &str, operands: &[Typed], counts: [usize; 2]) -> Result<(),
     Err(Error::new(format!("{name} takes {expected} operands")))
 }
 
-fn numbers_only(name: &str, operands: &[Typed]) -> Result<(), Error> {
+pub(super) fn numbers_only(name: &str, operands: &[Typed]) -> Result<(), Error> {
     let wrong = operands.iter().find(|one| !one.is_null && matches!(one.data_type, Text | DataType::Histogram));
     wrong.map_or(Ok(()), |one| Err(Error::new(format!("{name} is of numbers, and this is {}", one.data_type.name()))))
 }
