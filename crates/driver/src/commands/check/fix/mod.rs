@@ -204,6 +204,7 @@ impl Search<'_> {
             }
             _ => None,
         };
+        let text = with_line_ends_of(&original, &last.text);
         Some(Fix {
             program: rejected.program.clone(),
             steps: steps.iter().map(|step| step.title.as_str().into()).collect(),
@@ -211,8 +212,8 @@ impl Search<'_> {
             next,
             safe: steps.iter().all(|step| step.safe),
             file: self.found.path.display().to_string().into(),
-            edits: replacements(&original, &last.text),
-            text: last.text.clone(),
+            edits: replacements(&original, &text),
+            text,
             original,
             path,
         })
@@ -395,6 +396,16 @@ fn next_lines<'a, 'text>(lines: &'a [&'text str], at: usize) -> Option<&'a [&'te
     lines.get(at..).map(|rest| &rest[..rest.len().min(2)])
 }
 
+/// A text with `\r\n` at the ends of its lines, if another one has them at all of its.
+fn with_line_ends_of(original: &str, text: &str) -> String {
+    let is_long = |line: &str| line.ends_with("\r\n") || !line.ends_with('\n');
+    if !original.contains('\r') || !original.split_inclusive('\n').all(is_long) {
+        return text.to_owned();
+    }
+    let long = |line: &str| if is_long(line) { line.to_owned() } else { line.replace('\n', "\r\n") };
+    text.split_inclusive('\n').map(long).collect()
+}
+
 /// The lines in which two texts differ, as replacements of runs of lines.
 fn replacements(old: &str, new: &str) -> Vec<Replacement> {
     let [before, after] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
@@ -463,5 +474,11 @@ mod tests {
         assert_eq!(texts, [(2, 0, "x\n"), (4, 0, "e\n")]);
         assert_eq!(replacements("a\nb\n", "a\nc\n"), [Replacement { line: 2, removed: 1, inserted: "c\n".into() }]);
         assert!(replacements(old, old).is_empty());
+    }
+
+    #[test]
+    fn lines_end_as_the_sources_do() {
+        assert_eq!(with_line_ends_of("a\r\nb\r\n", "a\r\nx\nb\r\n"), "a\r\nx\r\nb\r\n");
+        assert_eq!(with_line_ends_of("a\nb\r\n", "a\nx\nb\r\n"), "a\nx\nb\r\n");
     }
 }
