@@ -137,16 +137,23 @@ impl Wire {
     /// Takes a message out of what was received, if it is whole.
     fn decoded(&mut self) -> io::Result<Option<PgWireFrontendMessage>> {
         let tag = if self.context.awaiting_startup { 0 } else { 1 };
-        let Some(length) = self.received.get(tag..tag + 4) else { return Ok(None) };
-        let length = u32::from_be_bytes(length.try_into().map_err(|_| broken("no length"))?) as usize;
-        let most = if self.is_known { MAX_MESSAGE } else { MAX_FIRST_MESSAGE };
-        if length < 4 || length > most {
-            return Err(broken(&format!("a message has 4 to {most} bytes")));
-        }
-        if self.received.len() < tag + length {
-            return Ok(None);
-        }
-        let kind = if tag == 0 { 0 } else { self.received[0] };
+        let (length, kind) = loop {
+            let Some(length) = self.received.get(tag..tag + 4) else { return Ok(None) };
+            let length = u32::from_be_bytes(length.try_into().map_err(|_| broken("no length"))?) as usize;
+            let most = if self.is_known { MAX_MESSAGE } else { MAX_FIRST_MESSAGE };
+            if length < 4 || length > most {
+                return Err(broken(&format!("a message has 4 to {most} bytes")));
+            }
+            if self.received.len() < tag + length {
+                return Ok(None);
+            }
+            let kind = if tag == 0 { 0 } else { self.received[0] };
+            // Data of a COPY; PostgreSQL does not look at it outside of one.
+            if !self.is_known || !matches!(kind, b'c' | b'd' | b'f') {
+                break (length, kind);
+            }
+            let _ = self.received.split_to(tag + length);
+        };
         if !is_whole(kind, &self.received[tag + 4..tag + length]) {
             return Err(broken("a message is malformed"));
         }
