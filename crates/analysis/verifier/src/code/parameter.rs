@@ -157,7 +157,10 @@ fn tagged_parameter(btf: &Btf, types: Option<&Btf>, id: TypeId, tags: Tags, hook
         Some(bytes) if pointee != TypeId::VOID => {
             only(Tags { nonnull: true, ..none }, Parameter::Memory { bytes, nullable: !tags.nonnull })
         }
-        _ => Err(format!("an argument that points to {:?}, whose size is not known", btf.name(pointee))),
+        _ => match btf.name(pointee) {
+            "" => Err("an argument that points to no type with a size".to_owned()),
+            name => Err(format!("an argument that points to {name:?}, whose size is not known")),
+        },
     }
 }
 
