@@ -374,7 +374,7 @@ impl Session {
             Kind::Show(name) => self.show(&name),
             Kind::Query => {
                 let duration = self.settings.get(DURATION).map(|text| duration(text)).transpose()?.flatten();
-                answer(&self.service, &filled.text, duration).map_err(|fault| led_back(fault, filled))
+                answer(&self.service, &filled.text, duration, &self.cancelled).map_err(|fault| led_back(fault, filled))
             }
         }
     }
@@ -428,7 +428,7 @@ impl Session {
                     // What is there is shown before more is waited for.
                     self.wire.flush()?;
                     if self.cancelled.load(Ordering::SeqCst) {
-                        return Err(Fault::new("57014", "the query was cancelled").into());
+                        return Err(Fault::cancelled().into());
                     }
                     if self.wire.is_gone() {
                         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -444,7 +444,7 @@ impl Session {
                 }
             }
             if given % 1024 == 0 && self.cancelled.load(Ordering::SeqCst) {
-                return Err(Fault::new("57014", "the query was cancelled").into());
+                return Err(Fault::cancelled().into());
             }
         }
         self.wire.send(&PortalSuspended::new())?;
