@@ -218,6 +218,13 @@ fn statements_are_prepared_with_parameters() {
         (&[message(b'P', b"a\0SELECT 1\0\0\0")][..], "EZ", "42P05"),
         (&[message(b'P', b"\0SELECT 1\0\0\0"), message(b'P', b"\0SELECT 2\0\0\0")], "11Z", ""),
         (&[message(b'B', b"p\0\0\0\0\0\0\0\0"), message(b'B', b"p\0\0\0\0\0\0\0\0")], "2EZ", "42P03"),
+        // Parameters begin with 1, and formats are text or binary, for none, all or each.
+        (&[message(b'P', b"\0SELECT $0\0\0\0")], "EZ", "42P02"),
+        (&[message(b'B', b"\0a\0\0\0\0\x02\0\0\0\x011\0\0\0\x01x\0\x01\0\x07")], "EZ", "22023"),
+        (&[message(b'B', b"\0a\0\0\x01\0\x07\0\x02\0\0\0\x011\0\0\0\x01x\0\0")], "EZ", "22023"),
+        (&[message(b'B', b"\0a\0\0\0\0\x02\0\0\0\x011\0\0\0\x01x\0\x03\0\0\0\0\0\0")], "EZ", "08P01"),
+        (&[message(b'B', b"\0a\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\x011\0\0\0\x01x\0\0")], "EZ", "08P01"),
+        (&[message(b'B', b"\0a\0\0\0\0\x02\0\0\0\x011\0\0\0\x01x\0\x02\0\0\0\x01")], "2Z", ""),
         (&[message(b'C', b"Sa\0"), message(b'P', b"a\0SELECT 1\0\0\0"), message(b'E', b"\0\0\0\0\0")], "31EZ", "34000"),
     ] {
         raw.send(&[messages.concat(), message(b'S', b"")].concat());
@@ -226,6 +233,9 @@ fn statements_are_prepared_with_parameters() {
         let said = all.into_iter().filter(|(kind, _)| *kind == b'E').flat_map(|(_, body)| body).collect::<Vec<u8>>();
         assert!(said.escape_ascii().to_string().contains(code), "{}", said.escape_ascii());
     }
+    raw.send(&message(b'Q', b"SELECT $1\0"));
+    let all = raw.until(b'Z');
+    assert!(all[0].1.escape_ascii().to_string().contains("C42P02"), "{}", all[0].1.escape_ascii());
     // Rows come in portions, and others may be asked for meanwhile; an error skips up to `Sync`.
     raw.send(&message(b'Q', b"BEGIN\0"));
     assert_eq!(raw.kinds(), "CZ");
