@@ -496,7 +496,8 @@ fn linear(count: usize) {
     let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
     let service = Service::new(Store::create(&heap, variables, &SETTINGS).expect("a store"));
     let program = loaded.program("kv_memcached").expect("loaded");
-    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Protocol::Memcached, false).expect("it listens");
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Protocol::Memcached, false).expect("it binds");
+    server.listen().expect("it listens");
     let (address, stop, clock) = (server.address().expect("an address"), AtomicBool::new(false), Instant::now());
     let (operations, served) = std::thread::scope(|scope| {
         let serving = scope.spawn(|| server.run(&service, 2, &stop));

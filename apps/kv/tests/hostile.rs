@@ -298,9 +298,10 @@ fn with_server(client: impl FnOnce(SocketAddr, SocketAddr)) {
     let heap = own_heap(&SETTINGS);
     let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-    let server = Server::bind(any, Protocol::Redis, false).expect("it listens").limited(4);
-    let server = server.with_metrics(any).expect("it listens");
+    let server = Server::bind(any, Protocol::Redis, false).expect("it binds").limited(4);
+    let server = server.with_metrics(any).expect("it binds");
     let metrics = server.metrics_address().expect("an address").expect("there are metrics");
+    server.listen().expect("it listens");
     let (address, stop) = (server.address().expect("an address"), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let _stop = Stop(&stop);

@@ -128,7 +128,8 @@ fn history(address: SocketAddr, count: usize) -> Vec<Operation> {
 fn linear(count: usize) {
     let heap = own_heap(&SETTINGS);
     let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
-    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Protocol::Redis, false).expect("it listens");
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Protocol::Redis, false).expect("it binds");
+    server.listen().expect("it listens");
     let (address, stop) = (server.address().expect("an address"), AtomicBool::new(false));
     let mut operations = std::thread::scope(|scope| {
         let serving = scope.spawn(|| server.run(&service, CLIENTS, &stop));

@@ -38,7 +38,8 @@ fn with(protocol: Protocol, workers: usize, client_bytes: u64, client: impl FnOn
     let heap = own_heap(&SETTINGS);
     let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
     let service = service.with_client_bytes(client_bytes);
-    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), protocol, true).expect("it listens");
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), protocol, true).expect("it binds");
+    server.listen().expect("it listens");
     let address = server.address().expect("an address");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -289,4 +290,18 @@ fn what_is_not_on_the_disk_is_shown_to_nobody() {
         synced();
         ask(&mut readers[0], b"PING\r\n", b"+PONG\r\n");
     });
+}
+
+#[test]
+fn connections_are_refused_until_the_server_listens() {
+    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    let server = Server::bind(any, Protocol::Redis, false).and_then(|server| server.with_metrics(any));
+    let server = server.expect("it binds");
+    let addresses = [Some(server.address().expect("an address")), server.metrics_address().expect("an address")];
+    for address in addresses.into_iter().flatten() {
+        let refused = TcpStream::connect(address).expect_err("nothing was read yet");
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
+    server.listen().expect("it listens");
+    addresses.into_iter().flatten().for_each(|address| drop(connect(address)));
 }

@@ -1,5 +1,6 @@
 //! How long after its end a window is handed over.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_driver::query::{Limits, Session, Settings, live, plan};
@@ -14,8 +15,15 @@ pub fn milliseconds(over: Duration) -> Result<Vec<f64>, Failure> {
     let settings = Settings { except_pid: Some(std::process::id()), ..Settings::default() };
     let plan = plan::plan(&session, &settings, None)?;
     let limits = Limits::default();
-    let watch =
-        live::Watch { duration: Some(over), stop: &|| false, limits, measure: false, max_overhead: None, status: None };
+    let watch = live::Watch {
+        duration: Some(over),
+        stop: &|| false,
+        interrupt: Arc::default(),
+        limits,
+        measure: false,
+        max_overhead: None,
+        status: None,
+    };
     let mut all: Vec<f64> = Vec::new();
     live::run(&session, plan, &watch, &mut |_, _| {}, &mut |rows| {
         let now = live::now_ns();

@@ -188,8 +188,15 @@ fn ours(query: Query, pid: u32, split: Option<Split>) -> Result<Tracer, Failure>
                 stopped.load(Ordering::SeqCst)
             };
             let limits = Limits::default();
-            let watch =
-                live::Watch { duration: None, stop: &stop, limits, measure: false, max_overhead: None, status: None };
+            let watch = live::Watch {
+                duration: None,
+                stop: &stop,
+                interrupt: Arc::default(),
+                limits,
+                measure: false,
+                max_overhead: None,
+                status: None,
+            };
             live::run(&session, plan, &watch, &mut |_, _| {}, &mut |rows| {
                 std::hint::black_box(rows);
                 true

@@ -27,7 +27,7 @@ use kiln_driver::kernels::Kernel;
 pub use congestion::CongestionArguments;
 pub use dispatch::{DispatchArguments, SocketHook};
 pub use explain::ExplainArguments;
-pub use formats::command;
+pub use formats::{check as check_format, command};
 pub use kv::{KvArguments, KvCommand, KvMemory, KvTopArguments, MemcachedArguments, RedisArguments};
 pub use query::{QueryArguments, TablesArguments};
 pub use repair::RepairArguments;

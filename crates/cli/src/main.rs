@@ -40,8 +40,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // A shell asks for words that complete a command line; this ends the process if it does.
     CompleteEnv::with_factory(arguments::command).var(complete::VARIABLE).complete();
-    let cli = match parse() {
-        Ok(cli) => cli,
+    let (cli, command) = match parse() {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are answers, not errors; anything else is bad usage.
             let code = if error.use_stderr() { 2 } else { 0 };
@@ -68,19 +68,8 @@ fn main() -> ExitCode {
         Color::Always => anstream::ColorChoice::Always.write_global(),
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
-    let of_reviews = matches!(format, Format::Sarif | Format::Github | Format::Gitlab);
-    if of_reviews && !matches!(cli.command, Command::Check(_)) {
-        anstream::eprintln!("error: --format sarif, github and gitlab are for kiln check");
-        return ExitCode::from(2);
-    }
-    let of_rows = matches!(format, Format::Table | Format::Lines | Format::Csv | Format::Ndjson);
-    if of_rows && !matches!(cli.command, Command::Query(_) | Command::Serve(_)) {
-        anstream::eprintln!("error: --format table, lines, csv and ndjson are for kiln query and kiln serve show");
-        return ExitCode::from(2);
-    }
-    let of_files = matches!(format, Format::Parquet | Format::FlameGraph | Format::Pprof);
-    if of_files && !matches!(cli.command, Command::Query(_)) {
-        anstream::eprintln!("error: --format parquet, flame-graph and pprof are for kiln query");
+    if let Err(message) = arguments::check_format(&command, format) {
+        anstream::eprintln!("error: {message}");
         return ExitCode::from(2);
     }
     let result = match cli.command {
@@ -118,13 +107,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line.
-fn parse() -> Result<Cli, clap::Error> {
+/// Reads the command line; also returns the command's name.
+fn parse() -> Result<(Cli, String), clap::Error> {
     let mut command = arguments::command();
     // Help is as wide as the terminal, which may not know how wide it is.
     if let Some(width) = print::terminal_width() {
         command = command.term_width(width);
     }
     let mut matches = command.clone().try_get_matches()?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    let name = matches.subcommand_name().unwrap_or_default().to_owned();
+    let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, name))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kiln_driver::commands::check::reports::{self, Failure, SCHEMA, Wanted, worst};
 use kiln_driver::objects::{self, Found, Gathered};
@@ -140,7 +140,7 @@ fn one(
     if last && input.only_maps().is_none() && input.object.programs.is_empty() && check::unreadable(&input).is_empty() {
         return Err(input.holds_no_programs());
     }
-    let budget = arguments.budget.map_or_else(|| Ok(default_budget(&input.object)), commands::seconds)?;
+    let budget = budget(arguments, &input)?;
     output::check_writable(output)?;
     if input.elf.is_none() && output.extension().is_some_and(|extension| extension == "o") {
         let message =
@@ -184,6 +184,11 @@ fn one(
         output::write_whole(path, report::page(&input, &outcome, &about).as_bytes())?;
     }
     Ok((input, outcome))
+}
+
+/// The time for an object.
+fn budget(arguments: &OptimizeArguments, input: &Input) -> Result<Duration, Error> {
+    arguments.budget.map_or_else(|| Ok(default_budget(&input.object)), commands::seconds)
 }
 
 /// What a report says of this command.
@@ -246,8 +251,10 @@ fn exit_code(found: &Found, input: &Input, outcome: &Outcome, arguments: &Optimi
     if programs.is_empty() {
         return unreadable;
     }
-    // Most are told by their verdict for all kernels; only what the kernel's types and version decide is verified again.
-    if outcome.cut_short || programs.len() > MAX_RECHECKED {
+    // Most are told by their verdict for all kernels; only what the kernel's types and version decide is verified again, where
+    // that was verified, and all else done, in half of the time.
+    let budget = budget(arguments, input).unwrap_or_default();
+    if outcome.cut_short || outcome.spent > budget / 2 || programs.len() > MAX_RECHECKED {
         let verdicts = outcome.programs.iter().filter(doubtful).map(|program| program.before.exit_code());
         return worst(verdicts.chain([unreadable]));
     }

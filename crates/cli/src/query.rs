@@ -103,7 +103,8 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         }
     };
     let mut exporter = exporter(&session, arguments, None)?;
-    let interrupted = interrupt()?;
+    let computing = Arc::new(AtomicBool::new(false));
+    let interrupted = interrupt_also(Arc::clone(&computing))?;
     let traced = RefCell::new(&mut command);
     let send = exporter.as_ref().map(Exporter::status);
     let screen =
@@ -119,7 +120,15 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     };
     let watch = live::Watch {
         duration: arguments.duration,
-        stop: &|| interrupted.load(Ordering::SeqCst) || traced.borrow_mut().is_over() || turn(&screen),
+        stop: &|| {
+            let is_interrupted = interrupted.load(Ordering::SeqCst);
+            if is_interrupted {
+                // No answer was interrupted, and the last one is wanted.
+                computing.store(false, Ordering::SeqCst);
+            }
+            is_interrupted || traced.borrow_mut().is_over() || turn(&screen)
+        },
+        interrupt: Arc::clone(&computing),
         limits: Limits::default(),
         measure: true,
         max_overhead: arguments.max_overhead,
@@ -292,10 +301,16 @@ fn replayed(session: &Session, path: &Path, arguments: &QueryArguments, mut prin
 
 /// Ctrl-C ends the query, a second one the process.
 pub fn interrupt() -> Result<Arc<AtomicBool>, Error> {
+    interrupt_also(Arc::default())
+}
+
+/// Ctrl-C sets both `also` and what is returned, in this order; a second one ends the process.
+fn interrupt_also(also: Arc<AtomicBool>) -> Result<Arc<AtomicBool>, Error> {
     const INTERRUPTED: i32 = 130;
     let interrupted = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&interrupted);
     let handler = move || {
+        also.store(true, Ordering::SeqCst);
         if seen.swap(true, Ordering::SeqCst) {
             std::process::exit(INTERRUPTED);
         }

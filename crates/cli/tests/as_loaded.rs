@@ -55,6 +55,12 @@ fn facts_and_costs_are_of_what_is_checked() {
     let optimized: serde_json::Value = serde_json::from_str(&optimized).expect("JSON");
     let verdict = &checked["objects"][0]["programs"][0]["verdict"];
     assert_eq!(&optimized["objects"][0]["programs"][0]["before"], verdict, "{optimized}");
+    let (repaired, code) = kiln(&object, &["repair", "-o", out.to_str().expect("a path"), "--offline"]);
+    assert!(code == Some(0) && repaired.contains("fits: accepted as it is"), "{repaired}");
+    let (measured, _) = kiln(&object, &["bench", "--offline", "--budget", "1", "--samples", "1", "--repeat", "1"]);
+    assert!(!measured.contains("rejected"), "{measured}");
+    let (ran, code) = kiln(&object, &["run", "--in", "jit", "--packet", &"00".repeat(64)]);
+    assert_eq!(code, Some(0), "{ran}");
 }
 
 #[test]

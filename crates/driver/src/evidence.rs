@@ -110,6 +110,11 @@ impl Deadline {
         self.spent() >= self.time
     }
 
+    /// When the time is over, unless the clock is the thread's own.
+    pub(crate) fn end(&self) -> Option<Instant> {
+        (self.clock == Clock::Wall).then(|| self.begun.0 + self.time)
+    }
+
     fn spent(&self) -> Duration {
         let (wall, own) = self.begun;
         match self.clock {
@@ -149,6 +154,8 @@ struct Own<'o> {
     gave_up: &'o Cell<bool>,
     /// Steps that are left for all questions.
     left: &'o AtomicU64,
+    /// When a question ends, if it is not answered by then.
+    until: Option<Instant>,
 }
 
 impl Solver for Own<'_> {
@@ -159,7 +166,7 @@ impl Solver for Own<'_> {
             let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         };
         spend(QUESTION_STEPS);
-        match is_unsatisfiable(query, "QF_UFBV", steps, strategy) {
+        match is_unsatisfiable(query, "QF_UFBV", steps, strategy, self.until) {
             Some(true) => Answer::Unsat,
             Some(false) => Answer::Sat,
             None => {
@@ -221,8 +228,8 @@ pub fn certify(
             let stop = || left.load(Ordering::Relaxed) == 0 || deadline.is_over() || !go_on();
             let versions = versions(FunctionId(*number), old, new, chain);
             let (objects, id, in_parts) = ([original, optimized], FunctionId(*number), limits.in_parts);
-            let search =
-                Search { objects, id, arguments: &arguments, stop: &stop, left: &left, memory: &memory, in_parts };
+            let (arguments, until) = (&arguments, deadline.end());
+            let search = Search { objects, id, arguments, stop: &stop, left: &left, until, memory: &memory, in_parts };
             let found = search.patiently(&versions);
             let mut shares = shares.lock().expect("no thread panics with it");
             shares.left = shares.left.saturating_sub(deadline.spent());
@@ -273,19 +280,25 @@ struct Search<'s> {
     stop: &'s dyn Fn() -> bool,
     /// Steps that are left.
     left: &'s AtomicU64,
+    /// When questions end.
+    until: Option<Instant>,
     /// What the solver has answered to this thread.
     memory: &'s RefCell<Memory>,
     in_parts: bool,
 }
 
 impl Search<'_> {
+    fn own<'o>(&'o self, effort: (u32, Strategy), gave_up: &'o Cell<bool>) -> Own<'o> {
+        Own { effort, gave_up, left: self.left, until: self.until }
+    }
+
     /// Steps from the first version to the last; once more with more time for each question where the solver gave up.
     /// Where a step cannot be proved, to a version without what it changes; then the reason is there as well.
     fn patiently(&self, versions: &[&Function]) -> (Vec<Version>, Option<String>) {
         let (mut best, mut reason) = ((0, Vec::new()), None);
         for effort in EFFORTS {
             let gave_up = Cell::new(false);
-            let (at, found, why) = self.versions(versions, &mut Own { effort, gave_up: &gave_up, left: self.left });
+            let (at, found, why) = self.versions(versions, &mut self.own(effort, &gave_up));
             let Some(why) = why else { return (found, None) };
             reason = reason.or(Some(why));
             if at > best.0 {
@@ -302,7 +315,7 @@ impl Search<'_> {
         let mut own = found.last().map_or(versions[0], |last: &Version| &last.function).clone();
         let rest: Vec<Hunk> = versions[at..].windows(2).flat_map(|pair| hunks::between(pair[0], pair[1])).collect();
         let gave_up = Cell::new(false);
-        self.parts(&mut own, &rest, &mut found, &mut Own { effort: EFFORTS[0], gave_up: &gave_up, left: self.left });
+        self.parts(&mut own, &rest, &mut found, &mut self.own(EFFORTS[0], &gave_up));
         // Some steps make a function longer for the sake of others.
         let lengths = found.iter().enumerate().map(|(at, version)| (version.function.slots(), at));
         match lengths.min().filter(|(slots, _)| *slots <= versions[0].slots()) {
@@ -369,7 +382,7 @@ pub(crate) fn broken(
     [original, optimized]: [&Object; 2],
     proofs: &Proofs,
     mixed: &dyn Fn(FunctionId) -> bool,
-    stop: &dyn Fn() -> bool,
+    end: &Deadline,
 ) -> BTreeSet<u32> {
     let calls = |number: u32| {
         let functions = [original, optimized].map(|object| &object.functions[number as usize]);
@@ -384,7 +397,8 @@ pub(crate) fn broken(
     };
     let gave_up = Cell::new(false);
     let left = AtomicU64::new(u64::MAX);
-    let verdicts = chain.prove_some(&calls, &mut Own { effort: EFFORTS[1], gave_up: &gave_up, left: &left }, stop);
+    let mut own = Own { effort: EFFORTS[1], gave_up: &gave_up, left: &left, until: end.end() };
+    let verdicts = chain.prove_some(&calls, &mut own, &|| end.is_over());
     verdicts.into_iter().filter(|own| own.outcome.is_err()).map(|own| own.function).collect()
 }
 

@@ -10,7 +10,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -70,16 +70,6 @@ pub fn text(service: &Service<'_>) -> String {
         let _ = write!(text, "# HELP kiln_kv_{name} {help}\n# TYPE kiln_kv_{name} {kind}\nkiln_kv_{name} {value}\n");
         text
     })
-}
-
-/// Listens for readers of metrics.
-///
-/// # Errors
-/// Returns an error if the address is in use or not this machine's.
-pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// Answers readers of metrics until `stop` is set.

@@ -21,12 +21,15 @@ use std::time::Duration;
 use crate::protocol::Service;
 use kiln_tls::{Tls, Transport};
 use mio::net::TcpStream;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// How often [`Service::maintain`] is called.
 const MAINTAINED: Duration = Duration::from_millis(50);
 /// Connections of a worker, unless [`Server::limited`] says otherwise.
 const CONNECTIONS: usize = 16 << 10;
+/// Connections that may wait to be accepted, as the standard library has it.
+const WAITING: i32 = 128;
 
 /// What is spoken over connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +47,17 @@ pub fn allow_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
+/// A socket for connections that has an address, and does not listen.
+fn bound(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    // Connections of an earlier server at this address may still be ending.
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket.into())
+}
+
 /// Sockets that are bound.
 pub struct Server {
     protocol: Protocol,
@@ -56,14 +70,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at an address, for connections, and for datagrams if `udp`. A port of 0 lets the system choose one.
+    /// Takes an address, for connections, and for datagrams if `udp`. A port of 0 lets the system choose one. Connections are
+    /// refused until [`Server::listen`].
     ///
     /// # Errors
     /// Returns an error if the address is in use or not this machine's.
     pub fn bind(address: SocketAddr, protocol: Protocol, udp: bool) -> io::Result<Server> {
-        let tcp = TcpListener::bind(address)?;
+        let tcp = bound(address)?;
         let udp = udp.then(|| UdpSocket::bind(tcp.local_addr()?)).transpose()?;
-        tcp.set_nonblocking(true)?;
         udp.as_ref().map_or(Ok(()), |udp| udp.set_nonblocking(true))?;
         Ok(Server { protocol, tcp, udp, metrics: None, connections: CONNECTIONS, tls: None })
     }
@@ -74,12 +88,21 @@ impl Server {
         Server { connections, ..self }
     }
 
+    /// Lets clients connect: what the service keeps has been read.
+    ///
+    /// # Errors
+    /// Returns an error if another process listens at the address by now.
+    pub fn listen(&self) -> io::Result<()> {
+        let mut listeners = std::iter::once(&self.tcp).chain(&self.metrics);
+        listeners.try_for_each(|listener| Ok(rustix::net::listen(listener, WAITING)?))
+    }
+
     /// The same server, which also answers Prometheus at an address, under `/metrics`. A port of 0 lets the system choose one.
     ///
     /// # Errors
     /// Returns an error if the address is in use or not this machine's.
     pub fn with_metrics(self, address: SocketAddr) -> io::Result<Server> {
-        Ok(Server { metrics: Some(metrics::bind(address)?), ..self })
+        Ok(Server { metrics: Some(bound(address)?), ..self })
     }
 
     /// The same server, whose connections are encrypted.
@@ -109,7 +132,7 @@ impl Server {
         self.tcp.local_addr()
     }
 
-    /// Serves until `stop` is set.
+    /// Serves until `stop` is set; it has to [listen](Server::listen).
     ///
     /// # Errors
     /// Returns an error if a worker cannot wait for its sockets.

@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use common::{nodes, pointer, regs, scalars, solve};
+use kiln_equiv::solver::{Strategy, is_unsatisfiable};
 use kiln_equiv::{Window, literal_query};
 use kiln_program::{MapId, Object};
 use kiln_verifier::{Region, Scalar, StackSet, Value};
@@ -97,4 +100,19 @@ fn z3_agrees_about_the_text() {
         let Some(answer) = solve(&query) else { return };
         assert_eq!(answer, expected, "{query}");
     }
+}
+
+#[test]
+fn a_question_ends_when_its_time_is_over() {
+    // The factors of the product of two primes near 2^32.
+    let factor = |name: &str| format!("(declare-const {name} (_ BitVec 32)) (assert (bvugt {name} #x00000001))");
+    let [a, b] = ["a", "b"].map(factor);
+    let product = "(bvmul ((_ zero_extend 32) a) ((_ zero_extend 32) b))";
+    let query = format!("{a} {b} (assert (= {product} #xffffffea00000055))");
+    let begun = Instant::now();
+    let until = Some(begun + Duration::from_millis(100));
+    for strategy in [Strategy::Incremental, Strategy::Preprocessed] {
+        assert_eq!(is_unsatisfiable(&query, "QF_UFBV", u32::MAX, strategy, until), None);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }

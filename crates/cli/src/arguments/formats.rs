@@ -41,11 +41,30 @@ pub fn command() -> Command {
     let format = format.unwrap_or_else(|| Arg::new("format"));
     let names: Vec<String> = command.get_subcommands().map(|own| own.get_name().to_owned()).collect();
     for name in names {
-        let formats = OTHERS.iter().find(|(own, _)| *own == name).map_or(USUAL, |(_, formats)| *formats);
+        let formats = of(&name);
         let own = format.clone().value_parser(Parser(formats)).hide(formats.is_empty());
         command = command.mut_subcommand(name, |sub| sub.arg(own));
     }
     command.mut_arg("format", |all| all.value_parser(Parser(USUAL)))
+}
+
+/// The formats of a command.
+fn of(command: &str) -> &'static [Format] {
+    OTHERS.iter().find(|(own, _)| *own == command).map_or(USUAL, |(_, formats)| *formats)
+}
+
+/// Checks that a format is one of a command's. Errors may be printed in the usual ones whatever the command prints.
+///
+/// # Errors
+/// Returns a sentence with the commands that have the format.
+pub fn check(command: &str, format: Format) -> Result<(), String> {
+    if USUAL.contains(&format) || of(command).contains(&format) {
+        return Ok(());
+    }
+    let name = format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let owners = OTHERS.iter().filter(|(_, formats)| formats.contains(&format));
+    let owners: Vec<String> = owners.map(|(owner, _)| format!("kiln {owner}")).collect();
+    Err(format!("--format {name} is for {}", owners.join(" and ")))
 }
 
 /// Takes every format, so that the command can say whose it is, and lists those of one command.
@@ -65,5 +84,24 @@ impl TypedValueParser for Parser {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new(self.0.iter().filter_map(Format::to_possible_value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_of_their_commands() {
+        for (command, format, owners) in [
+            ("check", Format::Sarif, None),
+            ("dump", Format::Sarif, Some("--format sarif is for kiln check")),
+            ("serve", Format::Csv, None),
+            ("kv", Format::Csv, Some("--format csv is for kiln query and kiln serve")),
+            ("serve", Format::FlameGraph, Some("--format flame-graph is for kiln query")),
+            ("cc", Format::Json, None),
+        ] {
+            assert_eq!(check(command, format).err().as_deref(), owners, "{command}");
+        }
     }
 }

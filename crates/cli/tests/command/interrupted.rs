@@ -92,6 +92,29 @@ fn a_search_ends_with_what_it_has() {
     panic!("nothing of what was found by then was kept");
 }
 
+/// SQLite would take up to 10 s for this answer.
+#[test]
+fn a_query_ends_while_its_answer_is_computed() {
+    let sql = "SELECT count(*) FROM errno a, errno b, errno c, errno d, errno e";
+    for delay_ms in [1000, 2000, 4000] {
+        let mut query = Process::new(env!("CARGO_BIN_EXE_kiln"));
+        let child =
+            query.args(["query", sql]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kiln starts");
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        interrupt(&child);
+        let begun = Instant::now();
+        let output = child.wait_with_output().expect("kiln ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.code().is_none() {
+            continue;
+        }
+        assert!(said.contains("the query was stopped while it computed an answer"), "{said}");
+        assert!(begun.elapsed() < SOON, "took {:?} to stop", begun.elapsed());
+        return;
+    }
+    panic!("nobody ever listened");
+}
+
 #[test]
 fn twice_leaves_nothing() {
     let Some(object) = busy_object() else { return };

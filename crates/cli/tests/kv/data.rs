@@ -1,5 +1,6 @@
 //! `kiln kv --data`: what a kill and a damaged file leave; `--tls-cert`; `kiln kv top`.
 
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -109,6 +110,27 @@ fn a_damaged_log_is_refused_or_cut() {
     let mut client = Client::connect(&server.address());
     assert!(has(&mut client, "redis", "kept") && !has(&mut client, "redis", "lost"));
     assert_eq!(client.ask(b"GET first\r\n", "1\r\n"), "$1\r\n1\r\n");
+}
+
+#[test]
+fn a_port_is_not_open_while_the_log_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(start("redis", folder.path(), &[]).expect("it starts"));
+    // A log that takes some time, and is damaged at its end.
+    let log = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n".repeat(200_000) + "*damaged\r\n";
+    std::fs::write(increment(folder.path()), log).expect("is written");
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let data = folder.path().to_owned();
+    let starting = std::thread::spawn(move || {
+        let arguments = ["--listen", &free.to_string(), "--data", data.to_str().expect("text")];
+        Server::start_as("redis", &arguments).err()
+    });
+    while !starting.is_finished() {
+        assert!(TcpStream::connect(free).is_err(), "a client waits for a server that will not serve");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let said = starting.join().expect("no panic").expect("it is damaged");
+    assert!(said.contains("is damaged at byte 5400000"), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod receiver;
 mod service;
 mod tls;
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
@@ -163,6 +163,29 @@ fn wrong_sockets_and_addresses_are_said() {
     }
     assert_eq!(std::fs::read_to_string(&file).expect("a file"), "precious");
     assert!(!std::path::Path::new(&free).exists());
+    // Services that die before they have answered, and something else.
+    let ended = "ended the connection before its answer was whole";
+    for (at, (answer, code, words)) in [
+        ("", 3, ended),
+        ("HTTP/1.1 200 OK\r\nConte", 3, ended),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{\"name\":", 3, ended),
+        ("220 mail\r\n", 2, "is not a service of kiln"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let dying = path(&format!("dying{at}"));
+        let listener = UnixListener::bind(&dying).expect("a socket");
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            // All of the request, so that the end is no reset.
+            let _ = stream.read(&mut [0; 4096]).expect("a request");
+            stream.write_all(answer.as_bytes()).expect("it is sent");
+        });
+        let output = serve(&["--socket", &dying, "install", "a", "SELECT 1"]).output().expect("kiln runs");
+        assert!(output.status.code() == Some(code) && said(&output).contains(words), "{answer}: {}", said(&output));
+        served.join().expect("no panic");
+    }
     // A socket that nobody answers at is taken over; the service's own is still answered.
     let stale = path("stale");
     drop(UnixListener::bind(&stale).expect("a socket"));

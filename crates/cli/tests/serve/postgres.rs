@@ -150,14 +150,20 @@ impl Raw {
     /// A session that gave the password.
     fn begin(url: &str) -> Raw {
         let mut raw = Raw(Raw::connect(url));
-        raw.send(&message(b'x', b"\0\x03\0\0user\0kiln\0\0")[1..]);
-        let password = url.split([':', '@']).nth(2).expect("a password");
-        assert!(raw.next().1.ends_with(b"SCRAM-SHA-256\0\0"));
-        raw.send(&message(b'p', b"SCRAM-SHA-256\0\0\0\0\x09n,,n=,r=x"));
-        let asked = String::from_utf8(raw.next().1[4..].to_vec()).expect("it is text");
-        raw.send(&message(b'p', proof(password, &asked).as_bytes()));
-        raw.until(b'Z');
+        raw.log_in(url);
         raw
+    }
+
+    /// Gives the password; what a client needs to cancel what this session runs.
+    fn log_in(&mut self, url: &str) -> Vec<u8> {
+        self.send(&message(b'x', b"\0\x03\0\0user\0kiln\0\0")[1..]);
+        let password = url.split([':', '@']).nth(2).expect("a password");
+        assert!(self.next().1.ends_with(b"SCRAM-SHA-256\0\0"));
+        self.send(&message(b'p', b"SCRAM-SHA-256\0\0\0\0\x09n,,n=,r=x"));
+        let asked = String::from_utf8(self.next().1[4..].to_vec()).expect("it is text");
+        self.send(&message(b'p', proof(password, &asked).as_bytes()));
+        let all = self.until(b'Z');
+        all.into_iter().find(|(kind, _)| *kind == b'K').expect("a key").1
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -212,6 +218,13 @@ fn statements_are_prepared_with_parameters() {
         (&[message(b'P', b"a\0SELECT 1\0\0\0")][..], "EZ", "42P05"),
         (&[message(b'P', b"\0SELECT 1\0\0\0"), message(b'P', b"\0SELECT 2\0\0\0")], "11Z", ""),
         (&[message(b'B', b"p\0\0\0\0\0\0\0\0"), message(b'B', b"p\0\0\0\0\0\0\0\0")], "2EZ", "42P03"),
+        // Parameters begin with 1, and formats are text or binary, for none, all or each.
+        (&[message(b'P', b"\0SELECT $0\0\0\0")], "EZ", "42P02"),
+        (&[message(b'B', b"\0a\0\0\0\0\x02\0\0\0\x011\0\0\0\x01x\0\x01\0\x07")], "EZ", "22023"),
+        (&[message(b'B', b"\0a\0\0\x01\0\x07\0\x02\0\0\0\x011\0\0\0\x01x\0\0")], "EZ", "22023"),
+        (&[message(b'B', b"\0a\0\0\0\0\x02\0\0\0\x011\0\0\0\x01x\0\x03\0\0\0\0\0\0")], "EZ", "08P01"),
+        (&[message(b'B', b"\0a\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\x011\0\0\0\x01x\0\0")], "EZ", "08P01"),
+        (&[message(b'B', b"\0a\0\0\0\0\x02\0\0\0\x011\0\0\0\x01x\0\x02\0\0\0\x01")], "2Z", ""),
         (&[message(b'C', b"Sa\0"), message(b'P', b"a\0SELECT 1\0\0\0"), message(b'E', b"\0\0\0\0\0")], "31EZ", "34000"),
     ] {
         raw.send(&[messages.concat(), message(b'S', b"")].concat());
@@ -220,6 +233,9 @@ fn statements_are_prepared_with_parameters() {
         let said = all.into_iter().filter(|(kind, _)| *kind == b'E').flat_map(|(_, body)| body).collect::<Vec<u8>>();
         assert!(said.escape_ascii().to_string().contains(code), "{}", said.escape_ascii());
     }
+    raw.send(&message(b'Q', b"SELECT $1\0"));
+    let all = raw.until(b'Z');
+    assert!(all[0].1.escape_ascii().to_string().contains("C42P02"), "{}", all[0].1.escape_ascii());
     // Rows come in portions, and others may be asked for meanwhile; an error skips up to `Sync`.
     raw.send(&message(b'Q', b"BEGIN\0"));
     assert_eq!(raw.kinds(), "CZ");
@@ -246,6 +262,28 @@ fn statements_are_prepared_with_parameters() {
         assert!(begun.elapsed() < Duration::from_secs(30), "programs are still loaded");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// SQLite would take up to 10 s for each of these answers.
+#[test]
+fn a_query_is_cancelled_while_its_answer_is_computed() {
+    const PRODUCT: &str = "SELECT count(*) FROM errno a, errno b, errno c, errno d, errno e";
+    let Some((service, url)) = begin() else { return };
+    let _work = Work::begin();
+    let of_events = format!("SELECT count(*), ({PRODUCT}) FROM forks WINDOW 100 MS");
+    for sql in [PRODUCT, &of_events] {
+        let mut raw = Raw(Raw::connect(&url));
+        let key = raw.log_in(&url);
+        raw.send(&message(b'Q', format!("{sql}\0").as_bytes()));
+        std::thread::sleep(Duration::from_secs(1));
+        let cancelled = Instant::now();
+        Raw(Raw::connect(&url)).send(&message(b'x', &[&b"\x04\xd2\x16\x2e"[..], &key].concat())[1..]);
+        let (_, body) = raw.until(b'E').pop().expect("a message");
+        assert!(body.escape_ascii().to_string().contains("C57014"), "{}", body.escape_ascii());
+        raw.until(b'Z');
+        assert!(cancelled.elapsed() < Duration::from_secs(3), "{sql}: {:?}", cancelled.elapsed());
+    }
+    assert_eq!(service.document(&["list"])["queries"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]

@@ -173,7 +173,8 @@ pub fn bench_all<P: kiln_superopt::Progress>(
 pub fn bench(input: &Input, options: &Options, progress: &mut dyn kiln_superopt::Progress) -> Result<Vec<Row>, Error> {
     let search = optimize::Options { budget: options.budget, ask_kernel: options.ask_kernel, ..Default::default() };
     let outcome = optimize::optimize(input, &search, progress)?;
-    let after = Input { bytes: outcome.bytes, ..input::of_object(outcome.object) };
+    let kernel_types = input.kernel_types.clone();
+    let after = Input { bytes: outcome.bytes, kernel_types, ..input::of_object(outcome.object) };
     let ask_kernel = options.ask_kernel && kiln_linux::available().is_ok();
     let mut rows = Vec::new();
     for (program, optimized) in input.object.programs.iter().zip(outcome.programs) {
@@ -267,8 +268,9 @@ fn both_vms(before: &Input, after: &Input, program: &Program, feed: &Feed) -> Re
     Ok((load(before)?, load(after)?))
 }
 
+/// A VM with what a loader makes of the object here.
 fn fed_vm(input: &Input, program: &Program, budget: u64, feed: &Feed) -> Result<Vm, Error> {
-    let mut object = input.object.clone();
+    let mut object = input.as_loaded()?;
     feed.set_globals(&mut object)?;
     loading::fed_vm(&object, program, kiln_vm::Options { budget, ..Default::default() }, feed)
 }

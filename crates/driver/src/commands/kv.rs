@@ -188,13 +188,16 @@ fn veth_warning(interface: &str, mode: XdpMode) -> Option<String> {
 
 fn bind(options: &Options) -> Result<Server, Error> {
     let udp = options.udp || options.interface.is_some();
-    let listening = |at: SocketAddr| move |error| Error::machine(&format!("listening at {at}"), &error, "");
     let server = Server::bind(options.listen, options.protocol, udp).map_err(listening(options.listen))?;
     let server = encrypted(server, options)?;
     match options.metrics {
         Some(metrics) => server.with_metrics(metrics).map_err(listening(metrics)),
         None => Ok(server),
     }
+}
+
+fn listening(at: SocketAddr) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::machine(&format!("listening at {at}"), &error, "")
 }
 
 fn address(server: &Server) -> Result<SocketAddr, Error> {
@@ -240,12 +243,16 @@ fn run(
         let served = server.run(&service, options.threads, stop);
         served.map_err(|error| Error::machine("waiting for sockets", &error, ""))
     };
+    // Clients would wait for a server that reads its log, or refuses to.
+    let listen = || server.listen().map_err(listening(options.listen));
     let Some(Data { directory, sync, repair }) = options.data.clone() else {
+        listen()?;
         begun(said);
         return serve();
     };
     let settings = LogSettings { directory, sync, repair, rewrite_bytes: REWRITE_BYTES };
     let log = Log::open(&settings, &service).map_err(log_error)?;
+    listen()?;
     begun(Begun { log: Some(log.opened.clone()), ..said });
     log.serve(&service, serve).map_err(log_error)?
 }

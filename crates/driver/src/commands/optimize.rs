@@ -6,6 +6,7 @@
 //!                        +- from the last state that it takes <---+  (a refusal is kept and reported)
 //! ```
 
+mod as_loaded;
 mod certified;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +16,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kiln_platform::{Feature, Profile};
-use kiln_program::{FunctionId, Object, ProgramId};
+use kiln_program::{FunctionId, Object, Program, ProgramId};
 use kiln_superopt::search::{DEFAULT_EFFORTS, EFFORTS};
 pub use kiln_superopt::{CostModel, RuleSet};
 use kiln_superopt::{Evidence, Goal, Judge, Progress, Rewrite, Standing, Timings, Unverified};
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
+use self::as_loaded::AsLoaded;
 pub use self::certified::Uncertified;
 use self::certified::{certificate_time, certify};
 use crate::evidence;
@@ -199,9 +201,12 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let first_word = begun + options.budget / ASKING;
     let kernel = asks.then(|| Kernel::new(input, options, first_word));
     let unasked: Vec<ProgramId> = kernel.iter().flat_map(Kernel::unasked).collect();
+    let verifier = verifier_options(input, options);
+    let as_loaded = if options.profile.is_none() { AsLoaded::new(input, &verifier, first_word) } else { None };
     let left = options.budget.saturating_sub(begun.elapsed());
     let left = if options.certify && options.budget_bounds_certificate { left / 2 } else { left };
-    let reserve = kernel.as_ref().map_or(Duration::ZERO, |kernel| (kernel.spent * WORDS).min(left / 2));
+    let words = kernel.as_ref().map_or(Duration::ZERO, |kernel| kernel.spent * WORDS);
+    let reserve = (words + as_loaded.as_ref().map_or(Duration::ZERO, |own| own.spent)).min(left / 2);
     let mut frozen = left_alone(input, &options.programs)?;
     let entries = unasked.iter().map(|id| input.object.programs[id.index()].entry);
     frozen.extend(entries.flat_map(|entry| input.object.reachable_functions(entry)));
@@ -228,14 +233,15 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let refused = rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}"));
     let reason = |own: &Uncertified| Some(format!("certificate of {}: {}", own.function, own.why.as_ref()?));
     let refused = Shown::all(refused.chain(uncertified.iter().filter_map(reason)).collect::<Vec<_>>());
-    let verifier = verifier_options(input, options);
+    // A certificate without a bound takes its own time.
+    let end = (!options.certify || options.budget_bounds_certificate).then(|| begun + options.budget);
+    let until = end.map(|end| end + MIN_VERDICTS.max(options.budget / VERDICTS));
+    let verifier = kiln_verifier::Options { deadline: until, ..verifier };
+    let loaded = as_loaded.and_then(|own| own.beside(input, &rewrite.object, until));
     let kernel_before = kernel.map(|kernel| kernel.before);
     let no_time = |id: ProgramId| (id, "the time was up before the kernel was asked about it".to_owned());
     rewrite.skipped.extend(unasked.into_iter().map(no_time));
-    let mut programs = account(input, &rewrite, &verifier, kernel_before.as_deref(), kernel_after.as_deref());
-    if options.profile.is_none() {
-        as_checked(input, &rewrite.object, &mut programs, &verifier);
-    }
+    let programs = account(input, &rewrite, &verifier, loaded, [kernel_before.as_deref(), kernel_after.as_deref()]);
     let Rewrite { object, evidence, timings, cut_short, .. } = rewrite;
     let spent = begun.elapsed();
     let (goal, machine) = (options.goal, machine.into());
@@ -298,6 +304,9 @@ fn search_options(input: &Input, options: &Options, kernel: &Option<Kernel<'_>>)
 const ASKING: u32 = 2;
 /// The time reserved for asking the kernel about the result, in times that asking about the originals took.
 const WORDS: u32 = 4;
+/// The part of the budget, and the least time, that verdicts for the report may take beyond it.
+const VERDICTS: u32 = 40;
+const MIN_VERDICTS: Duration = Duration::from_secs(1);
 
 /// The running kernel, as the judge of rewrites.
 struct Kernel<'a> {
@@ -434,55 +443,47 @@ fn account(
     input: &Input,
     rewrite: &Rewrite,
     verifier: &kiln_verifier::Options,
-    kernel_before: Option<&[Option<KernelVerdict>]>,
-    kernel_after: Option<&[Option<KernelVerdict>]>,
+    loaded: Option<Vec<Option<[Verdict; 2]>>>,
+    [kernel_before, kernel_after]: [Option<&[Option<KernelVerdict>]>; 2],
 ) -> Vec<Optimized> {
     let ns = |picoseconds: u64| picoseconds as f64 / 1000.0;
+    let mut loaded = loaded.unwrap_or_default();
     let pairs = input.object.programs.iter().zip(&rewrite.object.programs).zip(&rewrite.programs);
     pairs
         .enumerate()
-        .map(|(index, ((old, new), account))| Optimized {
-            program: old.name.as_str().into(),
-            slots_before: input.object.program_slots(old),
-            slots_after: rewrite.object.program_slots(new),
-            estimated_ns_before: ns(account.picoseconds[0]),
-            estimated_ns_after: ns(account.picoseconds[1]),
-            before: check::verdict_of(&input.object, old, account.before.clone().map(statistics)),
-            limit_reached: matches!(account.before, Err(kiln_verifier::Error::Limit { .. })),
-            after: match (account.after, changed(&input.object, &rewrite.object, old)) {
-                (Some(after), _) => check::verdict_of(&rewrite.object, new, Ok(statistics(after))),
-                (None, false) => check::verdict_of(&input.object, old, account.before.clone().map(statistics)),
-                (None, true) => check::verdict(&Prepared::new(&rewrite.object, verifier), new, verifier),
-            },
-            kernel_before: kernel_before.and_then(|verdicts| verdicts[index].clone()),
-            kernel_after: kernel_after.and_then(|verdicts| verdicts[index].clone()),
-            skipped: match old.program_type {
-                None => Some(check::no_type(old).into()),
-                Some(_) => {
-                    let skipped = rewrite.skipped.iter().find(|(id, _)| id.index() == index);
-                    skipped.map(|(_, reason)| reason.as_str().into())
-                }
-            },
+        .map(|(index, ((old, new), account))| {
+            let limit_reached = matches!(account.before, Err(kiln_verifier::Error::Limit { .. }));
+            let known = loaded.get_mut(index).and_then(Option::take).filter(|_| !limit_reached);
+            let [before, after] = known.unwrap_or_else(|| {
+                let before = || check::verdict_of(&input.object, old, account.before.clone().map(statistics));
+                let after = match (account.after, changed(&input.object, &rewrite.object, old)) {
+                    (Some(after), _) => check::verdict_of(&rewrite.object, new, Ok(statistics(after))),
+                    (None, false) => before(),
+                    (None, true) => check::verdict(&Prepared::new(&rewrite.object, verifier), new, verifier),
+                };
+                [before(), after]
+            });
+            Optimized {
+                program: old.name.as_str().into(),
+                slots_before: input.object.program_slots(old),
+                slots_after: rewrite.object.program_slots(new),
+                estimated_ns_before: ns(account.picoseconds[0]),
+                estimated_ns_after: ns(account.picoseconds[1]),
+                before,
+                limit_reached,
+                after,
+                kernel_before: kernel_before.and_then(|verdicts| verdicts[index].clone()),
+                kernel_after: kernel_after.and_then(|verdicts| verdicts[index].clone()),
+                skipped: match old.program_type {
+                    None => Some(check::no_type(old).into()),
+                    Some(_) => {
+                        let skipped = rewrite.skipped.iter().find(|(id, _)| id.index() == index);
+                        skipped.map(|(_, reason)| reason.as_str().into())
+                    }
+                },
+            }
         })
         .collect()
-}
-
-/// Replaces the verdicts by those of `kiln check`, which verifies what a loader makes of CO-RE relocations and of the
-/// kernel's configuration. The optimizer may not rely on them, because the result is to load elsewhere, too.
-fn as_checked(input: &Input, after: &Object, programs: &mut [Optimized], verifier: &kiln_verifier::Options) {
-    let loaded = |object: &Object| kiln_inspect::input::as_loaded(object, input.kernel_types.as_ref());
-    let [Ok(before), Ok(after)] = [&input.object, after].map(loaded) else { return };
-    if before.functions == input.object.functions && before.maps == input.object.maps {
-        return;
-    }
-    let options = kiln_verifier::Options { explain: true, skip_facts: true, ..verifier.clone() };
-    let [before, after] = [&before, &after].map(|object| Prepared::new(object, &options));
-    for (at, own) in programs.iter_mut().enumerate().filter(|(_, own)| !own.limit_reached) {
-        let verdict = |object: &Prepared<'_>| check::verdict(object, &object.object().programs[at], &options);
-        let changed = changed(before.object(), after.object(), &before.object().programs[at]);
-        own.before = verdict(&before);
-        own.after = if changed { verdict(&after) } else { own.before.clone() };
-    }
 }
 
 /// Processed instructions as it is loaded here, and bytes of stack and of the largest frame.
@@ -490,7 +491,7 @@ fn statistics(standing: Standing) -> (u64, [u32; 2]) {
     (standing.cost.processed[0], [standing.stack_bytes, standing.frame_bytes])
 }
 
-fn changed(before: &Object, after: &Object, program: &kiln_program::Program) -> bool {
+fn changed(before: &Object, after: &Object, program: &Program) -> bool {
     before.reachable_functions(program.entry).into_iter().any(|id| before.function(id) != after.function(id))
 }
 

@@ -39,7 +39,7 @@ pub struct Diagnosis {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_message: Option<Shown>,
     /// Whether the kernel is known to accept it all the same, by a bug.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kernel_accepts: bool,
     /// What fixes it.
     pub help: Shown,

@@ -17,7 +17,7 @@ mod functions;
 mod value;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ const MOST_TEXT: i32 = 1 << 20;
 /// How long rows of a lookup table are not copied again: answers to rows that come one by one are many in a second, and
 /// `processes` reads files for each row.
 const COPIED_AGAIN: Duration = Duration::from_millis(200);
-/// How many of its instructions SQLite runs until it asks whether the time is over.
+/// How many of its instructions SQLite runs until it asks whether the time is over, or the answer not wanted any more.
 const OPERATIONS: i32 = 10_000;
 
 /// A query that SQLite answers.
@@ -61,6 +61,8 @@ pub struct Sqlite {
     deadline_ms: Arc<AtomicU64>,
     begun: Instant,
     most_time: Duration,
+    /// Set while an answer is not wanted any more.
+    interrupt: Arc<AtomicBool>,
 }
 
 impl Sqlite {
@@ -69,15 +71,15 @@ impl Sqlite {
     /// # Errors
     /// Returns SQLite's sentence if it refuses the query.
     pub fn new(query: &EngineQuery) -> Result<Sqlite, String> {
-        Sqlite::prepared(query).map_err(|error| said(&error, MOST_TIME))
+        Sqlite::interrupted_by(query, Arc::default())
     }
 
-    /// The same, for [`kiln_plan::execute::flow::Running`].
+    /// Makes tables for a query, whose answers fail soon after `interrupt` is set.
     ///
     /// # Errors
     /// As [`Sqlite::new`].
-    pub fn boxed(query: &EngineQuery) -> Result<Box<dyn Engine>, String> {
-        Ok(Box::new(Sqlite::new(query)?))
+    pub fn interrupted_by(query: &EngineQuery, interrupt: Arc<AtomicBool>) -> Result<Sqlite, String> {
+        Sqlite::prepared(query, interrupt).map_err(|error| said(&error, Some(MOST_TIME)))
     }
 
     /// The same engine, which may take this long for an answer instead of 10 s.
@@ -86,7 +88,7 @@ impl Sqlite {
         Sqlite { most_time, ..self }
     }
 
-    fn prepared(query: &EngineQuery) -> rusqlite::Result<Sqlite> {
+    fn prepared(query: &EngineQuery, interrupt: Arc<AtomicBool>) -> rusqlite::Result<Sqlite> {
         let connection = Connection::open_in_memory()?;
         connection.execute_batch(&format!(
             "PRAGMA temp_store = MEMORY; PRAGMA journal_mode = OFF; \
@@ -122,8 +124,11 @@ impl Sqlite {
         let read = std::mem::take(&mut *read.lock().unwrap_or_else(PoisonError::into_inner));
         let begun = Instant::now();
         let deadline_ms = Arc::new(AtomicU64::new(u64::MAX));
-        let until = Arc::clone(&deadline_ms);
-        let is_over = move || begun.elapsed().as_millis() as u64 > until.load(Ordering::Relaxed);
+        let (until, interrupted) = (Arc::clone(&deadline_ms), Arc::clone(&interrupt));
+        let is_over = move || {
+            let until = until.load(Ordering::Relaxed);
+            until != u64::MAX && (interrupted.load(Ordering::SeqCst) || begun.elapsed().as_millis() as u64 > until)
+        };
         connection.progress_handler(OPERATIONS, Some(is_over));
         let lookups = query.lookups.clone();
         let copied = vec![None; lookups.len()];
@@ -141,6 +146,7 @@ impl Sqlite {
             deadline_ms,
             begun,
             most_time: MOST_TIME,
+            interrupt,
         })
     }
 
@@ -204,8 +210,9 @@ impl Engine for Sqlite {
         if answer.is_err() {
             self.copied.fill(None);
         }
-        let answer = answer.map_err(|error| said(&error, self.most_time))?;
-        self.empty().map_err(|error| said(&error, self.most_time))?;
+        let most_time = (!self.interrupt.load(Ordering::SeqCst)).then_some(self.most_time);
+        let answer = answer.map_err(|error| said(&error, most_time))?;
+        self.empty().map_err(|error| said(&error, most_time))?;
         Ok(answer)
     }
 }
@@ -244,11 +251,14 @@ fn is_known(function: &str) -> bool {
     function.starts_with("k_") || ITS_FUNCTIONS.contains(&function.to_lowercase().as_str())
 }
 
-/// What SQLite says is wrong, as a sentence.
-fn said(error: &rusqlite::Error, most_time: Duration) -> String {
+/// What SQLite says is wrong, as a sentence. An answer ended after `most_time`, or because it was not wanted any more.
+fn said(error: &rusqlite::Error, most_time: Option<Duration>) -> String {
     match error {
         rusqlite::Error::SqliteFailure(own, _) if own.code == rusqlite::ErrorCode::OperationInterrupted => {
-            format!("the rest of the query took longer than {} s for one answer", most_time.as_secs_f64())
+            match most_time.map(|time| time.as_secs_f64()) {
+                Some(seconds) => format!("the rest of the query took longer than {seconds} s for one answer"),
+                None => "the query was stopped while it computed an answer, which is missing".to_owned(),
+            }
         }
         rusqlite::Error::SqliteFailure(own, _) if own.code == rusqlite::ErrorCode::OutOfMemory => {
             format!("the rest of the query needs more than {} MiB of memory", MOST_BYTES >> 20)

@@ -1,6 +1,8 @@
 //! What SQLite answers of rows that are given: each query with the rows that it must have.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_engine::Sqlite;
@@ -380,6 +382,26 @@ fn what_is_wrong_is_said_where_it_is() {
     }
     let failed = answered("SELECT comm ~ nullif('(', '') FROM syscalls").expect_err("it is no expression");
     assert!(failed.contains("`(` is no regular expression"), "{failed}");
+}
+
+#[test]
+fn an_answer_is_interrupted() {
+    for sql in [
+        "SELECT count(*) FROM errno a, errno b, errno c, errno d, errno e",
+        "SELECT sum(a.errno) OVER (ORDER BY b.errno) FROM errno a, errno b, errno c, errno d",
+    ] {
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let mut engine = Sqlite::interrupted_by(&engine(sql), Arc::clone(&interrupt)).expect("it is prepared");
+        let set = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            interrupt.store(true, Ordering::SeqCst);
+            Instant::now()
+        });
+        let failed = engine.answer(&[], 1).expect_err(sql);
+        let late = set.join().expect("no panic").elapsed();
+        assert!(failed.contains("was stopped while it computed an answer"), "{sql}: {failed}");
+        assert!(late < Duration::from_millis(500), "{sql}: {late:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! The SQL engine for what Kiln's own plans cannot express, where it is built in (feature `engine`).
 
-use kiln_plan::execute::flow::MakeEngine;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use kiln_plan::execute::engine::Engine;
+use kiln_plan::flow::EngineQuery;
 use kiln_plan::lookup::Lookup;
 use kiln_plan::programs::Known;
 use kiln_program::btf::Btf;
@@ -34,10 +38,20 @@ fn known(types: &Btf) -> Known<'_> {
     Known { types: Some(types), programs: Some(&Files) }
 }
 
-/// Makes an engine for a query.
+/// Makes an engine for a query, whose answers fail soon after `interrupt` is set.
+///
+/// # Errors
+/// Returns what the engine says is wrong with the query.
 #[cfg(feature = "engine")]
-pub const ENGINE: MakeEngine<'static> = &kiln_engine::Sqlite::boxed;
+pub fn make(query: &EngineQuery, interrupt: &Arc<AtomicBool>) -> Result<Box<dyn Engine>, String> {
+    Ok(Box::new(kiln_engine::Sqlite::interrupted_by(query, Arc::clone(interrupt))?))
+}
 
-/// Says that there is none.
+/// Says that there is no engine.
+///
+/// # Errors
+/// Always.
 #[cfg(not(feature = "engine"))]
-pub const ENGINE: MakeEngine<'static> = &kiln_plan::execute::flow::no_engine;
+pub fn make(query: &EngineQuery, _: &Arc<AtomicBool>) -> Result<Box<dyn Engine>, String> {
+    kiln_plan::execute::flow::no_engine(query)
+}

@@ -1,6 +1,8 @@
 //! A query on the running kernel.
 
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use kiln_inspect::show::shown::Shown;
@@ -8,6 +10,7 @@ use kiln_linux::{Link, LoadedImages, MapHandle, OwnCgroup, Prog, RingReader, Sta
 use kiln_plan::execute::decode;
 use kiln_plan::execute::flow::Running;
 use kiln_plan::execute::{Executor, Limits, Lost};
+use kiln_plan::flow::EngineQuery;
 use kiln_plan::generate::{COUNTERS, GroupMap};
 use kiln_plan::{Generated, Query, Row};
 use kiln_program::MapId;
@@ -29,6 +32,9 @@ pub struct Watch<'a> {
     pub duration: Option<Duration>,
     /// Whether to end now; asked a few times a second.
     pub stop: &'a dyn Fn() -> bool,
+    /// Ends an answer that the SQL engine is computing within 100 ms when it is set, from any thread; the query then fails. `stop`
+    /// may clear it, so that the last answer is computed.
+    pub interrupt: Arc<AtomicBool>,
     /// What is kept in user space.
     pub limits: Limits,
     /// Whether to have the kernel count what the programs take, which costs some nanoseconds a run.
@@ -134,7 +140,7 @@ pub fn run(
     let executor = |((query, half), stacks): ((&Query, &InKernel), Option<Box<dyn decode::Stacks>>)| {
         Executor::new(query.clone(), &half.generated, limits).with_stacks(stacks)
     };
-    let mut halves = Halves::new(session, scans.zip(stacks).map(executor).collect(), limits)?;
+    let mut halves = Halves::new(session, scans.zip(stacks).map(executor).collect(), limits, &watch.interrupt)?;
     let feeds = halves_in_kernel.iter().zip(&halves.executors);
     let mut feeds: Vec<Feed<'_>> = feeds.map(|(half, executor)| Feed::new(half, executor)).collect::<Result<_, _>>()?;
     let progs: Vec<&Prog> = halves_in_kernel.iter().flat_map(|half| &half.images.progs).collect();
@@ -345,8 +351,14 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
-    pub(crate) fn new(session: &Session, executors: Vec<Executor>, limits: Limits) -> Result<Halves, Error> {
-        let flow = Running::new(&session.parsed.flow, limits, crate::engine::ENGINE).map_err(Error::Unsupported)?;
+    pub(crate) fn new(
+        session: &Session,
+        executors: Vec<Executor>,
+        limits: Limits,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<Halves, Error> {
+        let engine = |query: &EngineQuery| crate::engine::make(query, interrupt);
+        let flow = Running::new(&session.parsed.flow, limits, &engine).map_err(Error::Unsupported)?;
         Ok(Halves { executors, flow })
     }
 

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln_linux::{LoadedImages, MapHandle, RingReader};
 use kiln_plan::execute::{Executor, Limits};
@@ -238,7 +239,7 @@ pub fn run<R: BufRead>(
     let limits = session.shared(limits);
     let executor = |(scan, query): (usize, &Query)| Executor::replaying(query.clone(), recording.of_scan(scan), limits);
     let executors = session.scans().into_iter().enumerate().map(executor).collect();
-    let mut halves = Halves::new(session, executors, limits)?;
+    let mut halves = Halves::new(session, executors, limits, &Arc::default())?;
     let mut summary = Summary { split: Some(Split::Mvsf), ..Summary::default() };
     let mut wanted = true;
     while let (true, Some((table, record))) = (wanted && !halves.is_done(), recording.next()?) {
@@ -279,7 +280,7 @@ pub fn run_in_kernel<R: BufRead>(
     let mut rings = tested.iter().map(Tested::ring).collect::<Result<Vec<_>, _>>()?;
     let executors = session.scans().into_iter().zip(&tested);
     let executors = executors.map(|(query, own)| Executor::new(query.clone(), &own.generated, limits)).collect();
-    let mut halves = Halves::new(session, executors, limits)?;
+    let mut halves = Halves::new(session, executors, limits, &Arc::default())?;
     let mut summary = Summary { split: Some(split), ..Summary::default() };
     let mut wanted = true;
     while wanted && !halves.is_done() {

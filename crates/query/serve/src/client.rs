@@ -1,6 +1,6 @@
 //! The other end of a service's socket: one request, one answer, one connection. `curl --unix-socket` does the same.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,10 +73,15 @@ impl Client {
 
     fn request(&self, method: &str, path: &str, body: &str) -> Result<Json, Error> {
         let shown = self.path.display();
+        let ended = || {
+            let message = format!("the service at {shown} ended the connection before its answer was whole");
+            Error::Unsupported(format!("{message}: if it still runs, `kiln serve list` says what it did"))
+        };
         let failed = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => Error::InvalidInput(format!(
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::InvalidInput(format!(
                 "no service answers at {shown}: begin one with `kiln serve`, or name its socket with --socket"
             )),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => ended(),
             _ => Error::InvalidInput(format!("the service at {shown}: {error}")),
         };
         let mut stream = UnixStream::connect(&self.path).map_err(failed)?;
@@ -90,8 +95,10 @@ impl Client {
         stream.write_all(request.as_bytes()).map_err(failed)?;
         let mut bytes = Vec::new();
         stream.take(MAX_ANSWER).read_to_end(&mut bytes).map_err(failed)?;
-        let (status, document) = parsed(&bytes)
-            .ok_or_else(|| Error::InvalidInput(format!("what answers at {shown} is not a service of kiln")))?;
+        let (status, document) = parsed(&bytes).ok_or_else(|| match is_cut(&bytes) {
+            true => ended(),
+            false => Error::InvalidInput(format!("what answers at {shown} is not a service of kiln")),
+        })?;
         if (200..300).contains(&status) { Ok(document) } else { Err(refusal(&document)) }
     }
 }
@@ -112,6 +119,18 @@ fn parsed(bytes: &[u8]) -> Option<(u16, Json)> {
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.strip_prefix("HTTP/")?.split(' ').nth(1)?.parse().ok()?;
     Some((status, serde_json::from_str(body).ok()?))
+}
+
+/// Whether bytes begin an answer and do not end it: the head, or as many bytes of the body as the head says.
+fn is_cut(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    match text.split_once("\r\n\r\n") {
+        None => text.starts_with("HTTP/") || "HTTP/".starts_with(&*text),
+        Some((head, body)) => {
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+            length.is_some_and(|length: usize| body.len() < length)
+        }
+    }
 }
 
 /// The service's error, of the kind that it was there.

@@ -122,6 +122,8 @@ pub struct Running {
     columns: Vec<Json>,
     windowed: bool,
     stop: AtomicBool,
+    /// Ends the answer that the SQL engine is computing.
+    interrupt: Arc<AtomicBool>,
     is_told: AtomicBool,
     progress: Mutex<Progress>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -184,6 +186,7 @@ impl Running {
             windowed: session.windowed(),
             spec,
             stop: AtomicBool::new(false),
+            interrupt: Arc::default(),
             is_told: AtomicBool::new(false),
             progress: Mutex::new(progress),
             thread: Mutex::new(None),
@@ -218,6 +221,8 @@ impl Running {
         progress.share = 0.0;
         let (state, reason) = match ran {
             Ok(Ok(())) => (State::Ended, None),
+            // Its last answer was interrupted.
+            Ok(Err(_)) if self.stop.load(Ordering::SeqCst) => (State::Ended, None),
             Ok(Err(error)) => {
                 // The one who installs it gets the error, unless that was long ago.
                 let _ = begun.try_send(Err(error.clone()));
@@ -252,9 +257,19 @@ impl Running {
             }
         };
         let rows = self.spec.rows;
+        let is_kept = reader.is_none();
+        let stop = || {
+            let stopped = self.stop.load(Ordering::SeqCst);
+            if stopped && is_kept {
+                // No answer was interrupted, and the last one is kept.
+                self.interrupt.store(false, Ordering::SeqCst);
+            }
+            stopped
+        };
         let watch = live::Watch {
             duration: reader.as_ref().and_then(|reader| reader.duration),
-            stop: &|| self.stop.load(Ordering::SeqCst),
+            stop: &stop,
+            interrupt: Arc::clone(&self.interrupt),
             limits: limits(rows),
             measure: true,
             max_overhead: Some(self.spec.max_overhead),
@@ -312,6 +327,7 @@ impl Running {
 
     /// Asks it to end.
     pub fn stop(&self) {
+        self.interrupt.store(true, Ordering::SeqCst);
         self.stop.store(true, Ordering::SeqCst);
     }
 

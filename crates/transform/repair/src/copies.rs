@@ -47,7 +47,7 @@ impl Search<'_> {
         while distances.len() <= MAX_COPIES && (self.go_on)() {
             let cases: Option<Vec<Case>> = distances.iter().map(|distance| accesses.case(*distance)).collect();
             let (changed, inserted) = moved::apply(object, accesses, &cases?, Otherwise::Same)?;
-            let standing = match check(&changed, self.program, &self.options) {
+            let standing = match check(&changed, self.program, &self.verifier) {
                 Standing::Accepted => None,
                 Standing::Rejected(next) if accesses.contain(object, next.insn) => {
                     let distance = i32::try_from(next.moved_by()?).ok()?;
@@ -95,7 +95,7 @@ impl Search<'_> {
             if !(self.go_on)() {
                 break;
             }
-            match check(&probed, self.program, &self.options) {
+            match check(&probed, self.program, &self.verifier) {
                 Standing::Rejected(next) if inserted.contains(&next.insn) => {
                     let distance = next.moved_by().and_then(|by| i32::try_from(by).ok());
                     cases.extend(distance.map(|distance| Case { value, distance }));

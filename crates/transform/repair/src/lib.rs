@@ -74,18 +74,31 @@ pub struct Undecided {
 /// Says whether a changed object does what the first one does, or why that is not known.
 pub type Prove<'p> = dyn FnMut(&Object, &Object) -> Result<(), String> + 'p;
 
+/// What a loader makes of an object before it is verified; `None` if it stays as it is.
+pub type Loaded<'l> = dyn Fn(&Object) -> Option<Object> + 'l;
+
+/// How programs are verified.
+#[derive(Clone)]
+pub struct Verifier<'v> {
+    /// As these say.
+    pub options: Options,
+    /// After this. Instructions keep their ids.
+    pub loaded: &'v Loaded<'v>,
+}
+
 /// Repairs a program. `go_on` is asked before each step and ends the search by `false`. With `guard`, what is not proved
 /// becomes a check that ends the run with that value. What is proved is then proved of the program with those checks.
 pub fn repair(
     original: &Object,
     program: &Program,
-    options: &Options,
+    verifier: &Verifier<'_>,
     guard: Option<i32>,
     prove: &mut Prove<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Outcome {
-    let options = Options { skip_facts: true, explain: false, ..options.clone() };
-    let first = match check(original, program, &options) {
+    let options = Options { skip_facts: true, explain: false, ..verifier.options.clone() };
+    let verifier = Verifier { options, loaded: verifier.loaded };
+    let first = match check(original, program, &verifier) {
         Standing::Accepted => return Outcome::Accepted,
         Standing::Unknown(reason) => {
             return Outcome::Undecided(Undecided { rejection: None, reason, removed: 0, unproved: None });
@@ -99,7 +112,7 @@ pub fn repair(
         let reason = format!("function {} jumps indirectly (gotox), which no change is proved over", function.name);
         return Outcome::Undecided(Undecided { rejection: Some(first), reason, removed: 0, unproved: None });
     }
-    let mut search = Search { program, options, guard, base, prove, go_on, unproved: None };
+    let mut search = Search { program, verifier, guard, base, prove, go_on, unproved: None };
     let (mut object, mut changes) = (original.clone(), Vec::new());
     let mut current = first.clone();
     let reason = loop {
@@ -132,8 +145,9 @@ enum Standing {
     Unknown(String),
 }
 
-fn check(object: &Object, program: &Program, options: &Options) -> Standing {
-    match kiln_verifier::verify(object, program, options) {
+fn check(object: &Object, program: &Program, verifier: &Verifier<'_>) -> Standing {
+    let loaded = (verifier.loaded)(object);
+    match kiln_verifier::verify(loaded.as_ref().unwrap_or(object), program, &verifier.options) {
         Ok(_) => Standing::Accepted,
         Err(Error::Rejected(rejection)) => Standing::Rejected(rejection),
         Err(error) => Standing::Unknown(error.to_string()),
@@ -142,7 +156,7 @@ fn check(object: &Object, program: &Program, options: &Options) -> Standing {
 
 struct Search<'s> {
     program: &'s Program,
-    options: Options,
+    verifier: Verifier<'s>,
     guard: Option<i32>,
     /// What changes are proved against: the original, with the guards so far.
     base: Object,
@@ -334,7 +348,7 @@ impl Search<'_> {
     /// for something else.
     fn without_sums(&self, object: &Object, chosen: &[forget::Forgotten]) -> Option<(Object, Vec<InsnId>, bool)> {
         let (changed, inserted) = forget::apply(object, chosen)?;
-        match check(&changed, self.program, &self.options) {
+        match check(&changed, self.program, &self.verifier) {
             Standing::Accepted => Some((changed, inserted, false)),
             Standing::Rejected(next) if next.reason == Reason::TooComplex => Some((changed, inserted, true)),
             _ => None,
@@ -529,7 +543,7 @@ impl Search<'_> {
 
     /// The changed object, if the rejection at `at` is gone in it.
     fn judged(&self, changed: Object, change: Change, at: InsnId) -> Option<Removed> {
-        match check(&changed, self.program, &self.options) {
+        match check(&changed, self.program, &self.verifier) {
             Standing::Accepted => Some((changed, change, None)),
             Standing::Rejected(next) if next.insn != at && !change.inserted.contains(&next.insn) => {
                 Some((changed, change, Some(next)))
@@ -548,7 +562,7 @@ impl Search<'_> {
             }
             let mut without = object.clone();
             means::take_out(&mut without, &changes[index]);
-            let accepted = matches!(check(&without, self.program, &self.options), Standing::Accepted);
+            let accepted = matches!(check(&without, self.program, &self.verifier), Standing::Accepted);
             if accepted && (self.prove)(&self.base, &without).is_ok() {
                 *object = without;
                 changes.remove(index);

@@ -33,7 +33,7 @@ fn change(flags: &Flags<'_>, is_up: bool, found: Option<&Found>, version: u64) -
     if found.value_bytes == 0 {
         return (Change::Keep, Outcome::NoNumber);
     }
-    if flags.version.is_some_and(|wanted| wanted != found.version) {
+    if flags.version.is_some_and(|wanted| ![0, found.version].contains(&wanted)) {
         return (Change::Keep, Outcome::Not("EX"));
     }
     let Some(value) = added(found, flags.delta, is_up) else { return (Change::Keep, Outcome::NoNumber) };
@@ -62,6 +62,8 @@ pub fn count(service: &Service<'_>, flags: &Flags<'_>, output: &mut Vec<u8>) -> 
         service.store.update_versioned(&flags.key, |found, next_version| change(flags, is_up, found, next_version));
     match outcome.map_err(|_| "SERVER_ERROR out of memory")? {
         Outcome::NoNumber => Err("CLIENT_ERROR cannot increment or decrement non-numeric value"),
+        // As in memcached, the number is another one by now.
+        Outcome::Not(_) | Outcome::Counted(..) if flags.opaque().is_err() => flags.opaque(),
         Outcome::Not(code) => {
             answer::without_item(code, flags, output);
             Ok(())

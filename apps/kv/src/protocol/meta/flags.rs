@@ -48,6 +48,8 @@ pub struct Flags<'w> {
     pub initial: u64,
     /// `D`: what is added or subtracted.
     pub delta: u64,
+    /// `O` has more bytes than answers have room for. See [`Flags::opaque`].
+    has_long_opaque: bool,
 }
 
 /// Reads the flags of a command with a key. memcached reads all tokens and tells the last error, unless it meets a flag twice or one
@@ -72,6 +74,7 @@ pub fn read<'w>(key: &'w [u8], words: &'w [&'w [u8]]) -> Result<Flags<'w>, &'sta
         mode: None,
         initial: 0,
         delta: 1,
+        has_long_opaque: false,
     };
     let (mut seen, mut result) = (0u128, Ok(()));
     for word in words {
@@ -94,6 +97,14 @@ fn on(flag: &mut bool) -> Result<(), &'static str> {
 }
 
 impl Flags<'_> {
+    /// Checks the opaque token, which memcached looks at after all other flags.
+    ///
+    /// # Errors
+    /// Returns memcached's words for a token that is too long.
+    pub fn opaque(&self) -> Result<(), &'static str> {
+        if self.has_long_opaque { Err("CLIENT_ERROR opaque token too long") } else { Ok(()) }
+    }
+
     /// Reads one flag. An error in its token is the inner one.
     fn one(&mut self, letter: u8, token: &[u8]) -> Result<Result<(), &'static str>, &'static str> {
         let unsigned = |error| number::unsigned(token).ok_or(error);
@@ -108,8 +119,11 @@ impl Flags<'_> {
             b'R' => {
                 number::signed(token).ok_or(BAD_TOKEN).map(|seconds| self.recache_seconds = u64::try_from(seconds).ok())
             }
-            b'O' if token.len() >= OPAQUE_MOST => Err("CLIENT_ERROR opaque token too long"),
-            b'O' | b'k' | b's' | b't' | b'c' | b'f' | b'h' => Ok(()),
+            b'O' => {
+                self.has_long_opaque = token.len() >= OPAQUE_MOST;
+                Ok(())
+            }
+            b'k' | b's' | b't' | b'c' | b'f' | b'h' => Ok(()),
             b'v' => on(&mut self.wants_value),
             b'q' => on(&mut self.is_quiet),
             b'u' => on(&mut self.is_no_use),

@@ -53,6 +53,9 @@ fn other(service: &Service<'_>, command: &[u8], words: &[&[u8]], output: &mut Ve
     let flags = flags::read(words[1], &words[2..]);
     let flags =
         flags.map_err(|error| (if is_get { error } else { "CLIENT_ERROR invalid or duplicate flag" }, Step::Done))?;
+    if command != b"ma" {
+        flags.opaque().map_err(|error| (error, Step::Done))?;
+    }
     let served = match command {
         b"mg" => {
             get::get(service, &flags, output);
@@ -89,9 +92,9 @@ fn delete(service: &Service<'_>, flags: &Flags<'_>, output: &mut Vec<u8>) {
 
 /// `me`: what is known of an item.
 fn debug(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) -> Result<Step, Refused> {
-    // Other flags than `b` are left out.
-    let flags: &[&[u8]] = if words[2..].contains(&&b"b"[..]) { &[b"b"] } else { &[] };
-    let flags = flags::read(words[1], flags).map_err(|error| (error, Step::Done))?;
+    // Only `b` counts, as the first flag.
+    let flags: &[&[u8]] = if words.get(2) == Some(&&b"b"[..]) { &[b"b"] } else { &[] };
+    let flags = flags::read(words[1], flags).map_err(|_| (BAD_FORMAT, Step::Done))?;
     let found = service.store.update(&flags.key, |found| (Change::Keep, bytes_of(found).cloned())).unwrap_or_default();
     let Some(found) = found else {
         output.extend_from_slice(b"EN\r\n");

@@ -50,6 +50,7 @@ pub fn line(service: &Service<'_>, words: &[&[u8]]) -> Result<Step, Refused> {
         Some(b'P') => Mode::Prepend,
         Some(_) => return Err(skip("CLIENT_ERROR invalid mode for ms M token")),
     };
+    flags.opaque().map_err(skip)?;
     if bytes > VALUE_MOST {
         // What was there is not what the client wanted to be there.
         service.store.delete(&flags.key);
@@ -71,7 +72,9 @@ fn joined(mode: Mode, found: &Found, value: &[u8]) -> Option<Vec<u8>> {
 fn change(mode: Mode, flags: &Flags<'_>, found: Option<&Found>, value: &[u8]) -> (Change, &'static str) {
     let mut marks = if flags.is_binary { mark::BINARY } else { 0 };
     let mut expires = flags.expires.unwrap_or(0);
-    let is_versioned = flags.version.is_some() && mode != Mode::Add;
+    // Where a value is joined with another one, 0 is any version.
+    let is_joined = matches!(mode, Mode::Append | Mode::Prepend);
+    let is_versioned = mode != Mode::Add && flags.version.is_some_and(|version| version != 0 || !is_joined);
     match found {
         None if is_versioned && matches!(mode, Mode::Set | Mode::Replace) => return (Change::Keep, "NF"),
         None if matches!(mode, Mode::Replace | Mode::Append | Mode::Prepend) => return (Change::Keep, "NS"),

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Instant;
 
 use kiln_isa::semantics::mask;
 
@@ -129,10 +130,16 @@ pub enum Strategy {
 #[cfg(feature = "z3")]
 const STEPS_PER_CLOCK_MS: u32 = 125;
 
-/// Whether nothing satisfies a query in SMT-LIB 2. `None` if Z3 does not know after `steps` of its own steps, or after a
-/// time in which an idle machine would take twenty times as many.
-pub fn is_unsatisfiable(query: &str, logic: &str, steps: u32, strategy: Strategy) -> Option<bool> {
-    engine::is_unsatisfiable(query, logic, steps, strategy)
+/// Whether nothing satisfies a query in SMT-LIB 2. `None` if Z3 does not know after `steps` of its own steps, after a
+/// time in which an idle machine would take twenty times as many, or at `until`.
+pub fn is_unsatisfiable(
+    query: &str,
+    logic: &str,
+    steps: u32,
+    strategy: Strategy,
+    until: Option<Instant>,
+) -> Option<bool> {
+    engine::is_unsatisfiable(query, logic, steps, strategy, until)
 }
 
 /// How large a circuit of its own a term makes, if it grows with the square of its bits.
@@ -148,18 +155,29 @@ fn circuit(arena: &Arena, id: TermId) -> u64 {
 
 #[cfg(feature = "z3")]
 mod engine {
+    use std::time::Instant;
+
     use z3::ast::BV;
     use z3::{Config, Params, SatResult, Solver};
 
     use super::{Answer, STEPS_PER_CLOCK_MS, Strategy};
     use crate::term::Symbol;
 
-    pub fn is_unsatisfiable(query: &str, logic: &str, steps: u32, strategy: Strategy) -> Option<bool> {
+    pub fn is_unsatisfiable(
+        query: &str,
+        logic: &str,
+        steps: u32,
+        strategy: Strategy,
+        until: Option<Instant>,
+    ) -> Option<bool> {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_millis());
+        // For Z3, 0 is no limit.
+        let clock_ms = left.map_or(u128::MAX, |left| left.max(1)).min((steps / STEPS_PER_CLOCK_MS).into()) as u32;
         z3::with_z3_config(&Config::new(), || {
             let solver = Solver::new_for_logic(logic)?;
             let mut params = Params::new();
             params.set_u32("rlimit", steps);
-            params.set_u32("timeout", steps / STEPS_PER_CLOCK_MS);
+            params.set_u32("timeout", clock_ms);
             params.set_bool("ctrl_c", false);
             solver.set_params(&params);
             if strategy == Strategy::Incremental {
@@ -208,10 +226,12 @@ mod engine {
 
 #[cfg(not(feature = "z3"))]
 mod engine {
+    use std::time::Instant;
+
     use super::{Answer, Strategy};
     use crate::term::Symbol;
 
-    pub fn is_unsatisfiable(_: &str, _: &str, _: u32, _: Strategy) -> Option<bool> {
+    pub fn is_unsatisfiable(_: &str, _: &str, _: u32, _: Strategy, _: Option<Instant>) -> Option<bool> {
         None
     }
 

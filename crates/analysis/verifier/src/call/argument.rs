@@ -386,23 +386,16 @@ impl<'c, 'p> Check<'c, 'p> {
                 }
                 self.path.code.check_memory(reg, register, 0, bytes, how)
             }
-            Kind::MapValue => {
-                self.path.code.check_map_range(reg, register, 0, bytes, how)?;
-                self.path.types.check_special_fields(self.path.code, register, 0, bytes)
-            }
             Kind::Memory if register.is_untrusted_bytes() => {
                 let message = format!("r{number}: these bytes may be anywhere, helpers do not take them");
                 reject(Reason::ArgumentType, message)
             }
-            Kind::Memory | Kind::RingBuffer | Kind::MapKey | Kind::Buffer => {
-                self.path.code.check_memory(reg, register, 0, bytes, how)
-            }
             Kind::BtfId => self.check_structure_memory(reg, register, bytes, how),
             Kind::Context if self.path.is_context_memory() => self.path.check_context_memory(reg, register, 0, bytes),
-            _ => reject(
-                Reason::ArgumentType,
-                format!("r{number} ({}) is not memory that a helper can use", register.kind().name()),
-            ),
+            kind => self.path.check_plain_memory(reg, register, bytes, &[how]).unwrap_or_else(|| {
+                let message = format!("r{number} ({}) is not memory that a helper can use", kind.name());
+                reject(Reason::ArgumentType, message)
+            }),
         }
     }
 

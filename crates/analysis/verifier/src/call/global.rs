@@ -9,13 +9,13 @@
 //! A function without BTF, or a static one, is explored at each call instead.
 
 use kiln_isa::Reg;
-use kiln_platform::{Feature, ProgramType};
+use kiln_platform::Feature;
 
 use crate::code::Code;
 use crate::code::parameter::Parameter;
 use crate::error::{About, Step, refuse, reject, unsupported};
 use crate::options::Options;
-use crate::path::{Findings, Next, Path, Use};
+use crate::path::{Findings, Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Caller, Frame, Holds, Kind, Register, State, Trust};
@@ -142,7 +142,7 @@ impl Path<'_> {
                     return reject(Reason::PossiblyNull, format!("r{number} ({name}) may be null"));
                 }
                 let register = Register { nullable: false, ..register };
-                self.check_shared_memory(reg, &register, *bytes)
+                self.check_memory_of_global(reg, &register, *bytes)
             }
             Parameter::Arena => match register.kind() {
                 Kind::Arena | Kind::Scalar => Ok(()),
@@ -167,37 +167,17 @@ impl Path<'_> {
         if nullable { pointer.or_null(id) } else { pointer }
     }
 
-    /// Memory that a global function may read and write.
-    fn check_shared_memory(&mut self, reg: Reg, register: &Register, bytes: u32) -> Step<()> {
-        match register.kind() {
-            Kind::Stack => {
-                let (lowest, highest) = register.stack_range(reg, 0, u64::from(bytes))?;
-                self.read_stack_bytes(register.frame(), lowest, highest - lowest + bytes as i32, true)
-            }
-            Kind::MapValue => {
-                self.types.check_map_value(self.code, reg, register, 0, bytes, Use::Read)?;
-                self.types.check_map_value(self.code, reg, register, 0, bytes, Use::Write)
-            }
-            // Whether the program may write to packets is not asked here.
-            Kind::Packet | Kind::PacketMeta => self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Read),
-            Kind::Context if self.code.program_type == ProgramType::Syscall => {
-                self.check_passed_context(reg, register, u64::from(bytes))
-            }
-            Kind::Memory | Kind::RingBuffer | Kind::MapKey | Kind::Buffer => {
-                self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Read)?;
-                self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Write)
-            }
-            Kind::BtfId
-                if register.trust.has(Trust::ALLOCATED) || self.options.kernel_has(Feature::StructureMemory) =>
-            {
-                check_unmoved(reg, register)?;
-                self.load_structure(reg, register, 0, bytes).map(drop)
-            }
-            kind => reject(
-                Reason::ArgumentType,
-                format!("r{} must be memory of {bytes} bytes, it is {}", reg.number(), kind.name()),
-            ),
+    /// Memory that a global function may read and write; of a structure, what it points to is read.
+    fn check_memory_of_global(&mut self, reg: Reg, register: &Register, bytes: u32) -> Step<()> {
+        let has_structures = register.trust.has(Trust::ALLOCATED) || self.options.kernel_has(Feature::StructureMemory);
+        if register.kind() == Kind::BtfId && has_structures {
+            check_unmoved(reg, register)?;
+            return self.load_structure(reg, register, 0, bytes).map(drop);
         }
+        self.check_shared_memory(reg, register, bytes.into()).unwrap_or_else(|| {
+            let (number, kind) = (reg.number(), register.kind().name());
+            reject(Reason::ArgumentType, format!("r{number} must be memory of {bytes} bytes, it is {kind}"))
+        })
     }
 
     pub(crate) fn exit_global(&mut self, returns_value: bool) -> Step<Next> {

@@ -2,14 +2,14 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_VARIABLE_SIZE;
-use kiln_platform::{Feature, KfuncFlag, ProgramType};
+use kiln_platform::{Feature, KfuncFlag};
 use kiln_program::btf::TypeId;
 
 use crate::call::callback::check_same_map;
 use crate::call::checked::{KfuncCheck, Passed};
 use crate::call::said::KfuncCall;
 use crate::error::{About, Step, refuse, reject, unsupported};
-use crate::path::{Path, Use};
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Kind, Register, Trust};
@@ -220,26 +220,8 @@ impl<'p> KfuncCheck<'_, 'p> {
             return Ok(());
         }
         let register = &Register { nullable: false, ..register };
-        match register.kind() {
-            Kind::Stack => {
-                let (lowest, highest) = register.stack_range(reg, 0, bytes)?;
-                self.path.read_stack_bytes(register.frame(), lowest, highest - lowest + bytes as i32, true)
-            }
-            Kind::MapValue => {
-                self.path.code.check_map_range(reg, register, 0, bytes, Use::Read)?;
-                self.path.code.check_map_range(reg, register, 0, bytes, Use::Write)?;
-                self.path.types.check_special_fields(self.path.code, register, 0, bytes)
-            }
-            Kind::Memory | Kind::RingBuffer | Kind::MapKey => {
-                self.path.code.check_memory(reg, register, 0, bytes, Use::Read)?;
-                self.path.code.check_memory(reg, register, 0, bytes, Use::Write)
-            }
-            Kind::Packet | Kind::PacketMeta => self.path.code.check_memory(reg, register, 0, bytes, Use::Read),
-            Kind::Context if self.path.code.program_type == ProgramType::Syscall => {
-                self.path.check_passed_context(reg, register, bytes)
-            }
-            _ => reject(Reason::ArgumentType, self.must_be(&format!("memory of {bytes} bytes"))),
-        }
+        let checked = self.path.check_shared_memory(reg, register, bytes);
+        checked.unwrap_or_else(|| self.wrong(&format!("memory of {bytes} bytes")))
     }
 
     /// Memory, and its size in the next register.

@@ -11,6 +11,7 @@ pub(crate) mod global;
 pub(crate) mod helper;
 pub(crate) mod kfunc;
 mod kfunc_argument;
+mod memory;
 mod result;
 pub(crate) mod said;
 mod stack_object;

@@ -109,7 +109,9 @@ fn problems(object: &Value) -> Vec<Problem> {
             if exit_code > 0 {
                 found.push(problem(&row["program"], &kernel, verdict["code"].as_str().unwrap_or(said), exit_code));
             }
-            let other = row["kernel"]["verdict"].as_str().unwrap_or(said);
+            // A bug of the kernel's that is known is no disagreement.
+            let other = row["kernel"]["verdict"].as_str().filter(|_| verdict["kernel_accepts"] != true);
+            let other = other.unwrap_or(said);
             if other != said && [said, other].iter().all(|said| ["accepted", "rejected"].contains(said)) {
                 found.push(problem(&row["program"], &kernel, "disagrees with the kernel", 1));
             }
@@ -160,6 +162,13 @@ mod tests {
         assert_eq!(one.what, ["a.o", "x", "5.15", "too-complex"].map(str::to_owned));
         let both = json!({ "program": "x", "verdict": { "verdict": "accepted" }, "kernel": { "verdict": "rejected" } });
         assert_eq!(problems(&object("a.o", json!([both])))[0].exit_code, 1);
+        // What the kernel accepts by a known bug is rejected, and no disagreement.
+        let [known, unknown] = [true, false].map(|accepts| {
+            let verdict = json!({ "verdict": "rejected", "code": "possibly-null", "kernel_accepts": accepts });
+            json!([{ "program": "x", "verdict": verdict, "kernel": { "verdict": "accepted" } }])
+        });
+        assert_eq!(problems(&object("a.o", known)).len(), 1);
+        assert_eq!(problems(&object("a.o", unknown)).len(), 2);
         let failed = json!({ "object": "a.o", "error": { "kind": "invalid-input", "exit_code": 2 } });
         assert_eq!(problems(&failed)[0].exit_code, 2);
     }

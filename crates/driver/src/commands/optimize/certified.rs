@@ -70,11 +70,10 @@ pub(super) fn certify(
             Clock::Cpu => time / 4,
         };
         let end = Deadline::after(clock, rest);
-        let stop = || end.is_over();
-        wrong.extend(mixed_badly(input, rewrite, options, &without, judge));
+        wrong.extend(mixed_badly(input, rewrite, options, &without, judge, end.end()));
         // Their callers were proved with the optimized versions.
         let mixed = |function: FunctionId| without.contains_key(&function.0);
-        let broken = evidence::broken([&input.object, &rewrite.object], &proofs, &mixed, &stop);
+        let broken = evidence::broken([&input.object, &rewrite.object], &proofs, &mixed, &end);
         wrong.extend(broken.into_iter().map(FunctionId));
         // All functions of a program are restored together, so only a restored function calls a restored one.
         restore(input, rewrite, &mut wrong);
@@ -108,8 +107,9 @@ fn mixed_badly(
     options: &Options,
     without: &BTreeMap<u32, String>,
     judge: Option<&dyn Judge>,
+    until: Option<Instant>,
 ) -> BTreeSet<FunctionId> {
-    let verifier = verifier_options(input, options);
+    let verifier = kiln_verifier::Options { deadline: until, ..verifier_options(input, options) };
     let mut wrong = BTreeSet::new();
     for (index, program) in input.object.programs.iter().enumerate() {
         let reached = input.object.reachable_functions(program.entry);

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use kiln_inspect::Input;
 use kiln_inspect::check::{KernelVerdict, no_type};
+use kiln_inspect::input::of_object;
 use kiln_inspect::show::shown::Shown;
 use kiln_platform::Profile;
 use kiln_program::{Error, Node, Object, Program};
@@ -271,11 +272,19 @@ pub fn repair(input: &Input, options: &Options, progress: &mut dyn Progress) -> 
     Ok(Outcome { object, bytes, programs, proofs, cut_short, spent: begun.elapsed() })
 }
 
+/// What a loader makes of an object here, if that is something else. One that cannot be resolved stays as it is.
+fn as_loaded(input: &Input, object: &Object) -> Option<Object> {
+    let loaded = kiln_inspect::input::as_loaded(object, input.kernel_types.as_ref()).ok()?;
+    (loaded.functions != object.functions || loaded.maps != object.maps).then_some(loaded)
+}
+
 struct Work<'w> {
     input: &'w Input,
     verifier: kiln_verifier::Options,
     /// The object with all repairs so far.
     object: Object,
+    /// What a loader makes of the original here, if that is something else: what is verified.
+    loaded: Option<Input>,
     proofs: evidence::Proofs,
     progress: &'w mut dyn Progress,
     begun: Instant,
@@ -296,12 +305,15 @@ impl<'w> Work<'w> {
         // The kernel of this machine knows how many processors there may be; another one is for any machine.
         let processors = if options.profile.is_none() { kiln_inspect::input::possible_processors() } else { None };
         let verifier = kiln_verifier::Options { profile, processors, deadline: Some(end), ..own };
+        let loaded = if options.profile.is_none() { as_loaded(input, &input.object) } else { None };
+        let loaded = loaded.map(|object| Input { kernel_types: input.kernel_types.clone(), ..of_object(object) });
         // Marks are about the instructions that stand now.
         let object = Object { operations: Vec::new(), ..input.object.clone() };
         Work {
             input,
             verifier,
             object,
+            loaded,
             proofs: evidence::Proofs::new(),
             progress,
             begun,
@@ -316,7 +328,13 @@ impl<'w> Work<'w> {
 
     /// Whether a program is accepted as it is.
     fn accepts(&self, program: &Program) -> bool {
-        program.program_type.is_some() && kiln_verifier::verify(&self.object, program, &self.verifier).is_ok()
+        program.program_type.is_some() && self.verifies(&self.object, program)
+    }
+
+    /// Whether a program is accepted as it is loaded.
+    fn verifies(&self, object: &Object, program: &Program) -> bool {
+        let loaded = self.loaded.as_ref().and_then(|_| as_loaded(self.input, object));
+        kiln_verifier::verify(loaded.as_ref().unwrap_or(object), program, &self.verifier).is_ok()
     }
 
     /// Gives the next of some programs its share of the time that is left.
@@ -395,9 +413,11 @@ impl<'w> Work<'w> {
     /// Searches for changes. Returns the proofs of the functions that changed, too, if they are proved as they are then.
     fn search(&mut self, program: &Program) -> (Search, Option<evidence::Proofs>) {
         let guard = self.guards.of(program).map(|own| own.value);
-        let Work { input, verifier, object, progress, begun, end, cut_short, effort, insns_left, .. } = self;
+        let Work { input, verifier, object, loaded, progress, begun, end, cut_short, effort, insns_left, .. } = self;
         let (begun, end, slots) = (*begun, *end, evidence::slots(&input.object));
-        let verifier = kiln_verifier::Options { insns_left: Some(Arc::clone(insns_left)), ..verifier.clone() };
+        let options = kiln_verifier::Options { insns_left: Some(Arc::clone(insns_left)), ..verifier.clone() };
+        let load = |object: &Object| loaded.as_ref().and_then(|_| as_loaded(input, object));
+        let verifier = kiln_repair::Verifier { options, loaded: &load };
         let go_on = std::cell::RefCell::new(|what: &'static str| {
             let on = progress.step(what, slots, begun.elapsed()) && Instant::now() < end;
             *cut_short |= !on;
@@ -456,15 +476,15 @@ impl<'w> Work<'w> {
         if !self.find_input {
             return None;
         }
-        let (input, end, begun, slots) = (self.input, self.end, self.begun, evidence::slots(&self.input.object));
+        let (end, begun, slots) = (self.end, self.begun, evidence::slots(&self.input.object));
+        let input = self.loaded.as_ref().unwrap_or(self.input);
+        let program = input.object.program(&program.name)?;
         let mut go_on = || self.progress.step("input", slots, begun.elapsed()) && Instant::now() < end;
         search::find(input, program, rejection, &self.verifier, &mut go_on)
     }
 
     /// A program that was accepted and that a changed object's functions would break.
     fn harms(&self, changed: &Object, repaired: &Program) -> Option<Shown> {
-        let verify =
-            |object: &Object, program: &Program| kiln_verifier::verify(object, program, &self.verifier).is_ok();
         let reaches = |program: &Program| {
             let functions = self.object.reachable_functions(program.entry);
             functions.into_iter().any(|id| {
@@ -473,7 +493,8 @@ impl<'w> Work<'w> {
             })
         };
         let others = self.object.programs.iter().filter(|program| program.name != repaired.name && reaches(program));
-        let mut broken = others.filter(|program| verify(&self.object, program) && !verify(changed, program));
+        let mut broken =
+            others.filter(|program| self.verifies(&self.object, program) && !self.verifies(changed, program));
         broken.next().map(|program| program.name.as_str().into())
     }
 }

@@ -332,7 +332,11 @@ impl<'a> Session<'a> {
         feed: &Feed,
         code: Option<Code>,
     ) -> Result<Session<'a>, Error> {
-        let mut object = input.object.clone();
+        // libbpf resolves what the kernel runs.
+        let mut object = match place {
+            Place::Vm(_) => input.as_loaded()?,
+            Place::Kernel => input.object.clone(),
+        };
         feed.set_globals(&mut object)?;
         let loaded = match place {
             Place::Vm(engine) => {

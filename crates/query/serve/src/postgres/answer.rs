@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Duration;
 
@@ -177,15 +177,23 @@ pub fn described(sql: &str) -> Result<Vec<ColumnHead>, Fault> {
     Ok(read(sql)?.columns())
 }
 
-/// Begins to answer a query. One of events runs until the client ends it, it has all its rows, or its time is over.
+/// Begins to answer a query. One of events runs until the client ends it, it has all its rows, or its time is over; any
+/// other one is answered here, unless `cancelled` is set.
 ///
 /// # Errors
 /// Returns what is wrong with the query, or which limit keeps it from running.
-pub fn answer(service: &Arc<Service>, sql: &str, duration: Option<Duration>) -> Result<Answer, Fault> {
+pub fn answer(
+    service: &Arc<Service>,
+    sql: &str,
+    duration: Option<Duration>,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<Answer, Fault> {
     let session = read(sql)?;
     let columns = session.columns();
     if session.scans().is_empty() {
-        let (rows, lost) = at_once(&session, service.rows_of_query())?;
+        let answer = at_once(&session, service.rows_of_query(), cancelled);
+        let (rows, lost) =
+            answer.map_err(|fault| if cancelled.load(Ordering::SeqCst) { Fault::cancelled() } else { fault })?;
         return Ok(Answer::Rows(Rows { columns, waiting: rows.into(), query: None, lost, given: 0, tag: "SELECT" }));
     }
     let query = Following::begin(service, sql, session, duration).map_err(|fault| {
@@ -196,11 +204,12 @@ pub fn answer(service: &Arc<Service>, sql: &str, duration: Option<Duration>) -> 
 }
 
 /// The rows of a query of lookup tables alone, and how many more there are.
-fn at_once(session: &Session, most: usize) -> Result<(Vec<Vec<Value>>, u64), Fault> {
+fn at_once(session: &Session, most: usize, cancelled: &Arc<AtomicBool>) -> Result<(Vec<Vec<Value>>, u64), Fault> {
     let plan = kiln_live::plan::plan(session, &kiln_live::Settings::default(), None)?;
     let watch = live::Watch {
         duration: Some(Duration::ZERO),
         stop: &|| false,
+        interrupt: Arc::clone(cancelled),
         limits: Limits { rows: most, ..Limits::default() },
         measure: false,
         max_overhead: None,

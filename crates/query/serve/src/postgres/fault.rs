@@ -21,6 +21,11 @@ impl Fault {
         Fault { code, message: message.into(), hint: None, at: None }
     }
 
+    /// The error of a statement that its client cancelled.
+    pub fn cancelled() -> Fault {
+        Fault::new("57014", "the query was cancelled")
+    }
+
     /// The same error with what to do.
     #[must_use]
     pub fn hint(self, hint: &str) -> Fault {

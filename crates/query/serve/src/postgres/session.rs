@@ -43,6 +43,8 @@ const MAX_SETTING: usize = 1024;
 struct Prepared {
     text: String,
     types: Vec<u32>,
+    /// How many columns its answer has, if it has some.
+    columns: Option<usize>,
 }
 
 /// A statement with its parameters.
@@ -192,6 +194,9 @@ impl Session {
         for (start, text) in statements {
             let filled = Filled::new(text, &[]);
             let mut done = || {
+                if let Some(fault) = text::no_parameter(text, 0) {
+                    return Err(fault.into());
+                }
                 let mut answer = self.begin(text, &filled)?;
                 if let Answer::Rows(rows) = &answer {
                     let described = RowDescription::new(fields(&rows.columns, &[]));
@@ -240,7 +245,7 @@ impl Session {
         if text::statements(&parse.query).len() > 1 {
             return Err(Fault::new("42601", "one statement can be prepared at a time").into());
         }
-        let count = text::parameters(&parse.query);
+        let count = text::parameters(&parse.query)?.max(parse.type_oids.len());
         let name = parse.name.unwrap_or_default();
         let is_known = is_replaced(&self.prepared, &name, ("42P05", "prepared statement"))?;
         if count > MAX_PARAMETERS || !is_known && self.prepared.len() >= MAX_PREPARED {
@@ -248,16 +253,20 @@ impl Session {
             return Err(Fault::new("53400", message).into());
         }
         let mut types = parse.type_oids;
-        types.resize(count, 0);
+        // Types may be given for parameters that the text does not have: they have values all the same.
+        types.resize(types.len().max(count), 0);
         let text = parse.query.trim_end().trim_end_matches(';').to_owned();
         if text::kind(&text) == Kind::Query && types.contains(&0) {
             self.find_types(&text, &mut types);
         }
         // An error of the query is said now, not when it is executed.
-        if !text::statements(&text).is_empty() && text::kind(&text) == Kind::Query {
-            self.columns(&text, &types)?;
-        }
-        self.prepared.insert(name, Prepared { text, types });
+        let columns = match text::kind(&text) {
+            _ if text::statements(&text).is_empty() => None,
+            Kind::Query => Some(self.columns(&text, &types)?.len()),
+            Kind::Show(_) => Some(1),
+            _ => None,
+        };
+        self.prepared.insert(name, Prepared { text, types, columns });
         Ok(self.wire.send(&ParseComplete::new())?)
     }
 
@@ -296,6 +305,10 @@ impl Session {
             let message =
                 format!("{} parameters are given, and {} are asked for", bind.parameters.len(), own.types.len());
             return Err(Fault::new("08P01", message).into());
+        }
+        check_formats(&bind.parameter_format_codes, own.types.len(), "parameter")?;
+        if let Some(columns) = own.columns {
+            check_formats(&bind.result_column_format_codes, columns, "column")?;
         }
         let portal_name = bind.portal_name.clone().unwrap_or_default();
         let is_known = is_replaced(&self.portals, &portal_name, ("42P03", "portal"))?;
@@ -374,7 +387,7 @@ impl Session {
             Kind::Show(name) => self.show(&name),
             Kind::Query => {
                 let duration = self.settings.get(DURATION).map(|text| duration(text)).transpose()?.flatten();
-                answer(&self.service, &filled.text, duration).map_err(|fault| led_back(fault, filled))
+                answer(&self.service, &filled.text, duration, &self.cancelled).map_err(|fault| led_back(fault, filled))
             }
         }
     }
@@ -428,7 +441,7 @@ impl Session {
                     // What is there is shown before more is waited for.
                     self.wire.flush()?;
                     if self.cancelled.load(Ordering::SeqCst) {
-                        return Err(Fault::new("57014", "the query was cancelled").into());
+                        return Err(Fault::cancelled().into());
                     }
                     if self.wire.is_gone() {
                         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -444,7 +457,7 @@ impl Session {
                 }
             }
             if given % 1024 == 0 && self.cancelled.load(Ordering::SeqCst) {
-                return Err(Fault::new("57014", "the query was cancelled").into());
+                return Err(Fault::cancelled().into());
             }
         }
         self.wire.send(&PortalSuspended::new())?;
@@ -469,6 +482,20 @@ fn is_replaced<T>(known: &HashMap<String, T>, name: &str, (code, kind): (&'stati
 
 fn led_back(fault: Fault, filled: &Filled) -> Fault {
     Fault { at: fault.at.map(|at| filled.origin(at)), ..fault }
+}
+
+/// Checks the formats of parameters or columns: none, one for all, or one for each.
+fn check_formats(formats: &[i16], count: usize, what: &str) -> Result<(), Fault> {
+    if formats.len() > 1 && formats.len() != count {
+        let message = format!("there are {} formats for {count} {what}s", formats.len());
+        return Err(Fault::new("08P01", message).hint("give none, one for all, or one for each"));
+    }
+    match formats.iter().find(|format| ![0, 1].contains(*format)) {
+        Some(format) => {
+            Err(Fault::new("22023", format!("format {format} of a {what} is neither text (0) nor binary (1)")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The format of a column: one for all, or one for each; text if there is none.

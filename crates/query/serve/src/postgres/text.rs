@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::fault::Fault;
+
 /// Something in a text that is no part of a quoted text, a name in quotes or a comment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Piece {
@@ -84,9 +86,24 @@ pub fn statements(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// The largest number of a parameter.
-pub fn parameters(text: &str) -> usize {
+///
+/// # Errors
+/// Returns that there is no parameter `$0`.
+pub fn parameters(text: &str) -> Result<usize, Fault> {
     let number = |piece: &Piece| if let Piece::Parameter(number, _) = piece { *number } else { 0 };
-    pieces(text).iter().map(number).max().unwrap_or_default()
+    let most = pieces(text).iter().map(number).max().unwrap_or_default();
+    no_parameter(text, most).map_or(Ok(most), Err)
+}
+
+/// The error of a parameter in a text that has parameters from 1 to `most` only, if it has another one.
+pub fn no_parameter(text: &str, most: usize) -> Option<Fault> {
+    pieces(text).into_iter().find_map(|piece| match piece {
+        Piece::Parameter(number, range) if !(1..=most).contains(&number) => {
+            let message = format!("there is no parameter {}", &text[range.clone()]);
+            Some(Fault { at: Some(range.start), ..Fault::new("42P02", message) })
+        }
+        _ => None,
+    })
 }
 
 /// A text with values instead of its parameters.
@@ -219,7 +236,7 @@ mod tests {
     #[test]
     fn parameters_are_filled_and_places_led_back() {
         let text = "SELECT '$1', a$1, $2 FROM t WHERE x = $1 AND b";
-        assert_eq!(parameters(text), 2);
+        assert_eq!(parameters(text), Ok(2));
         let filled = Filled::new(text, &["'long text'".to_owned(), "7".to_owned()]);
         assert_eq!(filled.text, "SELECT '$1', a$1, 7 FROM t WHERE x = 'long text' AND b");
         assert_eq!(filled.origin(filled.text.len() - 1), text.len() - 1);
@@ -228,7 +245,9 @@ mod tests {
             text.rfind("$1").expect("it is there")
         );
         assert_eq!(Filled::new("$9é$1", &["é".to_owned()]).text, "NULLéé");
-        assert_eq!(parameters("$99999999999999999999999"), 0);
+        assert_eq!(parameters("$99999999999999999999999"), Ok(0));
+        let fault = parameters("SELECT '$0', $1 + $0").expect_err("parameters begin with 1");
+        assert_eq!((fault.code, &*fault.message, fault.at), ("42P02", "there is no parameter $0", Some(18)));
     }
 
     #[test]
