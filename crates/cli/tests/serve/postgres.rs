@@ -287,6 +287,15 @@ fn a_query_is_cancelled_while_its_answer_is_computed() {
 }
 
 #[test]
+fn data_of_a_copy_that_nobody_asked_for_is_left_out() {
+    let Some((_service, url)) = begin() else { return };
+    let mut raw = Raw::begin(&url);
+    let copied = [message(b'd', b"x"), message(b'c', b""), message(b'f', b"why\0")].concat();
+    raw.send(&[copied, message(b'Q', b"SELECT 1\0")].concat());
+    assert_eq!(raw.next().0, b'T');
+}
+
+#[test]
 fn sessions_are_told_that_the_service_ends() {
     let Some((mut service, url)) = begin() else { return };
     let mut idle = Raw::begin(&url);
