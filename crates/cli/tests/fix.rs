@@ -99,6 +99,43 @@ fn a_condition_the_wrong_way_round_is_turned() {
 /// The header with the kernel's types.
 const TYPES: &str = "vmlinux.h";
 
+/// The bound ends before the lock that is behind the array, also if a header declares both, and lines end as the source's do.
+#[test]
+fn a_bound_stops_before_a_lock() {
+    if !has_clang() {
+        return;
+    }
+    const HEADER: &str = "
+struct value { __u64 counts[6]; unsigned char seen[40]; struct bpf_spin_lock lock; };
+struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 8); __type(key, __u32); __type(value, struct value); } values SEC(\".maps\");
+";
+    const SOURCE: &str = "#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include \"values.h\"
+SEC(\"tc\") int count(struct __sk_buff *skb)
+{
+	__u32 key = 0, index = skb->mark & 0xff;
+	struct value *value = bpf_map_lookup_elem(&values, &key);
+	if (!value)
+		return 0;
+	value->seen[index]++;
+	return 0;
+}
+char license[] SEC(\"license\") = \"GPL\";
+";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("count.c");
+    std::fs::write(folder.path().join("values.h"), HEADER).expect("a header");
+    std::fs::write(&file, SOURCE.replace('\n', "\r\n")).expect("a source");
+    let path = file.to_str().expect("a path");
+    let (text, accepted) = kiln(&["check", path, "--kernel", "6.18"]);
+    assert!(!accepted && text.contains("`if (index >= 40)"), "{text}");
+    let (text, _) = kiln(&["check", path, "--kernel", "6.18", "--fix"]);
+    let mended = std::fs::read_to_string(&file).expect("a text");
+    assert!(mended.contains("if (index >= 40)"), "{text}");
+    assert!(mended.split_inclusive('\n').all(|line| line.ends_with("\r\n")), "{mended:?}");
+}
+
 /// The C sources of a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let all = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());

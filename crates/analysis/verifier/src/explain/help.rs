@@ -180,18 +180,10 @@ impl Story<'_> {
         let value = self.offending_value()?;
         let map = self.names.map(&value)?;
         let size = i64::from(map.value_size);
-        let (offset, bytes) = self.access()?;
         if value.scalar.as_constant().is_some() {
             return Some(format!("the value of map `{}` has {size} bytes: bytes 0 to {}", map.name, size - 1));
         }
-        // Elements lie a power of two apart where the low bits of the variable part are known to be zero.
-        let bits = (value.scalar.tnum.mask | value.scalar.tnum.value).trailing_zeros().min(12);
-        let stride = 1_i64 << bits;
-        let room = size - (i64::from(value.offset) + offset) - bytes;
-        let count = room.div_euclid(stride) + 1;
-        if count < 1 {
-            return None;
-        }
+        let count = self.elements(&value)?;
         let mask = if count & (count - 1) == 0 && count > 1 {
             format!(", or mask it: `index &= {};`", count - 1)
         } else {

@@ -36,15 +36,22 @@ impl Story<'_> {
         Some((from_start, bytes))
     }
 
-    fn elements(&self, value: &Register) -> Option<i64> {
-        let size = match value.kind() {
-            Kind::MapValue => i64::try_from(self.names.map(value)?.direct_bytes()).ok()?,
-            _ => return None,
-        };
+    /// Of an access to a map value by an index: elements from the place of the first to the end of the value, or to a field
+    /// such as a lock, which must not be reached either.
+    pub(super) fn elements(&self, value: &Register) -> Option<i64> {
+        if value.kind() != Kind::MapValue {
+            return None;
+        }
+        let size = i64::try_from(self.names.map(value)?.direct_bytes()).ok()?;
         let (offset, bytes) = self.access()?;
+        // Elements lie a power of two apart where the low bits of the variable part are known to be zero.
         let bits = (value.scalar.tnum.mask | value.scalar.tnum.value).trailing_zeros().min(12);
         let stride = 1_i64 << bits;
-        let room = size - (i64::from(value.offset) + offset).rem_euclid(stride) - bytes;
+        let begin = i64::from(value.offset) + offset;
+        let begin = if begin < 0 { begin.rem_euclid(stride) } else { begin };
+        let record = self.last().state.record_of(self.names.code, value);
+        let special = record.iter().flat_map(|record| &record.fields).map(|field| i64::from(field.offset));
+        let room = special.filter(|at| *at >= begin).fold(size, i64::min) - begin - bytes;
         (room >= 0).then_some(room / stride + 1)
     }
 
