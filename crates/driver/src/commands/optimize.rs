@@ -443,7 +443,7 @@ fn account(
     input: &Input,
     rewrite: &Rewrite,
     verifier: &kiln_verifier::Options,
-    loaded: Option<Vec<Option<[Verdict; 2]>>>,
+    loaded: Option<Vec<Option<([Verdict; 2], bool)>>>,
     [kernel_before, kernel_after]: [Option<&[Option<KernelVerdict>]>; 2],
 ) -> Vec<Optimized> {
     let ns = |picoseconds: u64| picoseconds as f64 / 1000.0;
@@ -452,9 +452,12 @@ fn account(
     pairs
         .enumerate()
         .map(|(index, ((old, new), account))| {
-            let limit_reached = matches!(account.before, Err(kiln_verifier::Error::Limit { .. }));
-            let known = loaded.get_mut(index).and_then(Option::take).filter(|_| !limit_reached);
-            let [before, after] = known.unwrap_or_else(|| {
+            let mut limit_reached = matches!(account.before, Err(kiln_verifier::Error::Limit { .. }));
+            let known = loaded.get_mut(index).and_then(Option::take);
+            // What is accepted for all kernels needs no other verdict; what is not may be accepted here.
+            let known = known.filter(|(_, is_late)| !limit_reached && (!is_late || account.before.is_err()));
+            limit_reached |= known.as_ref().is_some_and(|(_, is_late)| *is_late);
+            let [before, after] = known.map(|(both, _)| both).unwrap_or_else(|| {
                 let before = || check::verdict_of(&input.object, old, account.before.clone().map(statistics));
                 let after = match (account.after, changed(&input.object, &rewrite.object, old)) {
                     (Some(after), _) => check::verdict_of(&rewrite.object, new, Ok(statistics(after))),

@@ -9,14 +9,17 @@ use kiln_verifier::Prepared;
 
 use super::changed;
 
+/// A verdict, or two, and whether the time was over before it was known.
+type Timed<V = Verdict> = (V, bool);
+
 /// The verdicts of `kiln check`, which verifies what a loader makes of CO-RE relocations and of the kernel's configuration,
 /// on the programs of which it makes something else. The optimizer may not rely on them, because the result is to load
 /// elsewhere, too.
 pub(super) struct AsLoaded {
     object: Object,
     options: kiln_verifier::Options,
-    /// The verdict on each original program; `None` where it is that on the program as it is, or there was no time.
-    before: Vec<Option<Verdict>>,
+    /// The verdict on each original program; `None` where it is that on the program as it is.
+    before: Vec<Option<Timed>>,
     /// How long they took.
     pub(super) spent: Duration,
 }
@@ -34,8 +37,7 @@ impl AsLoaded {
         let options = kiln_verifier::Options { explain, skip_facts, deadline, ..verifier.clone() };
         let before = {
             let prepared = Prepared::new(&object, &options);
-            let verdict =
-                |program: &Program| if differs(&program) { in_time(&prepared, program, &options) } else { None };
+            let verdict = |program: &Program| differs(&program).then(|| timed(&prepared, program, &options));
             object.programs.iter().map(verdict).collect::<Vec<_>>()
         };
         Some(AsLoaded { object, options, before, spent: begun.elapsed() })
@@ -47,25 +49,25 @@ impl AsLoaded {
         input: &Input,
         after: &Object,
         until: Option<Instant>,
-    ) -> Option<Vec<Option<[Verdict; 2]>>> {
+    ) -> Option<Vec<Option<Timed<[Verdict; 2]>>>> {
         let after = as_loaded(after, input.kernel_types.as_ref()).ok()?;
         let options = kiln_verifier::Options { deadline: until, ..self.options };
         let prepared = Prepared::new(&after, &options);
-        let both = |(program, before): (&Program, Option<Verdict>)| {
-            let before = before?;
-            let after = match changed(&self.object, &after, program) {
-                true => in_time(&prepared, program, &options)?,
-                false => before.clone(),
+        let both = |(program, before): (&Program, Option<Timed>)| {
+            let (before, is_late) = before?;
+            let (after, is_later) = match !is_late && changed(&self.object, &after, program) {
+                true => timed(&prepared, program, &options),
+                false => (before.clone(), is_late),
             };
-            Some([before, after])
+            Some(([before, after], is_later))
         };
         Some(after.programs.iter().zip(self.before).map(both).collect())
     }
 }
 
-/// The verdict on a program, unless there was no time for it.
-fn in_time(object: &Prepared<'_>, program: &Program, options: &kiln_verifier::Options) -> Option<Verdict> {
+fn timed(object: &Prepared<'_>, program: &Program, options: &kiln_verifier::Options) -> Timed {
     let verdict = check::verdict(object, program, options);
-    let is_late = options.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-    Some(verdict).filter(|verdict| !is_late || !matches!(verdict, Verdict::Unsupported { .. }))
+    let is_over = options.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    let is_late = is_over && matches!(verdict, Verdict::Unsupported { .. });
+    (verdict, is_late)
 }
