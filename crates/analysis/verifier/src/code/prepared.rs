@@ -38,6 +38,12 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
+    /// The special fields of a map's values, or of those of its inner maps.
+    pub(crate) fn record(&self, map: u32, inner: bool) -> Option<&Arc<Record>> {
+        let records = if inner { &self.inner_records } else { &self.records };
+        records.get(map as usize)
+    }
+
     /// Prepares an object for [`Options::kernel_types`].
     pub fn new(object: &'a Object, options: &Options) -> Prepared<'a> {
         let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok()).map(Arc::new);

@@ -6,7 +6,7 @@ use kiln_platform::ReturnRule;
 use super::story::Story;
 use crate::reason::Reason;
 use crate::rejection::{Case, Wanted};
-use crate::state::{Kind, Register};
+use crate::state::{Holds, Kind, Register};
 
 impl Story<'_> {
     /// What would make the instruction acceptable.
@@ -39,9 +39,7 @@ impl Story<'_> {
     /// Of an access to a map value by an index: elements from the place of the first to the end of the value, or to a field
     /// such as a lock, which must not be reached either.
     pub(super) fn elements(&self, value: &Register) -> Option<i64> {
-        if value.kind() != Kind::MapValue {
-            return None;
-        }
+        let Holds::MapValue(map) = value.holds else { return None };
         let size = i64::try_from(self.names.map(value)?.direct_bytes()).ok()?;
         let (offset, bytes) = self.access()?;
         // Elements lie a power of two apart where the low bits of the variable part are known to be zero.
@@ -49,8 +47,8 @@ impl Story<'_> {
         let stride = 1_i64 << bits;
         let begin = i64::from(value.offset) + offset;
         let begin = if begin < 0 { begin.rem_euclid(stride) } else { begin };
-        let record = self.last().state.record_of(self.names.code, value);
-        let special = record.iter().flat_map(|record| &record.fields).map(|field| i64::from(field.offset));
+        let record = self.names.code.prepared.record(map, value.inner);
+        let special = record.into_iter().flat_map(|record| &record.fields).map(|field| i64::from(field.offset));
         let room = special.filter(|at| *at >= begin).fold(size, i64::min) - begin - bytes;
         (room >= 0).then_some(room / stride + 1)
     }

@@ -15,8 +15,7 @@ impl Types {
     /// The special fields of what a register points to.
     pub(crate) fn record_of(&self, code: &Code<'_>, register: &Register) -> Option<Arc<Record>> {
         match register.holds {
-            Holds::MapValue(map) if register.inner => code.prepared.inner_records.get(map as usize).cloned(),
-            Holds::MapValue(map) => code.prepared.records.get(map as usize).cloned(),
+            Holds::MapValue(map) => code.prepared.record(map, register.inner).cloned(),
             Holds::Structure(index) if register.is_allocated() => self.object_record(index),
             _ => None,
         }
