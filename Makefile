@@ -21,7 +21,7 @@ test-long: setup-tests corpus-all ## Run the long campaigns: 2,000 optimized pro
 	@cargo test -p kiln-sandbox --test heaps -- hostile --ignored --nocapture
 
 test-parquet: setup ## Test Parquet files, which the default build does not write (one to three minutes more to build)
-	@cargo test -p kiln-driver --features parquet --lib commands::query::parquet
+	@cargo test -p kiln-live --features parquet --lib rows_file
 
 test-arm64-kernel: ## Compare the JIT for 64-bit Arm with an arm64 kernel's, in a virtual machine (some minutes)
 	@scripts/setup --arm64
