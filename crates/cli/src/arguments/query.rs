@@ -91,7 +91,7 @@ Examples:
 /// `kiln tables`.
 #[derive(Args, Debug)]
 pub struct TablesArguments {
-    /// The table, such as syscalls or tracepoint.sched.sched_switch.
+    /// The table, such as syscalls or tracepoint.sched.sched_switch, or usdt.FILE: those of a file's static probes.
     pub table: Option<String>,
     /// Write the programs that read each table and verify them, and say which tables and columns a kernel lacks. Exit code 1
     /// if a program is refused, or if the table that was named is lacking.
