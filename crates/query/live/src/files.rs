@@ -9,7 +9,7 @@ use kiln_plan::programs::{Parameter, Probe, Programs};
 use kiln_program::Error;
 
 use crate::elf::{parsed, read};
-use crate::{functions, parameters, probes};
+use crate::{debug_files, functions, parameters, probes};
 
 /// Reads the files of this machine.
 pub struct Files;
@@ -29,7 +29,12 @@ impl Programs for Files {
         let Ok(elf) = parsed(file, &bytes) else { return Vec::new() };
         // A compiler has changed the parameters of `function.constprop.0`.
         let address = functions::address(&elf, function).filter(|_| !function.contains('.'));
-        address.map(|address| parameters::of(&elf, address)).unwrap_or_default()
+        let Some(address) = address else { return Vec::new() };
+        let separate = debug_files::separate(file, &elf);
+        match separate.as_deref().and_then(|bytes| ElfFile64::parse(bytes).ok()) {
+            Some(separate) => parameters::of(&separate, address),
+            None => parameters::of(&elf, address),
+        }
     }
 }
 
