@@ -78,9 +78,9 @@ fn main() -> ExitCode {
         anstream::eprintln!("error: --format table, lines, csv and ndjson are for kiln query and kiln serve show");
         return ExitCode::from(2);
     }
-    let of_files = matches!(format, Format::Parquet | Format::FlameGraph | Format::Pprof);
+    let of_files = matches!(format, Format::Parquet | Format::Arrow | Format::FlameGraph | Format::Pprof);
     if of_files && !matches!(cli.command, Command::Query(_)) {
-        anstream::eprintln!("error: --format parquet, flame-graph and pprof are for kiln query");
+        anstream::eprintln!("error: --format parquet, arrow, flame-graph and pprof are for kiln query");
         return ExitCode::from(2);
     }
     let result = match cli.command {
