@@ -20,8 +20,13 @@ test-long: setup-tests corpus-all ## Run the long campaigns: 2,000 optimized pro
 	@cargo test -p kiln-kv --test linear --test extension -- millions --ignored --nocapture
 	@cargo test -p kiln-sandbox --test heaps -- hostile --ignored --nocapture
 
-test-parquet: setup ## Test Parquet files, which the default build does not write (one to three minutes more to build)
-	@cargo test -p kiln-driver --features parquet --lib commands::query::parquet
+# pyarrow, which reads what queries write.
+target/tools/pyarrow/bin/python:
+	@python3 -m venv target/tools/pyarrow && target/tools/pyarrow/bin/pip install -q pyarrow==26.0.1 || { rm -rf target/tools/pyarrow; exit 1; }
+
+test-parquet: setup target/tools/pyarrow/bin/python ## Test Parquet files, which the default build does not write (one to three minutes more to build), and read Arrow streams with pyarrow
+	@cargo test -p kiln-live --features parquet --lib rows_file
+	@KILN_PYARROW_PYTHON=$(CURDIR)/target/tools/pyarrow/bin/python cargo test --workspace --locked --test arrow
 
 test-arm64-kernel: ## Compare the JIT for 64-bit Arm with an arm64 kernel's, in a virtual machine (some minutes)
 	@scripts/setup --arm64

@@ -86,6 +86,8 @@ pub enum Format {
     Ndjson,
     /// A Parquet file, named by --output (`kiln query` only).
     Parquet,
+    /// An Arrow IPC stream (`kiln query` only).
+    Arrow,
     /// A flame graph as SVG: a last column of numbers is what is counted, the others are frames (`kiln query` only).
     FlameGraph,
     /// The same for `go tool pprof` and its kin (`kiln query` only).

@@ -61,7 +61,7 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         let cgroups: Vec<Value> = cgroups.into_iter().map(Value::Uint).collect();
         session.only_any("cgroup_id", &cgroups)?;
     }
-    check_output(arguments, format)?;
+    check_output(arguments, format, session.parsed.action)?;
     let is_live = is_live(&session, arguments, format);
     let format = format_of_rows(format);
     let mut printer = Printer::new(session.columns(), session.windowed(), format);
@@ -210,12 +210,17 @@ fn exporter(
 }
 
 /// Whether rows can go where the user wants them: bytes are not for a terminal.
-fn check_output(arguments: &QueryArguments, format: Format) -> Result<(), Error> {
+fn check_output(arguments: &QueryArguments, format: Format, action: Action) -> Result<(), Error> {
     let problem = match (format, &arguments.output) {
         (Format::Parquet, None) => "--format parquet needs --output FILE",
-        (Format::Pprof, None) if std::io::stdout().is_terminal() => "--format pprof needs --output FILE on a terminal",
-        (Format::Parquet | Format::Pprof | Format::FlameGraph, _) | (_, None) => return Ok(()),
-        _ => "--output is for --format parquet, flame-graph and pprof",
+        (Format::Arrow | Format::Pprof, None) if std::io::stdout().is_terminal() => {
+            "--format arrow and pprof need --output FILE on a terminal"
+        }
+        (Format::Arrow | Format::Pprof | Format::FlameGraph, None) if action == Action::Analyze => {
+            "EXPLAIN ANALYZE shows plans on standard output, so --format arrow, flame-graph and pprof need --output FILE"
+        }
+        (Format::Parquet | Format::Arrow | Format::Pprof | Format::FlameGraph, _) | (_, None) => return Ok(()),
+        _ => "--output is for --format parquet, arrow, flame-graph and pprof",
     };
     Err(Error::InvalidInput(problem.to_owned()))
 }
@@ -229,6 +234,7 @@ fn file_of_rows(
     let (columns, path) = (session.columns(), arguments.output.as_deref());
     let kind = match (format, path) {
         (Format::Parquet, Some(path)) => return rows_file::parquet(path, &columns, session.windowed()).map(Some),
+        (Format::Arrow, path) => return rows_file::arrow(path, &columns, session.windowed()).map(Some),
         (Format::FlameGraph, _) => stack_files::Kind::FlameGraph,
         (Format::Pprof, _) => stack_files::Kind::Pprof,
         _ => return Ok(None),

@@ -33,6 +33,15 @@ pub fn tables(arguments: &TablesArguments, format: Format) -> Result<u8, Error> 
         );
         return Ok(0);
     }
+    if tables.len() > 1 {
+        table.set_header(["table", "arguments"]);
+        for one in &tables {
+            let names: Vec<_> = one.columns.iter().map(|column| column.name.clone()).collect();
+            table.add_row([one.name.to_string(), joined(&names, ", ")]);
+        }
+        say!("{table}");
+        return Ok(0);
+    }
     for one in &tables {
         say!("{}: {} (from {})", one.name, one.about, joined(&one.hooks, ", "));
         if let Some(lacks) = &one.lacks {

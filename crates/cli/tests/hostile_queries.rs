@@ -102,6 +102,29 @@ fn small_fractions_are_not_zero() {
 }
 
 #[test]
+fn an_arrow_stream_is_the_whole_standard_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("m.csv"), "a,b\n1,one\n2,two\n").expect("a file");
+    let lookup = format!("m={}", path("m.csv"));
+    let query =
+        |sql: &str, more: &[&str]| kiln(&[&["query", sql, "--lookup", &lookup, "--format", "arrow"], more].concat());
+    let sql = "SELECT b, a FROM m ORDER BY a";
+    let piped = query(sql, &[]);
+    assert_eq!(piped.status.code(), Some(0), "{}", text(&piped.stderr));
+    assert!(piped.stdout.starts_with(&[0xff; 4]) && piped.stdout.ends_with(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]));
+    assert!(piped.stdout.windows(6).any(|bytes| bytes == b"onetwo"));
+    let file = path("rows.arrow");
+    let written = query(sql, &["--output", &file]);
+    ends(&written, &[0]);
+    assert_eq!((text(&written.stdout), std::fs::read(&file).expect("a file")), (String::new(), piped.stdout));
+    let analyzed = format!("EXPLAIN ANALYZE {sql}");
+    assert!(ends(&query(&analyzed, &[]), &[2]).contains("need --output FILE"));
+    assert!(ends(&query(sql, &["--output", &path("none/rows.arrow")]), &[2]).contains("none/rows.arrow"));
+    assert!(ends(&kiln(&["check", "--format", "arrow", "x.o"]), &[2]).contains("are for kiln query"));
+}
+
+#[test]
 fn names_of_threads_and_columns_forge_nothing() {
     let Some(recordings) = Recordings::new() else { return };
     let path = recordings.of_name("q\naccept\u{1b}[m\u{202e}".as_bytes()).display().to_string();

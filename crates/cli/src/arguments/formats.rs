@@ -20,6 +20,7 @@ const FILES: &[Format] = &[
     Format::Csv,
     Format::Ndjson,
     Format::Parquet,
+    Format::Arrow,
     Format::FlameGraph,
     Format::Pprof,
 ];

@@ -69,7 +69,7 @@ pub struct QueryArguments {
     /// Maximum number of series for Prometheus; rows of further groups are counted and dropped.
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, requires = "prometheus")]
     pub max_series: usize,
-    /// The file that --format parquet, flame-graph or pprof writes.
+    /// The file that --format parquet, arrow, flame-graph or pprof writes.
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["otlp", "prometheus"])]
     pub output: Option<PathBuf>,
     /// A command to run. The query covers only this command and its children, and ends with it.
@@ -91,7 +91,7 @@ Examples:
 /// `kiln tables`.
 #[derive(Args, Debug)]
 pub struct TablesArguments {
-    /// The table, such as syscalls or tracepoint.sched.sched_switch.
+    /// The table, such as syscalls or tracepoint.sched.sched_switch, or usdt.FILE: those of a file's static probes.
     pub table: Option<String>,
     /// Write the programs that read each table and verify them, and say which tables and columns a kernel lacks. Exit code 1
     /// if a program is refused, or if the table that was named is lacking.

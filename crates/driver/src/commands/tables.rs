@@ -7,6 +7,7 @@
 //!
 //! The smallest split of a table is the same for every query, so a table that was checked once loads for all of them.
 
+use std::path::Path;
 use std::time::Instant;
 
 use kiln_plan::generate::{Failure, layout};
@@ -25,7 +26,7 @@ use kiln_inspect::kernels::Kernel;
 use kiln_inspect::kernels::KernelTypes;
 use kiln_inspect::show::shown::Shown;
 use kiln_linux::running;
-use kiln_live::files::Files;
+use kiln_live::files::{self, Files};
 use kiln_live::lookups;
 use kiln_live::plan::{self, StepProgram};
 use kiln_program::Error;
@@ -98,7 +99,8 @@ fn describe_lookup(lookup: &Lookup) -> TableDescription {
     }
 }
 
-/// All tables of events and lookup tables, or the one of this name.
+/// All tables of events and lookup tables, or the one of this name, or those of the static probes of a file
+/// (`usdt.FILE`).
 ///
 /// # Errors
 /// [`Error::InvalidInput`] where there is none.
@@ -115,9 +117,36 @@ pub fn describe_tables(name: Option<&str>) -> Result<Vec<TableDescription>, Erro
             if let Some(lookup) = lookups::all().iter().find(|lookup| lookup.name.eq_ignore_ascii_case(name)) {
                 return Ok(vec![describe_lookup(lookup)]);
             }
-            Ok(vec![describe(&find(name, types)?, types)])
+            match name.strip_prefix(PROBES).map(Path::new).filter(|file| file.is_absolute() && file.is_file()) {
+                Some(file) => describe_probes(file),
+                None => Ok(vec![describe(&find(name, types)?, types)]),
+            }
         }
     }
+}
+
+/// What names of tables of static probes begin with.
+const PROBES: &str = "usdt.";
+
+/// The tables of a file's static probes, each with the numbers among its own columns.
+fn describe_probes(file: &Path) -> Result<Vec<TableDescription>, Error> {
+    let column = |(index, signed): (usize, bool)| ColumnDescription {
+        name: format!("arg{index}").into(),
+        data_type: if signed { DataType::Int } else { DataType::Uint }.name(),
+        about: format!("argument {index}").into(),
+        read: true,
+        lacks: None,
+    };
+    let table = |(probe, signs): (String, Vec<bool>)| TableDescription {
+        name: format!("{PROBES}{}:{probe}", file.display()).into(),
+        about: "a program passes a static probe".into(),
+        hooks: vec![format!("usdt/{}:{probe}", file.display()).into()],
+        columns: signs.into_iter().enumerate().map(column).collect(),
+        lacks: None,
+    };
+    let all: Vec<TableDescription> = files::listed(file)?.into_iter().map(table).collect();
+    let none = || Error::InvalidInput(format!("{}: it has no static probes of x86-64", file.display()));
+    if all.is_empty() { Err(none()) } else { Ok(all) }
 }
 
 /// The table of this name.

@@ -158,6 +158,15 @@ fn probes_that_are_not_there_are_said() {
             Err(error) => assert!(error.to_string().contains(wanted), "{table}: {error}"),
         }
     }
+    let listed = kiln_driver::tables::describe_tables(Some(&format!("usdt.{file}"))).expect("it has probes");
+    let arguments = listed.iter().map(|table| {
+        let types = table.columns.iter().map(|column| column.data_type);
+        (table.name.exact().rsplit(':').next(), types.collect::<Vec<_>>())
+    });
+    let passed = vec!["i64", "u64", "u64", "i64", "i64", "i64"];
+    assert_eq!(arguments.collect::<Vec<_>>(), [(Some("never"), vec!["i64"]), (Some("passed"), passed)]);
+    let none = kiln_driver::tables::describe_tables(Some("usdt./usr/bin/env")).expect_err("it has none");
+    assert!(none.to_string().contains("it has no static probes"), "{none}");
     let all = Session::new(&format!("SELECT * FROM usdt.'{file}:own:passed'")).expect("it is there");
     let splits = Split::of(all.query());
     assert!(splits.contains(&Split::Mvsf), "{splits:?}");

@@ -1,13 +1,15 @@
 //! Programs and libraries as files: what tables of probes need to know of them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use object::read::elf::ElfFile64;
 
 use kiln_plan::programs::{Parameter, Probe, Programs};
+use kiln_program::Error;
 
 use crate::elf::{parsed, read};
-use crate::{functions, parameters, probes};
+use crate::{debug_files, functions, parameters, probes};
 
 /// Reads the files of this machine.
 pub struct Files;
@@ -27,8 +29,23 @@ impl Programs for Files {
         let Ok(elf) = parsed(file, &bytes) else { return Vec::new() };
         // A compiler has changed the parameters of `function.constprop.0`.
         let address = functions::address(&elf, function).filter(|_| !function.contains('.'));
-        address.map(|address| parameters::of(&elf, address)).unwrap_or_default()
+        let Some(address) = address else { return Vec::new() };
+        let separate = debug_files::separate(file, &elf);
+        match separate.as_deref().and_then(|bytes| ElfFile64::parse(bytes).ok()) {
+            Some(separate) => parameters::of(&separate, address),
+            None => parameters::of(&elf, address),
+        }
     }
+}
+
+/// The static probes of a file, `PROVIDER:NAME`, each with the arguments that it has at all its places: whether they have
+/// a sign.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] if it is no program or library.
+pub fn listed(file: &Path) -> Result<BTreeMap<String, Vec<bool>>, Error> {
+    let bytes = read(file)?;
+    Ok(probes::listed(&parsed(file, &bytes)?))
 }
 
 /// Reads everything that [`Files`] reads, of a file of these bytes, and says how much of it there is: static probes, and

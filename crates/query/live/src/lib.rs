@@ -15,6 +15,7 @@ pub mod budget;
 pub mod cgroups;
 mod clock;
 pub mod cost;
+mod debug_files;
 mod elf;
 mod engine;
 pub mod export;

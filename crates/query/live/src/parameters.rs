@@ -9,18 +9,25 @@
 //! point have registers of their own. A structure by value ends what is known, and so does a result that is one: its
 //! address may be a parameter before all others.
 //!
-//! A file may say anything: what is read is bounded by its own bytes and [`MAX_ENTRIES`].
+//! An entry refers to others for its name and type. After optimization at link time (`-flto`), these are in other units.
+//!
+//! A file may say anything: what is read is bounded by its own bytes and by [`MAX_ENTRIES`] and [`MAX_OPEN`].
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use gimli::{
     AttributeValue, DW_AT_abstract_origin, DW_AT_byte_size, DW_AT_encoding, DW_AT_language, DW_AT_low_pc, DW_AT_name,
-    DW_AT_specification, DW_AT_type, DebuggingInformationEntry, DwAt, Dwarf, EndianSlice, LittleEndian, Unit,
+    DW_AT_specification, DW_AT_type, DebuggingInformationEntry, DwAt, Dwarf, DwarfSections, EndianSlice, LittleEndian,
+    Unit, UnitHeader,
 };
 use object::read::elf::ElfFile64;
-use object::{CompressionFormat, Object as _, ObjectSection as _};
 
 use kiln_plan::programs::Parameter;
 use kiln_plan::table::Scalar;
 
+use crate::debug_files;
 use crate::elf::is_x86_64;
 
 /// Entries of a file that are looked at for one function.
@@ -29,6 +36,10 @@ const MAX_ENTRIES: usize = 1 << 22;
 const REGISTERS: usize = 6;
 /// Types that lead to one another (`typedef`, `const`), and entries that say where another one is.
 const MAX_STEPS: usize = 16;
+/// Units that are opened for one function's entries.
+const MAX_OPEN: usize = 64;
+/// Parameters of one function that are looked at.
+const MAX_PARAMETERS: usize = 256;
 /// Characters of a name.
 const MAX_NAME: usize = 64;
 
@@ -40,37 +51,11 @@ pub fn of(elf: &ElfFile64<'_>, address: u64) -> Vec<Parameter> {
     if !is_x86_64(elf) {
         return Vec::new();
     }
-    let section = |id: gimli::SectionId| {
-        let section = elf.section_by_name(id.name());
-        // Sections that are compressed are not read.
-        let plain = section.filter(|section| {
-            section.compressed_file_range().is_ok_and(|range| range.format == CompressionFormat::None)
-        });
-        let data = plain.and_then(|section| section.data().ok()).unwrap_or_default();
-        Ok::<_, gimli::Error>(EndianSlice::new(data, LittleEndian))
-    };
-    Dwarf::load(section).and_then(|dwarf| of_unit(&dwarf, address)).unwrap_or_default()
-}
-
-/// Looks for the function in the unit that has its address.
-fn of_unit(dwarf: &Dwarf<Slice<'_>>, address: u64) -> gimli::Result<Vec<Parameter>> {
-    let (mut headers, mut left) = (dwarf.units(), MAX_ENTRIES);
-    while let Some(header) = headers.next()? {
-        let unit = dwarf.unit(header)?;
-        let mut ranges = dwarf.unit_ranges(&unit)?;
-        let mut is_here = false;
-        while let (false, Some(range)) = (is_here, ranges.next()?) {
-            is_here = (range.begin..range.end).contains(&address);
-        }
-        if is_here {
-            return Reading { dwarf, unit: &unit }.of_function(address, &mut left);
-        }
-        left = left.saturating_sub(1);
-        if left == 0 {
-            break;
-        }
-    }
-    Ok(Vec::new())
+    let mut room = debug_files::MAX_UNPACKED_BYTES;
+    let section = |id: gimli::SectionId| Ok::<_, gimli::Error>(debug_files::section(elf, id, &mut room));
+    let Ok(sections) = DwarfSections::load(section) else { return Vec::new() };
+    let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
+    Units::of(&dwarf).and_then(|units| units.parameters(address)).unwrap_or_default()
 }
 
 /// How a function gets a value.
@@ -97,30 +82,60 @@ const LANGUAGES: [gimli::DwLang; 11] = [
     gimli::DW_LANG_C_plus_plus_20,
 ];
 
-/// One unit of a program.
-struct Reading<'r, 'd> {
-    dwarf: &'r Dwarf<Slice<'d>>,
-    unit: &'r Unit<Slice<'d>>,
+/// An entry, with its unit.
+struct At<'d> {
+    unit: Rc<Unit<Slice<'d>>>,
+    entry: Entry<'d>,
 }
 
-impl<'d> Reading<'_, 'd> {
-    fn of_function(&self, address: u64, left: &mut usize) -> gimli::Result<Vec<Parameter>> {
-        let mut entries = self.unit.entries();
+/// The units of a program.
+struct Units<'r, 'd> {
+    dwarf: &'r Dwarf<Slice<'d>>,
+    /// In the order of their places.
+    headers: Vec<UnitHeader<Slice<'d>>>,
+    /// Those that entries referred to, by their numbers.
+    open: RefCell<HashMap<usize, Rc<Unit<Slice<'d>>>>>,
+}
+
+impl<'r, 'd> Units<'r, 'd> {
+    fn of(dwarf: &'r Dwarf<Slice<'d>>) -> gimli::Result<Units<'r, 'd>> {
+        let (mut units, mut headers) = (dwarf.units(), Vec::new());
+        while let (true, Some(header)) = (headers.len() < MAX_ENTRIES, units.next()?) {
+            headers.push(header);
+        }
+        Ok(Units { dwarf, headers, open: RefCell::default() })
+    }
+
+    /// Looks for the function in the unit that has its address.
+    fn parameters(&self, address: u64) -> gimli::Result<Vec<Parameter>> {
+        for header in &self.headers {
+            let unit = self.dwarf.unit(*header)?;
+            let mut ranges = self.dwarf.unit_ranges(&unit)?;
+            while let Some(range) = ranges.next()? {
+                if (range.begin..range.end).contains(&address) {
+                    return self.of_function(Rc::new(unit), address);
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn of_function(&self, unit: Rc<Unit<Slice<'d>>>, address: u64) -> gimli::Result<Vec<Parameter>> {
+        let (mut entries, mut left) = (unit.entries(), MAX_ENTRIES);
         let mut is_c = false;
         // The function's entry, once it is found, is followed by those of its parameters, one level below.
         let mut found: Option<isize> = None;
         let mut parameters = Vec::new();
         while let Some(entry) = entries.next_dfs()? {
-            *left = left.saturating_sub(1);
+            left -= 1;
+            let at = || At { unit: Rc::clone(&unit), entry: entry.clone() };
             match (entry.tag(), found) {
-                _ if *left == 0 => break,
+                _ if left == 0 || parameters.len() == MAX_PARAMETERS => break,
                 (_, Some(depth)) if entry.depth() <= depth => break,
-                (gimli::DW_TAG_formal_parameter, Some(depth)) if entry.depth() == depth + 1 => {
-                    parameters.push(entry.clone());
-                }
+                (gimli::DW_TAG_formal_parameter, Some(depth)) if entry.depth() == depth + 1 => parameters.push(at()),
                 (gimli::DW_TAG_compile_unit, None) => is_c = self.is_c(entry),
-                (gimli::DW_TAG_subprogram, None) if self.begins_at(entry, address) => {
-                    if !is_c || self.returns_structure(entry) {
+                (gimli::DW_TAG_subprogram, None) if self.begins_at(&unit, entry, address) => {
+                    if !is_c || self.returns_structure(&at()) {
                         break;
                     }
                     found = Some(entry.depth());
@@ -136,24 +151,24 @@ impl<'d> Reading<'_, 'd> {
         matches!(language, Some(AttributeValue::Language(language)) if LANGUAGES.contains(&language))
     }
 
-    fn begins_at(&self, function: &Entry<'d>, address: u64) -> bool {
+    fn begins_at(&self, unit: &Unit<Slice<'d>>, function: &Entry<'d>, address: u64) -> bool {
         let low = function.attr_value(DW_AT_low_pc);
-        low.and_then(|low| self.dwarf.attr_address(self.unit, low).ok().flatten()) == Some(address)
+        low.and_then(|low| self.dwarf.attr_address(unit, low).ok().flatten()) == Some(address)
     }
 
     /// Whether a function's result may be returned through a parameter of its own.
-    fn returns_structure(&self, function: &Entry<'d>) -> bool {
-        self.attribute(function, DW_AT_type).is_some_and(|_| self.passed(function).is_none())
+    fn returns_structure(&self, function: &At<'d>) -> bool {
+        self.attribute(function, DW_AT_type).is_some() && self.passed(function).is_none()
     }
 
     /// The parameters that are in registers.
-    fn placed(&self, parameters: &[Entry<'d>]) -> Vec<Parameter> {
+    fn placed(&self, parameters: &[At<'d>]) -> Vec<Parameter> {
         let mut placed = Vec::new();
         let mut register = 0;
         for parameter in parameters {
             match self.passed(parameter) {
                 Some(Passed::Integer { kind, is_text }) if register < REGISTERS => {
-                    let name = self.attribute(parameter, DW_AT_name).and_then(|name| self.name(name));
+                    let name = self.attribute(parameter, DW_AT_name).and_then(|(at, name)| self.name(&at, name));
                     placed.extend(name.map(|name| Parameter { name, register, kind, is_text }));
                     register += 1;
                 }
@@ -164,44 +179,62 @@ impl<'d> Reading<'_, 'd> {
         placed
     }
 
-    fn name(&self, name: AttributeValue<Slice<'d>>) -> Option<String> {
-        let name = self.dwarf.attr_string(self.unit, name).ok()?;
+    fn name(&self, at: &At<'d>, name: AttributeValue<Slice<'d>>) -> Option<String> {
+        let name = self.dwarf.attr_string(&at.unit, name).ok()?;
         let name: String = name.to_string_lossy().chars().take(MAX_NAME).collect();
         (!name.is_empty()).then_some(name)
     }
 
-    /// An attribute of an entry, or of the one that it is made from.
-    fn attribute(&self, entry: &Entry<'d>, wanted: DwAt) -> Option<AttributeValue<Slice<'d>>> {
-        let mut entry = entry.clone();
+    /// An attribute of an entry, or of the one that it is made from, with the entry that has it.
+    fn attribute(&self, at: &At<'d>, wanted: DwAt) -> Option<(At<'d>, AttributeValue<Slice<'d>>)> {
+        let mut at = At { unit: Rc::clone(&at.unit), entry: at.entry.clone() };
         for _ in 0..MAX_STEPS {
-            if let Some(value) = entry.attr_value(wanted) {
-                return Some(value);
+            if let Some(value) = at.entry.attr_value(wanted) {
+                return Some((at, value));
             }
-            let origin = entry.attr_value(DW_AT_abstract_origin).or_else(|| entry.attr_value(DW_AT_specification));
-            entry = self.entry(origin?)?;
+            let origin = at.entry.attr_value(DW_AT_abstract_origin);
+            let origin = origin.or_else(|| at.entry.attr_value(DW_AT_specification));
+            at = self.entry(&at, origin?)?;
         }
         None
     }
 
-    /// The entry of this unit that a value refers to.
-    fn entry(&self, reference: AttributeValue<Slice<'d>>) -> Option<Entry<'d>> {
-        match reference {
-            AttributeValue::UnitRef(offset) => self.unit.entry(offset).ok(),
-            AttributeValue::DebugInfoRef(offset) => self.unit.entry(offset.to_unit_offset(&self.unit.header)?).ok(),
-            _ => None,
+    /// The entry that a value of another one refers to.
+    fn entry(&self, from: &At<'d>, reference: AttributeValue<Slice<'d>>) -> Option<At<'d>> {
+        let (unit, offset) = match reference {
+            AttributeValue::UnitRef(offset) => (Rc::clone(&from.unit), offset),
+            AttributeValue::DebugInfoRef(offset) => {
+                let behind = self.headers.partition_point(|header| header.offset().0 <= offset.0);
+                let number = behind.checked_sub(1)?;
+                (self.opened(number)?, offset.to_unit_offset(&self.headers[number])?)
+            }
+            _ => return None,
+        };
+        let entry = unit.entry(offset).ok()?;
+        Some(At { unit, entry })
+    }
+
+    /// A unit by its number.
+    fn opened(&self, number: usize) -> Option<Rc<Unit<Slice<'d>>>> {
+        let mut open = self.open.borrow_mut();
+        if let Some(unit) = open.get(&number) {
+            return Some(Rc::clone(unit));
         }
+        let unit = Rc::new(self.dwarf.unit(*self.headers.get(number)?).ok()?);
+        (open.len() < MAX_OPEN).then(|| Rc::clone(open.entry(number).or_insert(unit)))
     }
 
     /// The type of an entry, without names of it and `const`; `None` for `void`.
-    fn type_of(&self, entry: &Entry<'d>) -> Option<Entry<'d>> {
-        let mut own = self.entry(self.attribute(entry, DW_AT_type)?)?;
+    fn type_of(&self, at: &At<'d>) -> Option<At<'d>> {
+        let (has, value) = self.attribute(at, DW_AT_type)?;
+        let mut own = self.entry(&has, value)?;
         for _ in 0..MAX_STEPS {
-            match own.tag() {
+            match own.entry.tag() {
                 gimli::DW_TAG_typedef
                 | gimli::DW_TAG_const_type
                 | gimli::DW_TAG_volatile_type
                 | gimli::DW_TAG_restrict_type
-                | gimli::DW_TAG_atomic_type => own = self.entry(own.attr_value(DW_AT_type)?)?,
+                | gimli::DW_TAG_atomic_type => own = self.entry(&own, own.entry.attr_value(DW_AT_type)?)?,
                 _ => return Some(own),
             }
         }
@@ -209,24 +242,24 @@ impl<'d> Reading<'_, 'd> {
     }
 
     /// How a value of an entry's type is passed; `None` where that is not known.
-    fn passed(&self, entry: &Entry<'d>) -> Option<Passed> {
-        let own = self.type_of(entry)?;
-        match own.tag() {
+    fn passed(&self, at: &At<'d>) -> Option<Passed> {
+        let own = self.type_of(at)?;
+        match own.entry.tag() {
             gimli::DW_TAG_pointer_type | gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type => {
                 let is_text = self.type_of(&own).is_some_and(|to| self.is_char(&to));
                 Some(Passed::Integer { kind: Scalar::unsigned(8), is_text })
             }
             gimli::DW_TAG_enumeration_type => match self.type_of(&own) {
-                Some(under) => number(&under),
-                None => integer(&own, false),
+                Some(under) => number(&under.entry),
+                None => integer(&own.entry, false),
             },
-            _ => number(&own),
+            _ => number(&own.entry),
         }
     }
 
-    fn is_char(&self, own: &Entry<'d>) -> bool {
-        let name = own.attr_value(DW_AT_name).and_then(|name| self.name(name));
-        own.tag() == gimli::DW_TAG_base_type && name.is_some_and(|name| name == "char")
+    fn is_char(&self, own: &At<'d>) -> bool {
+        let name = own.entry.attr_value(DW_AT_name).and_then(|name| self.name(own, name));
+        own.entry.tag() == gimli::DW_TAG_base_type && name.is_some_and(|name| name == "char")
     }
 }
 

@@ -10,6 +10,7 @@
 //! a query uses it.
 
 use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use object::read::elf::{ElfFile64, SectionHeader as _};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
@@ -77,6 +78,22 @@ pub fn names(elf: &ElfFile64<'_>) -> BTreeSet<(String, String)> {
     notes(elf).iter().map(|note| (note.provider.to_owned(), note.name.to_owned())).collect()
 }
 
+/// A file's probes, `PROVIDER:NAME`, each with the arguments that it has at all its places: whether they have a sign at one.
+pub fn listed(elf: &ElfFile64<'_>) -> BTreeMap<String, Vec<bool>> {
+    let mut listed = BTreeMap::new();
+    for note in notes(elf) {
+        let signs = note.arguments.split_ascii_whitespace().take(MAX_ARGUMENTS).map(|text| text.starts_with('-'));
+        match listed.entry(format!("{}:{}", note.provider, note.name)) {
+            Entry::Vacant(first) => drop(first.insert(signs.collect::<Vec<bool>>())),
+            Entry::Occupied(mut known) => {
+                let both: Vec<bool> = known.get().iter().zip(signs).map(|(one, other)| *one || other).collect();
+                known.insert(both);
+            }
+        }
+    }
+    listed
+}
+
 /// The places of a probe.
 ///
 /// # Errors
@@ -94,13 +111,16 @@ pub fn of(elf: &ElfFile64<'_>, provider: &str, name: &str) -> Result<Vec<Probe>,
 }
 
 fn lacking(elf: &ElfFile64<'_>, provider: &str, name: &str) -> String {
+    if !is_x86_64(elf) {
+        return format!("it is for {:?}, and static probes are known of x86-64", elf.architecture());
+    }
     let names = names(elf);
     let shown: Vec<String> =
         names.iter().take(MAX_SHOWN).map(|(provider, name)| format!("`{provider}:{name}`")).collect();
     let others = match (shown.len(), names.len() - shown.len()) {
         (0, _) => "; it has none".to_owned(),
         (_, 0) => format!("; it has {}", shown.join(", ")),
-        (_, more) => format!("; it has {} and {more} more", shown.join(", ")),
+        (_, more) => format!("; it has {} and {more} more, which `kiln tables usdt.FILE` lists", shown.join(", ")),
     };
     format!("it has no static probe `{provider}:{name}`{others}")
 }

@@ -63,7 +63,7 @@ fn places(bytes: &[u8]) -> Vec<Range<usize>> {
 fn damaged_programs_are_read_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut numbers = Numbers(1);
-    for version in ["-gdwarf-5", "-gdwarf-4"] {
+    for version in ["-gdwarf-5", "-gdwarf-4", "-gz", "-flto"] {
         let Some(whole) = compiled(folder.path(), version) else { return };
         let all = read_all(&whole);
         if cfg!(target_arch = "x86_64") {

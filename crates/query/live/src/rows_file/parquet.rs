@@ -22,7 +22,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::RowsFile;
+use super::{RowsFile, heads, text};
 use crate::session::ColumnHead;
 use kiln_program::Error;
 
@@ -76,9 +76,7 @@ fn stored(data_type: &str) -> (Physical, Option<LogicalType>) {
 impl<W: Write + Send> ParquetWriter<W> {
     /// Begins a file of rows with these columns; those of windows have two more, with the window's bounds.
     fn new(out: W, columns: &[ColumnHead], windowed: bool) -> Result<ParquetWriter<W>, Error> {
-        let bounds = ["window_start", "window_end"].into_iter().filter(|_| windowed).map(|name| (name, "timestamp"));
-        let own = columns.iter().map(|column| (column.name.exact(), column.data_type));
-        let all: Vec<_> = bounds.chain(own).collect();
+        let all: Vec<_> = heads(columns, windowed).collect();
         let field = |(name, data_type): &(&str, &str)| -> Result<TypePtr, ParquetError> {
             let (physical, logical) = stored(data_type);
             let builder = Type::primitive_type_builder(name, physical).with_repetition(Repetition::OPTIONAL);
@@ -152,21 +150,9 @@ fn column<W: Write + Send>(
         }),
         Physical::DOUBLE => write!(DoubleType, Value::as_float),
         Physical::INT64 => write!(Int64Type, |value: &Value| value.bits().map(|bits| bits as i64)),
-        _ => write!(ByteArrayType, |value: &Value| text(value).map(|text| ByteArray::from(text.into_bytes()))),
+        _ => write!(ByteArrayType, |value: &Value| text(value).map(|text| ByteArray::from(text.as_bytes().to_vec()))),
     }
     column.close()
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::Text(text) => Some(text.to_string()),
-        Value::Histogram(histogram) => {
-            let buckets = histogram.buckets().map(|(least, greatest, count)| format!("[{least}, {greatest}, {count}]"));
-            Some(format!("[{}]", buckets.collect::<Vec<_>>().join(", ")))
-        }
-        other => Some(crate::session::json(other).to_string()),
-    }
 }
 
 #[cfg(test)]
