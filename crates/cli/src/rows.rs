@@ -107,7 +107,8 @@ impl Printer {
         };
         if !std::mem::replace(&mut self.begun, true) {
             let exact = |name: &Shown| query::Value::text(name.exact());
-            let names = self.names().iter().map(|name| quoted(&Self::csv_cell(&exact(name), "text"))).collect::<Vec<_>>();
+            let names =
+                self.names().iter().map(|name| quoted(&Self::csv_cell(&exact(name), "text"))).collect::<Vec<_>>();
             say!("{}", names.join(","));
         }
         for row in rows {

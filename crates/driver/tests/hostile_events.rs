@@ -1,8 +1,8 @@
 //! Events at the machine's limit, readers that are slow and keys without number: what is counted and what is said to be lost
 //! are together what happened, and memory is bounded.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kiln_driver::query::live::{self, Watch};
@@ -56,6 +56,7 @@ impl Watched {
                 let watch = Watch {
                     duration: Some(Duration::from_secs(60)),
                     stop: &stop,
+                    interrupt: Arc::default(),
                     limits: self.limits,
                     measure: false,
                     max_overhead: None,

@@ -200,7 +200,8 @@ fn a_rejection_has_the_edit_that_mends_it() {
         lines.splice(line("start")..line("end"), [edit["newText"].as_str().expect("a text").to_owned()]);
     }
     // Lines have moved: the edit would not land where it belongs.
-    editor.tell("textDocument/didChange", json!({ "textDocument": { "uri": uri, "version": 2 }, "contentChanges": [] }));
+    editor
+        .tell("textDocument/didChange", json!({ "textDocument": { "uri": uri, "version": 2 }, "contentChanges": [] }));
     assert_eq!(editor.ask("textDocument/codeAction", asked), Ok(json!([])));
     save(folder.path(), &editor, &uri, &lines.concat());
     assert_eq!(editor.diagnostics(), Vec::<Value>::new());

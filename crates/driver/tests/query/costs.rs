@@ -1,5 +1,6 @@
 //! What an event costs beside what was estimated, with the prices of this machine at this moment.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_driver::calibrate::passings;
@@ -36,7 +37,15 @@ fn measured(session: &Session) -> Vec<(f64, Time)> {
         }
         true
     };
-    let watch = Watch { duration: None, stop: &stop, limits, measure: true, max_overhead: None, status: None };
+    let watch = Watch {
+        duration: None,
+        stop: &stop,
+        interrupt: Arc::default(),
+        limits,
+        measure: true,
+        max_overhead: None,
+        status: None,
+    };
     let summary = live::run(session, plan, &watch, &mut |_, _| {}, &mut |_| true).expect("it runs");
     let each = summary.programs.iter().map(|program| program.ns as f64 / program.events.max(1) as f64);
     each.zip(estimates).collect()

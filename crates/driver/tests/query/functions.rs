@@ -2,6 +2,7 @@
 //! `scripts/under-kernel 6.12` runs a test in one that has it.
 
 use std::io::Read as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_driver::query::budget::{Sample, plan_within};
@@ -107,6 +108,7 @@ fn calls_of_functions_are_seen() {
     let watch = Watch {
         duration: Some(Duration::from_millis(1)),
         stop: &|| false,
+        interrupt: Arc::default(),
         limits: Limits::default(),
         measure: false,
         max_overhead: None,

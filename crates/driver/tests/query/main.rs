@@ -9,6 +9,7 @@ mod questions;
 mod tables;
 mod threads;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -113,6 +114,7 @@ fn run_with(settings: &Settings, sql: &str, split: Option<Split>, work: impl FnO
             let watch = Watch {
                 duration,
                 stop: &stop,
+                interrupt: Arc::default(),
                 limits: Limits::default(),
                 measure: false,
                 max_overhead: None,
@@ -213,6 +215,7 @@ fn one_liners_run() {
             let watch = Watch {
                 duration,
                 stop: &|| false,
+                interrupt: Arc::default(),
                 limits: Limits::default(),
                 measure: false,
                 max_overhead: None,
@@ -277,7 +280,15 @@ fn a_query_ends_where_it_costs_more_than_allowed() {
         };
         let duration = Some(Duration::from_millis(1200));
         let limits = Limits::default();
-        let watch = Watch { duration, stop: &stop, limits, measure: false, max_overhead: Some(allowed), status: None };
+        let watch = Watch {
+            duration,
+            stop: &stop,
+            interrupt: Arc::default(),
+            limits,
+            measure: false,
+            max_overhead: Some(allowed),
+            status: None,
+        };
         let summary = live::run(&session, plan, &watch, &mut |_, _| {}, &mut |_| true).expect("it runs");
         assert_eq!(summary.over_budget.is_some(), ends, "{summary:?}");
         assert!(summary.program_ns > Some(0), "{summary:?}");
@@ -329,7 +340,15 @@ fn a_query_that_cannot_fit_is_refused_or_sampled() {
         !first
     };
     let limits = Limits::default();
-    let watch = Watch { duration: None, stop: &stop, limits, measure: false, max_overhead: None, status: None };
+    let watch = Watch {
+        duration: None,
+        stop: &stop,
+        interrupt: Arc::default(),
+        limits,
+        measure: false,
+        max_overhead: None,
+        status: None,
+    };
     let summary = live::run(&session, plan, &watch, &mut |_, _| {}, &mut |rows| {
         counts.extend(rows.iter().filter_map(|row| row.values[0].bits()));
         true
@@ -410,6 +429,7 @@ fn a_recording_answers_what_was_seen_live() {
     let watch = Watch {
         duration: None,
         stop: &stop,
+        interrupt: Arc::default(),
         limits: Limits::default(),
         measure: false,
         max_overhead: None,

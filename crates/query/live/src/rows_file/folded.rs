@@ -59,7 +59,10 @@ impl Folded {
             return Ok(());
         }
         self.total = self.total.checked_add(weight).filter(|total| *total <= MAX_COUNTED).ok_or_else(|| {
-            Error::InvalidInput(format!("the sum of `{}` is above {MAX_COUNTED}, which profiles cannot have", self.counted()))
+            Error::InvalidInput(format!(
+                "the sum of `{}` is above {MAX_COUNTED}, which profiles cannot have",
+                self.counted()
+            ))
         })?;
         let frames = frames.iter().zip(&self.columns).filter_map(|(value, column)| frame(value, column));
         let stack = frames.collect::<Vec<_>>().join(";");
