@@ -3,14 +3,22 @@
 //! What a reader no longer wants is dropped, and the command still ends with the exit code of what it found.
 
 use std::borrow::Cow;
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write};
 
 use kiln_driver::shown::{escaped_json, is_visible};
 
 /// Writes text; colours disappear if the stream is not a terminal or `NO_COLOR` is set.
 pub fn write(text: &str) {
-    let mut stream = anstream::stdout().lock();
-    if let Err(error) = stream.write_all(harmless(text).as_bytes()).and_then(|()| stream.flush())
+    written(&mut anstream::stdout().lock(), &harmless(text));
+}
+
+/// Writes data for a program as it is; on a terminal as text.
+pub fn exact(text: &str) {
+    if std::io::stdout().is_terminal() { write(text) } else { written(&mut std::io::stdout().lock(), text) }
+}
+
+fn written(stream: &mut dyn Write, text: &str) {
+    if let Err(error) = stream.write_all(text.as_bytes()).and_then(|()| stream.flush())
         && error.kind() != ErrorKind::BrokenPipe
     {
         let error = kiln_driver::Error::io("standard output", &error);

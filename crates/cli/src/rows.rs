@@ -11,7 +11,7 @@ use kiln_driver::{Error, Shown};
 use serde_json::json;
 
 use crate::arguments::Format;
-use crate::{print, say};
+use crate::{output, print, say};
 
 /// Prints rows as they come.
 pub struct Printer {
@@ -109,14 +109,14 @@ impl Printer {
             let exact = |name: &Shown| query::Value::text(name.exact());
             let names =
                 self.names().iter().map(|name| quoted(&Self::csv_cell(&exact(name), "text"))).collect::<Vec<_>>();
-            say!("{}", names.join(","));
+            output::exact(&(names.join(",") + "\n"));
         }
         for row in rows {
             let window = row.window.iter().flatten().map(u64::to_string);
             let values = row.values.iter().zip(&self.columns);
             let values = values.map(|(value, column)| Self::csv_cell(value, column.data_type));
             let cells: Vec<_> = window.chain(values).map(|cell| quoted(&cell)).collect();
-            say!("{}", cells.join(","));
+            output::exact(&(cells.join(",") + "\n"));
         }
     }
 

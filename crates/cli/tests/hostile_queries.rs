@@ -121,7 +121,7 @@ fn an_arrow_stream_is_the_whole_standard_output() {
     let analyzed = format!("EXPLAIN ANALYZE {sql}");
     assert!(ends(&query(&analyzed, &[]), &[2]).contains("need --output FILE"));
     assert!(ends(&query(sql, &["--output", &path("none/rows.arrow")]), &[2]).contains("none/rows.arrow"));
-    assert!(ends(&kiln(&["check", "--format", "arrow", "x.o"]), &[2]).contains("are for kiln query"));
+    assert!(ends(&kiln(&["check", "--format", "arrow", "x.o"]), &[2]).contains("is for kiln query"));
 }
 
 #[test]
