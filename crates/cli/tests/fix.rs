@@ -121,7 +121,7 @@ SEC(\"tc\") int count(struct __sk_buff *skb)
 	value->seen[index]++;
 	return 0;
 }
-char license[] SEC(\"license\") = \"GPL\";
+char _license[] SEC(\"license\") = \"GPL\";
 ";
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("count.c");

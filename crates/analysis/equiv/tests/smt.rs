@@ -104,11 +104,11 @@ fn z3_agrees_about_the_text() {
 
 #[test]
 fn a_question_ends_when_its_time_is_over() {
-    // The factors of the product of two primes near 2^32.
-    let factor = |name: &str| format!("(declare-const {name} (_ BitVec 32)) (assert (bvugt {name} #x00000001))");
+    // The factors of the product of two primes near 2^64.
+    let factor = |name: &str| format!("(declare-const {name} (_ BitVec 64)) (assert (bvugt {name} #x0000000000000001))");
     let [a, b] = ["a", "b"].map(factor);
-    let product = "(bvmul ((_ zero_extend 32) a) ((_ zero_extend 32) b))";
-    let query = format!("{a} {b} (assert (= {product} #xffffffea00000055))");
+    let product = "(bvmul ((_ zero_extend 64) a) ((_ zero_extend 64) b))";
+    let query = format!("{a} {b} (assert (= {product} #xffffffffffffff720000000000001321))");
     let begun = Instant::now();
     let until = Some(begun + Duration::from_millis(100));
     for strategy in [Strategy::Incremental, Strategy::Preprocessed] {
