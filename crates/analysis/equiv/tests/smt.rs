@@ -105,7 +105,8 @@ fn z3_agrees_about_the_text() {
 #[test]
 fn a_question_ends_when_its_time_is_over() {
     // The factors of the product of two primes near 2^64.
-    let factor = |name: &str| format!("(declare-const {name} (_ BitVec 64)) (assert (bvugt {name} #x0000000000000001))");
+    let factor =
+        |name: &str| format!("(declare-const {name} (_ BitVec 64)) (assert (bvugt {name} #x0000000000000001))");
     let [a, b] = ["a", "b"].map(factor);
     let product = "(bvmul ((_ zero_extend 64) a) ((_ zero_extend 64) b))";
     let query = format!("{a} {b} (assert (= {product} #xffffffffffffff720000000000001321))");
