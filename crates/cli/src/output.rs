@@ -3,7 +3,7 @@
 //! What a reader no longer wants is dropped, and the command still ends with the exit code of what it found.
 
 use std::borrow::Cow;
-use std::io::{ErrorKind, IsTerminal as _, Write};
+use std::io::{ErrorKind, Write};
 
 use kiln_driver::shown::{escaped_json, is_visible};
 
@@ -12,9 +12,9 @@ pub fn write(text: &str) {
     written(&mut anstream::stdout().lock(), &harmless(text));
 }
 
-/// Writes data for a program as it is; on a terminal as text.
+/// Writes data as it is. A terminal would obey what is in it: programs alone may get it.
 pub fn exact(text: &str) {
-    if std::io::stdout().is_terminal() { write(text) } else { written(&mut std::io::stdout().lock(), text) }
+    written(&mut std::io::stdout().lock(), text);
 }
 
 fn written(stream: &mut dyn Write, text: &str) {

@@ -18,6 +18,8 @@ pub struct Printer {
     format: Format,
     columns: Vec<ColumnHead>,
     windowed: bool,
+    /// Whether a person reads CSV, and not a program.
+    on_terminal: bool,
     begun: bool,
     kept: Vec<serde_json::Value>,
     waiting: Vec<Row>,
@@ -39,6 +41,7 @@ impl Printer {
             format,
             columns,
             windowed,
+            on_terminal: std::io::stdout().is_terminal(),
             begun: false,
             kept: Vec::new(),
             waiting: Vec::new(),
@@ -73,11 +76,11 @@ impl Printer {
         values.map(|(value, column)| query::text(value, column.data_type).to_string()).collect()
     }
 
-    /// A value for programs: a fraction with all its digits; a text as it is, but on a terminal, which would obey it.
-    fn csv_cell(value: &query::Value, data_type: &str) -> String {
+    /// A value for programs: a fraction with all its digits, a text as it is. A terminal would obey a text.
+    fn csv_cell(&self, value: &query::Value, data_type: &str) -> String {
         match value {
             query::Value::Float(value) => value.to_string(),
-            query::Value::Text(text) if !std::io::stdout().is_terminal() => text.to_string(),
+            query::Value::Text(text) if !self.on_terminal => text.to_string(),
             _ => query::text(value, data_type).to_string(),
         }
     }
@@ -106,18 +109,20 @@ impl Printer {
             false => text.clone(),
         };
         if !std::mem::replace(&mut self.begun, true) {
-            let exact = |name: &Shown| query::Value::text(name.exact());
-            let names =
-                self.names().iter().map(|name| quoted(&Self::csv_cell(&exact(name), "text"))).collect::<Vec<_>>();
-            output::exact(&(names.join(",") + "\n"));
+            let name = |name: &Shown| if self.on_terminal { name.to_string() } else { name.exact().to_owned() };
+            self.csv_line(self.names().iter().map(|own| quoted(&name(own))).collect());
         }
         for row in rows {
             let window = row.window.iter().flatten().map(u64::to_string);
             let values = row.values.iter().zip(&self.columns);
-            let values = values.map(|(value, column)| Self::csv_cell(value, column.data_type));
-            let cells: Vec<_> = window.chain(values).map(|cell| quoted(&cell)).collect();
-            output::exact(&(cells.join(",") + "\n"));
+            let values = values.map(|(value, column)| self.csv_cell(value, column.data_type));
+            self.csv_line(window.chain(values).map(|cell| quoted(&cell)).collect());
         }
+    }
+
+    fn csv_line(&self, cells: Vec<String>) {
+        let line = cells.join(",") + "\n";
+        if self.on_terminal { output::write(&line) } else { output::exact(&line) }
     }
 
     fn lines(&mut self, rows: &[Row]) {
