@@ -186,7 +186,7 @@ fn one(
     Ok((input, outcome))
 }
 
-/// The time for an object.
+/// How long an object may take: what the user says, or a time by its size.
 fn budget(arguments: &OptimizeArguments, input: &Input) -> Result<Duration, Error> {
     arguments.budget.map_or_else(|| Ok(default_budget(&input.object)), commands::seconds)
 }
@@ -251,8 +251,8 @@ fn exit_code(found: &Found, input: &Input, outcome: &Outcome, arguments: &Optimi
     if programs.is_empty() {
         return unreadable;
     }
-    // Most are told by their verdict for all kernels; only what the kernel's types and version decide is verified again, where
-    // that was verified, and all else done, in half of the time.
+    // Most are told by their verdict for all kernels. What the kernel's types and version decide is verified again, if all
+    // before took at most half of the budget.
     let budget = budget(arguments, input).unwrap_or_default();
     if outcome.cut_short || outcome.spent > budget / 2 || programs.len() > MAX_RECHECKED {
         let verdicts = outcome.programs.iter().filter(doubtful).map(|program| program.before.exit_code());

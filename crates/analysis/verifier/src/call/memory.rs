@@ -3,13 +3,14 @@
 //! ```text
 //!   passed             helper                        kernel function        global function
 //!   stack              yes; filled if it writes      yes                    yes
-//!   map value, memory, ring buffer, map key, buffer  of a tracing iterator: as the access says, everywhere
+//!   map value, map key, memory, record of a ring
+//!   buffer, buffer of an iterator   by all, if the program itself may read or write it so
 //!   packet             if its prototype says so      yes                    yes
-//!   context            of its own rules              of a syscall program   of a syscall program
+//!   context            by rules of its own           of a syscall program   of a syscall program
 //!   kernel structure   read                          no                     read
 //! ```
 //!
-//! This file has what is the same in all three, their own files have the rest.
+//! This file has what two or all three share. Their own files have the rest.
 
 use kiln_isa::Reg;
 use kiln_platform::ProgramType;

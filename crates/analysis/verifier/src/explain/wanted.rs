@@ -36,8 +36,8 @@ impl Story<'_> {
         Some((from_start, bytes))
     }
 
-    /// Of an access to a map value by an index: elements from the place of the first to the end of the value, or to a field
-    /// such as a lock, which must not be reached either.
+    /// How many elements an index into a map value may choose from. They end with the value, or before a field such as a
+    /// lock, which must not be reached either.
     pub(super) fn elements(&self, value: &Register) -> Option<i64> {
         let Holds::MapValue(map) = value.holds else { return None };
         let size = i64::try_from(self.names.map(value)?.direct_bytes()).ok()?;
