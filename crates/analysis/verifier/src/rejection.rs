@@ -44,6 +44,11 @@ impl Rejection {
         self.cause.case == Case::TwoKinds
     }
 
+    /// Whether it is too complex because too many branches wait, and not because too many instructions are explored.
+    pub fn is_of_waiting_branches(&self) -> bool {
+        self.cause.case == Case::Branches
+    }
+
     /// Whether Linux 6.18 is known to accept it all the same: by a bug, which a later release mends.
     pub fn kernel_accepts(&self) -> bool {
         self.cause.case == Case::NullTaken

@@ -54,7 +54,7 @@ pub fn sums(object: &Object, program: &Program) -> Vec<Forgotten> {
 }
 
 /// The positions between a branch back and where it leads.
-fn in_loops(function: &Function) -> BTreeSet<usize> {
+pub(crate) fn in_loops(function: &Function) -> BTreeSet<usize> {
     let positions = function.nodes.iter().enumerate().map(|(at, node)| (node.id, at));
     let positions: HashMap<InsnId, usize> = positions.collect();
     // The lowest position that a branch at this position, or after it, leads to.

@@ -28,6 +28,7 @@ mod places;
 mod range;
 mod split;
 mod sums;
+mod turn;
 
 pub use end_value::{EndValue, end_value};
 use kiln_isa::Reg;
@@ -180,7 +181,7 @@ impl Search<'_> {
     fn remove(&mut self, object: &Object, rejection: &Rejection) -> Result<Removed, String> {
         let mut reason = None;
         if rejection.reason == Reason::TooComplex {
-            return self.forget(object, rejection);
+            return self.simplify(object, rejection);
         }
         if let Some(removed) = self.make_static(object, rejection) {
             return Ok(removed);
@@ -292,6 +293,39 @@ impl Search<'_> {
                 Err(why) => {
                     self.note_unproved(removed.1, removed.2.as_deref());
                     last = Some(Err(format!("that the loop tests what it has stored is not proved: {why}")));
+                }
+            }
+        }
+        last
+    }
+
+    /// Changes what is explored, or in which order, so that fewer branches wait or fewer states differ.
+    fn simplify(&mut self, object: &Object, rejection: &Rejection) -> Result<Removed, String> {
+        if !rejection.is_of_waiting_branches() {
+            let forgotten = self.forget(object, rejection);
+            return forgotten.or_else(|why| self.turn(object, rejection).unwrap_or(Err(why)));
+        }
+        self.turn(object, rejection).unwrap_or_else(|| self.forget(object, rejection))
+    }
+
+    /// Turns the branches of one line in a loop, so that what is explored first ends soon.
+    fn turn(&mut self, object: &Object, rejection: &Rejection) -> Option<Result<Removed, String>> {
+        let mut last = None;
+        for own in turn::lines(object, self.program) {
+            let Some((changed, inserted)) = turn::apply(object, &own).filter(|_| (self.go_on)()) else { break };
+            let &(function, branch) = own.first()?;
+            let node = object.function(function).nodes.iter().find(|node| node.id == branch);
+            let line = node.and_then(|node| object.line(node)).cloned();
+            let change = Change::without_number(function, branch, &means::TURN, line);
+            let Some(removed) = self.judged(changed, Change { inserted, ..change }, rejection.insn) else { continue };
+            if removed.2.as_ref().is_some_and(|next| next.reason == Reason::TooComplex) {
+                continue;
+            }
+            match (self.prove)(&self.base, &removed.0) {
+                Ok(()) => return Some(Ok(removed)),
+                Err(why) => {
+                    self.note_unproved(removed.1, removed.2.as_deref());
+                    last = Some(Err(format!("that a branch turned changes nothing is not proved: {why}")));
                 }
             }
         }

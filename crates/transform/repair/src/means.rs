@@ -97,6 +97,9 @@ pub(crate) static SUM: Means = Means { name: "bound of a sum", source: "", steps
 pub(crate) static FORGET: Means =
     Means { name: "number forgotten", source: "asm volatile(\"%0 /= 1\" : \"+r\"(n));", steps: &[], is_for: |_| true };
 
+/// Turns a branch, so that the verifier explores the other way first. No line of C says that.
+pub(crate) static TURN: Means = Means { name: "branch turned", source: "", steps: &[], is_for: |_| true };
+
 /// Compares a pointer with the packet's end before an access.
 pub(crate) static PACKET_END: Means = Means {
     name: "comparison with data_end",

@@ -517,7 +517,7 @@ fn inserted(object: &Object, change: &Change) -> Inserted {
         function: function.name.as_str().into(),
         slot: function.nodes[..position].iter().map(|node| node.insn.slots()).sum(),
         place: change.line.as_ref().map(|line| format!("{}:{}", line.file, line.line).into()),
-        line: change.line.as_ref().map(|line| line.text.trim().into()),
+        line: change.line.as_ref().map(|line| line.text.trim()).filter(|text| !text.is_empty()).map(Into::into),
         register: change.means.has_register().then(|| format!("r{}", change.register.number())),
         range: change.means.has_range().then_some(change.range),
         means: change.means.name,
