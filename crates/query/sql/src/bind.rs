@@ -166,12 +166,12 @@ fn combined(parts: Vec<Flow>, distinct: bool, query: Option<&ast::Query>, scope:
         }
     }
     let mut table = subquery::table(parts[0].last(), Some("the union"));
-    for part in &parts[1..] {
-        for (column, own) in table.columns.iter_mut().zip(part.outputs()) {
-            let both = [column.data_type, own.data_type];
-            let either = Expr::Call(Function::Coalesce, vec![Expr::Column(0), Expr::Column(1)]);
-            column.data_type = if both[0] == both[1] { both[0] } else { either.data_type(&both) };
-        }
+    for (at, column) in table.columns.iter_mut().enumerate() {
+        // What is null on one side has the type of the others.
+        let sides = parts.iter().map(|part| &part.outputs()[at]).filter(|own| !own.expr.is_always_null());
+        let types: Vec<DataType> = sides.map(|output| output.data_type).collect();
+        let any = Expr::Call(Function::Coalesce, (0..types.len()).map(Expr::Column).collect());
+        column.data_type = any.data_type(&types);
     }
     let types = table.types();
     let columns = SideColumns::Own(0..types.len());

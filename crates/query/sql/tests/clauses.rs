@@ -126,3 +126,19 @@ fn functions_of_other_engines_are_refused_with_what_to_write() {
         }
     }
 }
+
+/// What is null in one part of a union has the type of the other part.
+#[test]
+fn keys_of_sets_keep_their_types() {
+    let lookups = kiln_plan::lookup::constant();
+    for sql in [
+        "SELECT pid, count(*) AS c FROM forks GROUP BY ROLLUP (pid)",
+        "SELECT NULL AS pid, 1 AS c FROM forks UNION ALL SELECT NULL, 2 FROM forks UNION ALL SELECT pid, 3 FROM forks",
+    ] {
+        let mut parsed = match kiln_sql::parse_for_engine(sql, Known::default(), &lookups, |_| Ok(())) {
+            Ok(parsed) => parsed,
+            Err(error) => panic!("{}", error.shown(sql)),
+        };
+        assert_eq!(parsed.flow.outputs_mut()[0].data_type.name(), "u64", "{sql}");
+    }
+}

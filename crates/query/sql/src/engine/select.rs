@@ -13,7 +13,7 @@ use sqlparser::ast::{
 
 use super::frame::{Frame, Hybrid, Is};
 use super::translator::{Common, Translator};
-use super::typed::{Relation, Typed, common_columns, limited};
+use super::typed::{Relation, Typed, limited};
 use crate::bind;
 use crate::clauses;
 use crate::error::Error;
@@ -34,10 +34,10 @@ struct Mark {
 impl Translator<'_> {
     /// A query with its limits, inside another one.
     pub fn inner(&mut self, query: &ast::Query) -> Result<Relation, Error> {
-        let Relation { text, columns } = self.ordered(query)?;
+        let relation = self.ordered(query)?;
         let (limit, offset) = bind::limit(Some(query))?;
         self.each_row &= limit.is_none() && offset == 0;
-        Ok(Relation { text: text + &limited(limit, offset), columns })
+        Ok(Relation { text: relation.text + &limited(limit, offset), ..relation })
     }
 
     /// A query in its order, without its limits.
@@ -125,9 +125,7 @@ impl Translator<'_> {
                     Ok::<_, Error>(side)
                 };
                 let sides = [side(left)?, side(right)?];
-                let columns = common_columns(&sides)?;
-                let [left, right] = sides.map(|side| format!("SELECT * FROM ({})", side.text));
-                self.in_order(Relation { text: format!("{left} {word} {right}"), columns }, query)
+                self.in_order(Relation::combined(sides, word)?, query)
             }
             _ => Err(Error::beyond("VALUES is not understood")),
         }
@@ -339,7 +337,9 @@ impl Translator<'_> {
         let order = self.order(query, &names, true)?;
         let shown = items.iter().enumerate().map(|(at, (_, typed))| format!("{} AS o{at}", typed.text));
         let text = format!("SELECT {distinct}{}{rest}{order}", shown.collect::<Vec<_>>().join(", "));
-        Ok(Relation { text, columns: items.into_iter().map(|(name, typed)| (name, typed.data_type)).collect() })
+        let nulls = items.iter().map(|(_, typed)| typed.is_null).collect();
+        let columns = items.into_iter().map(|(name, typed)| (name, typed.data_type)).collect();
+        Ok(Relation { text, columns, nulls })
     }
 
     /// `ORDER BY`: columns of the result by name or number, or expressions where there is a frame for them.

@@ -150,7 +150,7 @@ impl Translator<'_> {
                 Ok(text)
             }
             (Err(error), TableFactor::Derived { subquery, alias: own, lateral: false, .. }) if error.is_beyond => {
-                let Relation { text, mut columns } = self.alone(|own| own.inner(subquery))?;
+                let Relation { text, mut columns, .. } = self.alone(|own| own.inner(subquery))?;
                 let names = own.as_ref().map_or(&[][..], |alias| &alias.columns);
                 columns.iter_mut().zip(names).for_each(|(own, name)| own.0 = name.name.value.clone());
                 Ok(self.engines(&format!("({text})"), alias(own, "the subquery"), columns, 'o'))

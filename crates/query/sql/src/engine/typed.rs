@@ -25,6 +25,8 @@ impl Typed {
 pub(super) struct Relation {
     pub text: String,
     pub columns: Vec<(String, DataType)>,
+    /// Which of them are null whatever the row, so that their types have no meaning.
+    pub nulls: Vec<bool>,
 }
 
 /// The type that two values have in common.
@@ -40,18 +42,23 @@ pub(super) fn common(one: &Typed, other: &Typed) -> DataType {
     }
 }
 
-/// The columns of two queries with `UNION` or the like between them: the names of the first.
-pub(super) fn common_columns(sides: &[Relation; 2]) -> Result<Vec<(String, DataType)>, Error> {
-    let [left, right] = sides.each_ref().map(|side| &side.columns);
-    if left.len() != right.len() {
-        let message = format!("the sides of a UNION have {} and {} columns", left.len(), right.len());
-        return Err(Error::new(message).help("show as many columns on both sides"));
+impl Relation {
+    /// What has both relations' rows, with `UNION` or the like between them: the names of the first.
+    pub fn combined(sides: [Relation; 2], word: &str) -> Result<Relation, Error> {
+        let [left, right] = &sides;
+        let count = left.columns.len();
+        if count != right.columns.len() {
+            let message = format!("the sides of a UNION have {count} and {} columns", right.columns.len());
+            return Err(Error::new(message).help("show as many columns on both sides"));
+        }
+        let typed =
+            |side: &Relation, at: usize| Typed { is_null: side.nulls[at], ..Typed::new("", side.columns[at].1) };
+        let both = |at: usize| (left.columns[at].0.clone(), common(&typed(left, at), &typed(right, at)));
+        let columns = (0..count).map(both).collect();
+        let nulls = left.nulls.iter().zip(&right.nulls).map(|(one, other)| *one && *other).collect();
+        let [left, right] = sides.each_ref().map(|side| format!("SELECT * FROM ({})", side.text));
+        Ok(Relation { text: format!("{left} {word} {right}"), columns, nulls })
     }
-    let both = left.iter().zip(right).map(|((name, one), (_, other))| {
-        let data_type = common(&Typed::new("", *one), &Typed::new("", *other));
-        (name.clone(), data_type)
-    });
-    Ok(both.collect())
 }
 
 /// `LIMIT` and `OFFSET`, where there are some.
