@@ -244,6 +244,23 @@ fn rows_are_read_back() {
 }
 
 #[test]
+fn a_number_that_does_not_fit_ends_the_file() {
+    for (data_type, number) in [("i64", Value::Uint(u64::MAX)), ("u64", Value::Int(-1)), ("timestamp", Value::Int(-1))]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let columns = [ColumnHead { name: "v".into(), data_type }];
+        let row = || vec![Row { window: None, values: vec![number.clone()] }];
+        let mut stream = rows_file::arrow(Some(&folder.path().join("rows.arrow")), &columns, false).expect("a file");
+        let said = stream.rows(row()).expect_err("it does not fit").to_string();
+        assert!(said.contains("column v") && said.contains("CAST(v AS TEXT)"), "{said}");
+        if cfg!(feature = "parquet") {
+            let mut file = rows_file::parquet(&folder.path().join("rows.parquet"), &columns, false).expect("a file");
+            assert_eq!(file.rows(row()).expect_err("it does not fit").to_string(), said);
+        }
+    }
+}
+
+#[test]
 fn long_texts_end_a_batch() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("rows.arrow");
