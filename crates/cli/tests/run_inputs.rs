@@ -73,10 +73,40 @@ struct Made {
     folder: tempfile::TempDir,
 }
 
+/// Returns what it is given, and how many pages of its arena it gets.
+const SYSTEM_CALLED: &str = r#"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+struct { __uint(type, 33); __uint(map_flags, BPF_F_MMAPABLE); __uint(max_entries, 20); } arena SEC(".maps");
+struct given { __u64 number; };
+void __attribute__((address_space(1))) *bpf_arena_alloc_pages(void *, void __attribute__((address_space(1))) *, __u32, int, __u64) __ksym;
+
+SEC("syscall") int given(struct given *given)
+{
+	return given->number += 1;
+}
+
+SEC("syscall") int pages(struct given *given)
+{
+	int pages = 0;
+
+	for (int i = 0; i < 20; i++)
+		pages += bpf_arena_alloc_pages(&arena, 0, 1, -1, 0) != 0;
+	return pages;
+}
+
+char _license[] SEC("license") = "GPL";
+"#;
+
 impl Made {
     fn new() -> Option<Made> {
+        Made::of(SOURCE)
+    }
+
+    fn of(source: &str) -> Option<Made> {
         let made = Made { folder: tempfile::tempdir().expect("a temporary folder") };
-        std::fs::write(made.path("filter.bpf.c"), SOURCE).expect("a file");
+        std::fs::write(made.path("filter.bpf.c"), source).expect("a file");
         let mut clang = Process::new("clang-19");
         clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-I/usr/include/x86_64-linux-gnu"]);
         clang
@@ -296,4 +326,20 @@ fn bench_takes_the_same_inputs_and_times_tracing_programs() {
     let rows = bench(&["--context-file", "context.bin"]);
     let row = rows.as_array().expect("rows").iter().find(|row| row["program"] == "traced").expect("a row").clone();
     assert_eq!(row["note"], "timed on the recorded context");
+}
+
+#[test]
+fn a_system_called_program_has_its_context_and_its_pages() {
+    let Some(made) = Made::of(SYSTEM_CALLED) else { return };
+    std::fs::write(made.path("context"), 7u64.to_le_bytes()).expect("a file");
+    let value = |place: &str, program: &str| {
+        let arguments = ["run", "filter.o", "--program", program, "--in", place, "--context-file", "context"];
+        document(&mut made.kiln(&arguments))["value"].clone()
+    };
+    for place in places() {
+        assert_eq!(value(place, "given"), 8, "{place}");
+    }
+    if places().contains(&"kernel") {
+        assert_eq!(value("kernel", "pages"), 20, "nobody else takes a page of it");
+    }
 }

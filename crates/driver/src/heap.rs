@@ -97,7 +97,7 @@ pub(crate) fn supply_all<'h>(
     object: &Object,
     open: &dyn Fn(&str) -> Option<Box<dyn Memory + 'h>>,
 ) -> Result<(), Error> {
-    for (map, heap) in heaps(object, open) {
+    for (map, heap) in heaps(object, open).into_iter().filter(|(map, _)| supply::has_allocator(map)) {
         let failed = |error: NoMemory| match error {
             NoMemory::Full => Error::Limit(format!("the heap {} is full of variables", map.name)),
             NoMemory::Damaged(reason) => Error::InvalidInput(format!("the heap {}: {reason}", map.name)),
@@ -114,7 +114,7 @@ pub(crate) fn states<'h>(object: &Object, open: &dyn Fn(&str) -> Option<Box<dyn 
         name: map.name.clone().into(),
         bytes: heap.bytes() as u64,
         resident_bytes: heap.resident_bytes(),
-        accounts: supply::accounts(&*heap),
+        accounts: supply::has_allocator(map).then(|| supply::accounts(&*heap)).flatten(),
     };
     heaps(object, open).into_iter().map(state).collect()
 }

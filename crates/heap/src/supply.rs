@@ -141,6 +141,16 @@ pub fn variable_bytes(heap: &kiln_program::Map) -> usize {
     }
 }
 
+/// Whether an object has an allocator in a heap. Looking for it in the heap itself would take pages that programs may want.
+pub fn has_allocator(heap: &kiln_program::Map) -> bool {
+    match &heap.contents {
+        kiln_program::MapContents::Data(bytes) => {
+            bytes.chunks(PAGE_BYTES).any(|page| page.first_chunk() == Some(&MAGIC.to_le_bytes()))
+        }
+        _ => false,
+    }
+}
+
 /// Returns the bytes of used slabs that are not allocated, while no program runs; `None` in a heap without an allocator, or whose
 /// table is damaged. What was used and is neither free nor allocated ([`accounts`]) was lost by cancelled runs.
 pub fn free_bytes(heap: &dyn Memory) -> Option<u64> {

@@ -90,8 +90,8 @@ absent! {
         fn info(&self) -> Result<ProgInfo, Error>;
         /// Runs it once.
         fn test_run(&self, input: &TestInput) -> Result<TestOutput, Error>;
-        /// Runs it on arguments.
-        fn test_run_arguments(&self, arguments: &[u8]) -> Result<u32, Error>;
+        /// Runs it on a context.
+        fn test_run_context(&self, context: &[u8]) -> Result<(u32, Vec<u8>), Error>;
         /// Sends frames.
         fn send_frames(&self, packet: &[u8], count: u32) -> Result<(), Error>;
     }

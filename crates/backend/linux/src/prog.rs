@@ -74,22 +74,24 @@ impl Prog {
         })
     }
 
-    /// Runs a raw tracepoint's program on its arguments; gives R0. The kernel takes no place for anything else to come
-    /// back, and no repetitions.
+    /// Runs a program on a context of no fixed form: a raw tracepoint's arguments, or what a `syscall` program gets and may
+    /// change. Gives R0 and the context. The kernel takes no place for anything else to come back, and no repetitions.
     ///
     /// # Errors
     /// [`Error::Os`].
-    pub fn test_run_arguments(&self, arguments: &[u8]) -> Result<u32, Error> {
+    pub fn test_run_context(&self, context: &[u8]) -> Result<(u32, Vec<u8>), Error> {
+        let mut context = context.to_vec();
         let mut options = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-            ctx_in: arguments.as_ptr().cast(),
-            ctx_size_in: arguments.len() as u32,
+            ctx_in: context.as_mut_ptr().cast(),
+            ctx_size_in: context.len() as u32,
             ..Default::default()
         };
-        // SAFETY: the context is valid for the size beside it and outlives the call; all other pointers are null.
+        // SAFETY: the context is valid for the size beside it, also for writes, and outlives the call; all other pointers are
+        // null.
         let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.fd.as_raw_fd(), &mut options) };
         check("test-running a program (BPF_PROG_TEST_RUN)", result)?;
-        Ok(options.retval)
+        Ok((options.retval, context))
     }
 
     /// Runs an XDP program on so many copies of a packet, and lets the kernel do with each what the program says

@@ -367,7 +367,7 @@ fn statistics_sample(prog: &Prog, context: &[u8], repeat: u32) -> Result<f64, ki
     let _kept = kiln_linux::Statistics::keep()?;
     let before = prog.info()?;
     for _ in 0..repeat.clamp(1, MOST_CALLS) {
-        prog.test_run_arguments(context)?;
+        prog.test_run_context(context)?;
     }
     let after = prog.info()?;
     let runs = after.run_count.saturating_sub(before.run_count).max(1);

@@ -350,7 +350,7 @@ impl Tested {
         let layout = layouts.get(program).filter(|layout| usize::from(layout.bytes) <= record.len());
         match (self.images.progs.get(program), layout) {
             (Some(program), Some(_)) => {
-                program.test_run_arguments(record)?;
+                program.test_run_context(record)?;
                 Ok(true)
             }
             _ => Ok(false),

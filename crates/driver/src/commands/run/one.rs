@@ -407,11 +407,24 @@ impl<'a> Session<'a> {
                 })
             }
             Loaded::Kernel(loaded) => {
-                let output = loaded.prog.test_run(&kiln_linux::TestInput {
-                    packet: stimulus.packet.clone(),
-                    context: context.unwrap_or_default(),
-                    repeat: stimulus.repeat,
-                });
+                let any_form =
+                    matches!(self.program.program_type, Some(ProgramType::RawTracepoint | ProgramType::Syscall));
+                let output = match context {
+                    Some(context) if any_form && stimulus.packet.is_empty() && stimulus.repeat <= 1 => {
+                        let ran = loaded.prog.test_run_context(&context);
+                        ran.map(|(value, context)| kiln_linux::TestOutput {
+                            value,
+                            packet: Vec::new(),
+                            context,
+                            duration_ns: 0,
+                        })
+                    }
+                    context => loaded.prog.test_run(&kiln_linux::TestInput {
+                        packet: stimulus.packet.clone(),
+                        context: context.unwrap_or_default(),
+                        repeat: stimulus.repeat,
+                    }),
+                };
                 let output = output.map_err(|error| test_run_error(self.program, error))?;
                 Ok(One {
                     value: output.value,
