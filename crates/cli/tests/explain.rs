@@ -430,3 +430,32 @@ fn what_is_no_log_is_said_to_be_none() {
     }
     kiln().args(["explain", "possibly-null", "--log", "x"]).assert().code(2);
 }
+
+/// A place in a variable or in a map's value has no size and no type of its own, and a pointer is not compared with a number.
+#[test]
+fn places_in_variables_are_not_taken_for_them() {
+    let head = r#"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 16); __type(key, __u32); __type(value, __u64[8]); } counts SEC(".maps");
+SEC("tc") int prog(struct __sk_buff *skb)
+{
+"#;
+    for (body, said) in [
+        ("char b[16] = {};\n\treturn bpf_skb_load_bytes(skb, 0, b + 4, 16);", "`b + 4` has 12 at most: pass 12"),
+        (
+            "__u32 key = 0;\n\t__u64 *v = bpf_map_lookup_elem(&counts, &key);\n\tif (!v)\n\t\treturn 0;\n\treturn bpf_map_update_elem(&counts, v + 8, v, 0);",
+            "`v + 8` has 0 at most: pass a place with 4 bytes behind it",
+        ),
+    ] {
+        let (_folder, path) =
+            file("place.c", &format!("{head}\t{body}\n}}\nchar _license[] SEC(\"license\") = \"GPL\";\n"));
+        let output = kiln().args(["check", "--fix", "--dry-run"]).arg(&path).output().expect("kiln runs");
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        if String::from_utf8_lossy(&output.stderr).contains("clang") && shown.is_empty() {
+            return eprintln!("skipped: no clang");
+        }
+        assert!(shown.contains(said), "{shown}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(!shown.contains("if (v >"), "{shown}");
+    }
+}

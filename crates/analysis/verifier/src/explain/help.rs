@@ -76,12 +76,15 @@ impl Story<'_> {
         let line = code.object.line(code.op(self.last().at).node);
         let passed = line.and_then(|line| super::names::argument(line, helper.name, usize::from(reg.number()) - 1));
         let passed = passed.map(|name| name.trim_start_matches('&').to_owned()).or_else(|| self.variable());
+        // A variable has a type; a place in it, or in a map's value, has what comes after it.
+        let is_whole = value.kind() == Kind::Stack || value.fixed_offset() == Some(0);
+        let advice = match passed.as_deref().is_none_or(is_variable) && is_whole {
+            true => "give it the type that the map says".to_owned(),
+            false => format!("pass a place with {wanted} bytes behind it"),
+        };
         let source = passed.map_or_else(|| "what is passed".to_owned(), |name| format!("`{name}`"));
         (there < wanted).then(|| {
-            format!(
-                "map `{}` has {what} of {wanted} bytes, and {source} has {there} at most: give it the type that the map says",
-                map.name
-            )
+            format!("map `{}` has {what} of {wanted} bytes, and {source} has {there} at most: {advice}", map.name)
         })
     }
 
@@ -399,6 +402,7 @@ impl Story<'_> {
         let line = code.object.line(op.node);
         let name = line.and_then(|line| argument(line, helper.name, index)).filter(|name| name.len() <= 40);
         let (what, size) = match name {
+            Some(name) if !is_variable(name.trim_start_matches('&')) => (format!("`{name}`"), there.to_string()),
             Some(name) => (format!("`{name}`"), format!("sizeof({})", name.trim_start_matches('&'))),
             None => ("the variable".to_owned(), "its size".to_owned()),
         };
@@ -479,4 +483,9 @@ impl Story<'_> {
         }
         matches!(self.insn(), Insn::Exit).then(|| "call bpf_spin_unlock on this path too, before it ends".to_owned())
     }
+}
+
+/// Whether an expression of C is a variable or a member of one, which has a size of its own.
+fn is_variable(expression: &str) -> bool {
+    expression.replace("->", ".").chars().all(|letter| letter.is_alphanumeric() || "_.[]".contains(letter))
 }
