@@ -223,6 +223,7 @@ impl<'a> Follower<'a> {
                 self.tell_if_lost(at, state.register(reg), &now, "negated");
                 from(reg)
             }
+            Insn::AddressSpaceCast { src, .. } => from(src),
             Insn::MoveSignExtend { src, .. } => {
                 self.tell_if_lost(at, state.register(src), &now, "sign-extended");
                 from(src)

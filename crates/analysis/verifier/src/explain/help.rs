@@ -1,6 +1,6 @@
 //! What fixes a rejection, for the very case: the check to write, with its numbers and names.
 
-use kiln_isa::{AluOp, Insn, Reg, Source};
+use kiln_isa::{AluOp, AtomicOp, Insn, Reg, Source};
 use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::{ArgKind, Helper, MapType, ProgramType, ReturnRule};
 
@@ -44,6 +44,7 @@ impl Story<'_> {
             Reason::UninitializedRegister => self.initialize(steps),
             Reason::StackBounds | Reason::MemoryBounds => self.past_local().or_else(|| self.bound_local()),
             Reason::NotAPointer => self.keep_pointer(steps),
+            Reason::BadInstruction => self.other_atomic(),
             _ => None,
         }
     }
@@ -85,6 +86,17 @@ impl Story<'_> {
         let source = passed.map_or_else(|| "what is passed".to_owned(), |name| format!("`{name}`"));
         (there < wanted).then(|| {
             format!("map `{}` has {what} of {wanted} bytes, and {source} has {there} at most: {advice}", map.name)
+        })
+    }
+
+    /// For an operation on an arena that gives the old value.
+    fn other_atomic(&self) -> Option<String> {
+        let Insn::Atomic { fetch: true, op: AtomicOp::And | AtomicOp::Or | AtomicOp::Xor, address, .. } = self.insn()
+        else {
+            return None;
+        };
+        (self.last().state.register(address.base).kind() == Kind::Arena).then(|| {
+            "ignore the old value, or compute the new one in a loop around __sync_val_compare_and_swap".to_owned()
         })
     }
 
