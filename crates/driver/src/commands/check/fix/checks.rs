@@ -370,7 +370,9 @@ pub fn size(case: &Case<'_>) -> Vec<Proposal> {
         let text = case.text(range.clone());
         let room = room(case, arguments.get(buffer).cloned());
         found.extend(constant_size(case, room.clone(), index));
-        if text.parse::<u64>().is_ok() || text.starts_with('&') || text.starts_with("sizeof") {
+        // A pointer is no size: after a check of one nothing would run, and so be accepted.
+        let is_pointer = case.source.declared_type(text, case.at).is_some_and(|kind| kind.ends_with('*'));
+        if is_pointer || text.parse::<u64>().is_ok() || text.starts_with('&') || text.starts_with("sizeof") {
             continue;
         }
         found.extend(not_zero(case, range, text));

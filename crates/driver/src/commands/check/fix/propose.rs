@@ -66,12 +66,6 @@ impl<'a> Case<'a> {
 
     /// The same after some declarations, with replacements in the statement.
     pub fn check_after(&self, condition: &str, lines: &str, edits: Vec<Edit>) -> Option<Proposal> {
-        // A pointer is no number: all that follows such a check would never run, and so be accepted.
-        let compared = condition.split_once(" >").map(|(left, _)| left).filter(|left| is_name(left));
-        let of_pointer = compared.and_then(|name| self.source.declared_type(name, self.at));
-        if of_pointer.is_some_and(|kind| kind.ends_with('*')) {
-            return None;
-        }
         let inside = !self.source.loops(self.at).is_empty() && condition.contains(">= sizeof");
         let leave = if inside { "break;" } else { self.leave(self.at) };
         let check = format!("{lines}if ({condition})\n\t{leave}");
