@@ -123,7 +123,7 @@ fn the_examples_of_the_guide_are_what_is_printed() {
         }
         played += 1;
     }
-    assert_eq!(played, 9);
+    assert_eq!(played, 10);
 }
 
 /// What the VM returns for a packet, in decimal digits.
@@ -160,6 +160,53 @@ fn a_guard_ends_the_run_where_the_original_would_be_unsafe_and_nowhere_else() {
     let document = repaired(&object, &output, &["--guards=2", "--offline"]);
     assert_eq!(document["programs"][0]["changes"][1]["by_hand"], "if (n > 255) return 2;", "{document}");
     assert_eq!(returned(&output, [256, 257]), "2");
+}
+
+/// Bits of a number say whether an entry was found, and the wrong ones are tested. The number does not decide: runs with an
+/// entry are safe whatever it is.
+#[test]
+fn no_guard_of_a_number_is_about_null() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [source, object, output] = ["bits.c", "a.o", "b.o"].map(|name| folder.path().join(name));
+    let text = "
+        #include <linux/bpf.h>
+        #include <bpf/bpf_helpers.h>
+        struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 8); __type(key, __u32); __type(value, __u64); } h SEC(\".maps\");
+        SEC(\"xdp\") int prog(struct xdp_md *context) {
+            __u8 *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+            if (data + 2 > end) return 1;
+            __u32 key = data[0], flags = 0;
+            __u64 *entry = bpf_map_lookup_elem(&h, &key);
+            if (entry) flags |= 1;
+            if (data[1] > 100) flags |= 2;
+            data[1] += flags;
+            asm volatile(\"\" : \"+r\"(flags));
+            if (!(flags & 3)) return 3;
+            (*entry)++;
+            return 2;
+        }
+        char _license[] SEC(\"license\") = \"GPL\";
+    ";
+    std::fs::write(&source, text).expect("a file");
+    if !compile_for(&source, &object, "v2") {
+        return eprintln!("skipped: no clang-19");
+    }
+    let document = repaired(&object, &output, &["--guards"]);
+    assert_eq!(document["programs"][0]["decision"], "repaired-guarded", "{document}");
+    let run = |packet: &str, entry: bool| {
+        let mut command = kiln();
+        command.arg("run").arg(&output).args(["--packet", packet, "--format", "json"]);
+        if entry {
+            command.args(["--map", "h:7=5"]);
+        }
+        let output = command.output().expect("kiln runs");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")["value"].clone()
+    };
+    let padded = |bytes: &str| format!("{bytes}{}", "00".repeat(12));
+    assert_eq!(run(&padded("0700"), true), 2);
+    assert_eq!(run(&padded("07c8"), true), 2);
+    assert_eq!(run(&padded("0700"), false), 3);
+    assert_eq!(run(&padded("07c8"), false), 0, "the one that goes wrong");
 }
 
 /// A check for three bytes, and a load of four. Only runs with exactly three bytes go wrong, and no check of a number in

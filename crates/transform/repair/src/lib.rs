@@ -21,6 +21,7 @@ mod copies;
 mod end_value;
 mod forget;
 mod forward;
+mod guards;
 pub mod means;
 mod moved;
 mod packet;
@@ -29,6 +30,8 @@ mod range;
 mod split;
 mod sums;
 mod turn;
+
+use std::collections::HashSet;
 
 pub use end_value::{EndValue, end_value};
 use kiln_isa::Reg;
@@ -45,8 +48,6 @@ use crate::split::Shortcut;
 const MAX_CHANGES: usize = 16;
 /// What a check returns that is proved never to fail.
 const UNLIKELY: [i32; 2] = [0x2b1d_7e55, 0x51c6_03a9];
-/// Other numbers that are tried for whether they decide, too.
-const MOST_OTHERS: usize = 6;
 
 /// What became of a program.
 #[derive(Debug)]
@@ -243,21 +244,32 @@ impl Search<'_> {
         Err(reason.unwrap_or_else(none))
     }
 
-    /// Makes the function that a rejected instruction calls static, or the one that it is in, if that is global.
+    /// Makes a global function static: the one that a rejected instruction calls, the one that it is in, or one whose result
+    /// may be at fault.
     fn make_static(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
         let at = rejection.insn;
         let reached = object.reachable_functions(self.program.entry);
         let own = reached.into_iter().find(|id| object.function(*id).position(at).is_some())?;
-        let called = object.function(own).nodes.iter().find(|node| node.id == at).and_then(Node::callee);
+        let nodes = &object.function(own).nodes;
+        let position = object.function(own).position(at)?;
+        let called = nodes[..=position].iter().rev().filter_map(Node::callee);
+        let mut functions: Vec<FunctionId> = called.collect();
+        functions.insert(functions.len().min(usize::from(nodes[position].callee().is_some())), own);
+        let mut seen = HashSet::new();
         // Another object's function may take the place of a weak one.
-        let is_global = |id: &FunctionId| *id != self.program.entry && object.function(*id).linkage == Linkage::Global;
-        let function = [called, Some(own)].into_iter().flatten().find(is_global)?;
-        let mut changed = object.clone();
-        changed.functions.get_mut(function.index())?.linkage = Linkage::Static;
-        let change = Change::without_number(function, at, &means::STATIC, rejection.line.clone());
-        let removed = self.judged(changed, change, at)?;
-        (self.prove)(&self.base, &removed.0).ok()?;
-        Some(removed)
+        functions.retain(|id| {
+            *id != self.program.entry && object.function(*id).linkage == Linkage::Global && seen.insert(*id)
+        });
+        for function in functions {
+            let mut changed = object.clone();
+            changed.functions.get_mut(function.index())?.linkage = Linkage::Static;
+            let change = Change::without_number(function, at, &means::STATIC, rejection.line.clone());
+            let Some(removed) = self.judged(changed, change, at).filter(|_| (self.go_on)()) else { continue };
+            if (self.prove)(&self.base, &removed.0).is_ok() {
+                return Some(removed);
+            }
+        }
+        None
     }
 
     /// Sends a branch past the rejected instruction, if it only passes through.
@@ -457,32 +469,6 @@ impl Search<'_> {
         })
     }
 
-    /// Ends the run where the number that decides is outside of its range. The number has to decide alone: then just
-    /// outside of the range every state is unsafe. In a packet no number does: the verifier only knows how long it is at least.
-    fn guard_one(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
-        let value = self.guard.filter(|_| rejection.reason != Reason::PacketBounds)?;
-        let at = rejection.insn;
-        let (places, entry) = (places::near(object, self.program, at), self.program.entry);
-        for place in places.iter().filter(|place| place.function == entry) {
-            let null = rejection.reason == Reason::PossiblyNull;
-            let range = match null {
-                true => Some(means::NOT_NULL),
-                false => self.range_of(object, at, place),
-            };
-            let Some(range) = range.filter(|_| (self.go_on)()) else { continue };
-            if !null && !self.decides(object, at, place, range, &places) {
-                continue;
-            }
-            for means in means::GUARDS {
-                let Some(removed) = self.try_guard(object, at, place, range, means, value) else { continue };
-                // What later changes are proved against has this guard, too.
-                self.base = removed.0.clone();
-                return Some(removed);
-            }
-        }
-        None
-    }
-
     /// The widest range of a number with which an instruction is accepted.
     fn range_of(&self, object: &Object, at: InsnId, place: &Place) -> Option<Range> {
         let seeds = range::seeds(object.function(place.function));
@@ -492,38 +478,6 @@ impl Search<'_> {
     /// The widest range around a number with which an instruction is accepted.
     fn widest(&self, object: &Object, at: InsnId, place: &Place, seed: i32) -> Option<Range> {
         range::widest(seed, &mut |range| self.try_change(object, at, place, range, &means::PROBE).is_some())
-    }
-
-    /// Whether no other number near the instruction makes up for one just outside of the range.
-    fn decides(&self, object: &Object, at: InsnId, place: &Place, [low, high]: Range, places: &[Place]) -> bool {
-        let outside = [low.checked_sub(1).filter(|low| *low >= 0), high.checked_add(1)];
-        let outside = outside.into_iter().flatten();
-        outside.into_iter().all(|number| {
-            let Some((fixed, _)) = means::PROBE.apply(object, place, [number, number], 0) else { return false };
-            let others = places::near(&fixed, self.program, at);
-            let same = |other: &&Place| places.iter().any(|own| own.register == other.register);
-            !others.iter().filter(|other| other.register != place.register).filter(same).take(MOST_OTHERS).any(
-                |other| {
-                    [0, 1]
-                        .into_iter()
-                        .any(|value| self.try_change(&fixed, at, other, [value, value], &means::PROBE).is_some())
-                },
-            )
-        })
-    }
-
-    fn try_guard(
-        &self,
-        object: &Object,
-        at: InsnId,
-        place: &Place,
-        range: Range,
-        means: &'static Means,
-        value: i32,
-    ) -> Option<Removed> {
-        let (changed, mut change) = means.apply(object, place, range, value)?;
-        change.ends_with = Some(value);
-        self.judged(changed, change, at)
     }
 
     /// Proves that a number is never outside of a range: a check there that ends the run changes nothing. That the program
