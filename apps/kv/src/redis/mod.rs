@@ -14,6 +14,7 @@ mod glob;
 mod hashes;
 mod keys;
 mod number;
+mod refusal;
 mod reply;
 mod request;
 mod slots;

@@ -1,6 +1,6 @@
 //! Numbers with fractions, as C's `%.17g` prints them, and times.
 
-use super::reply::Refusal;
+use super::refusal::Refusal;
 use super::request;
 
 /// Redis' words for what is no number.

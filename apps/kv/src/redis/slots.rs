@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use super::reply::Refusal;
+use super::refusal::Refusal;
 
 /// Slots.
 pub const SLOTS: u16 = 16_384;
