@@ -252,6 +252,39 @@ fn strangers_say_the_password_first() {
     }
 }
 
+/// Refusals repeat the request's words byte by byte, up to a zero byte, and some up to 128 bytes.
+#[test]
+fn refusals_repeat_any_bytes() {
+    let server = redis_server();
+    let long = [b'\xfe'; 200];
+    for (words, wanted) in [
+        (
+            &[&b"no\xff"[..], b"\x80a\r\n\xc3\xa4"][..],
+            "-ERR unknown command 'no\u{ff}', with args beginning with: '\u{80}a  \u{c3}\u{a4}' \r\n",
+        ),
+        (&[b"no\0t", b"a\0b"], "-ERR unknown command 'no', with args beginning with: 'a' \r\n"),
+        (&[&long, &long, b"a"], ""),
+        (&[b"a", &long[..60], &long[..62], &long], ""),
+        (&[b"CLIENT", b"\xff\0x"], ""),
+        (&[b"CLIENT", &long], ""),
+        (&[b"EXPIRE", b"k", b"1", b"\xf0\x9f"], "-ERR Unsupported option \u{f0}\u{9f}\r\n"),
+        (&[b"EXPIRE", b"k", b"1", &long], ""),
+        (&[b"HELLO", b"3", b"\xffo\0"], "-ERR Syntax error in HELLO option '\u{ff}o'\r\n"),
+        (&[b"HELLO", b"3", &long], ""),
+    ] {
+        let bytes = framed(words);
+        let mut own = String::new();
+        with_service(|service| own = ask(&mut Session::new(service), &bytes));
+        let shown = bytes.escape_ascii();
+        assert!(own == wanted || wanted.is_empty() && own.starts_with('-'), "{shown}: {own:?}");
+        if let Some((_, port)) = &server {
+            let mut stream = TcpStream::connect(("127.0.0.1", *port)).expect("it accepts");
+            stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
+            assert_eq!(own, told(&mut stream, &bytes), "{shown}");
+        }
+    }
+}
+
 #[test]
 fn broken_requests_end_as_in_redis() {
     let server = redis_server();

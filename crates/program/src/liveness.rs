@@ -47,12 +47,7 @@ impl FromIterator<(InsnId, usize)> for Positions {
 /// of each instruction.
 pub fn live_after(nodes: &[Node], positions: &Positions) -> Vec<RegSet> {
     let target = |node: &Node| node.target().and_then(|id| positions.get(&id)).copied().filter(|at| *at < nodes.len());
-    let mut branches: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    for (at, node) in nodes.iter().enumerate() {
-        if let Some(target) = target(node) {
-            branches[target].push(at);
-        }
-    }
+    let targets: Vec<Option<usize>> = nodes.iter().map(target).collect();
     let mut before = vec![RegSet::EMPTY; nodes.len() + 1];
     let after = |before: &[RegSet], at: usize| {
         let next = match nodes[at].insn {
@@ -60,15 +55,33 @@ pub fn live_after(nodes: &[Node], positions: &Positions) -> Vec<RegSet> {
             Insn::JumpIndirect { .. } => RegSet::ALL,
             _ => before[at + 1],
         };
-        target(&nodes[at]).map_or(next, |target| next.union(before[target]))
+        targets[at].map_or(next, |target| next.union(before[target]))
     };
+    let live_before = |at: usize, after: RegSet| {
+        let insn = &nodes[at].insn;
+        after.difference(written(insn)).union(read(insn))
+    };
+    if targets.iter().enumerate().all(|(at, target)| target.is_none_or(|target| target > at)) {
+        // Without loops, what an instruction depends on is done before it.
+        let mut live = vec![RegSet::EMPTY; nodes.len()];
+        for at in (0..nodes.len()).rev() {
+            live[at] = after(&before, at);
+            before[at] = live_before(at, live[at]);
+        }
+        return live;
+    }
+    let mut branches: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (at, target) in targets.iter().enumerate() {
+        if let Some(target) = target {
+            branches[*target].push(at);
+        }
+    }
     // Sets only grow, so each instruction is visited at most once per register and successor.
     let mut pending: Vec<usize> = (0..nodes.len()).collect();
     let mut waiting = vec![true; nodes.len()];
     while let Some(at) = pending.pop() {
         waiting[at] = false;
-        let insn = &nodes[at].insn;
-        let live = after(&before, at).difference(written(insn)).union(read(insn));
+        let live = live_before(at, after(&before, at));
         if live == before[at] {
             continue;
         }

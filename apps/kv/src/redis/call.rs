@@ -1,7 +1,7 @@
 //! A command that is being served, and what all commands refuse with.
 
 use super::client::Client;
-use super::reply::{Refusal, Reply};
+use super::reply::{Refusal, Reply, shown};
 use crate::object::Kind;
 use crate::protocol::Service;
 use crate::store::{Found, Full, Refused};
@@ -9,11 +9,14 @@ use crate::store::{Found, Full, Refused};
 /// The version of Redis that this server behaves like.
 pub const VERSION: &str = "7.0.15";
 /// A value of another type.
-pub const WRONG_TYPE: Refusal = Refusal::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
+pub const WRONG_TYPE: Refusal = Refusal::new("WRONGTYPE Operation against a key holding the wrong kind of value");
 /// Options that are none.
-pub const SYNTAX: Refusal = Refusal::Borrowed("ERR syntax error");
+pub const SYNTAX: Refusal = Refusal::new("ERR syntax error");
 /// There is no memory.
-pub const FULL: Refusal = Refusal::Borrowed("OOM command not allowed when used memory > 'maxmemory'.");
+pub const FULL: Refusal = Refusal::new("OOM command not allowed when used memory > 'maxmemory'.");
+
+/// Bytes of unknown words that a refusal repeats.
+pub const SHOWN: usize = 128;
 
 /// How a command went.
 pub type Served = Result<(), Refusal>;
@@ -77,6 +80,6 @@ pub fn string(found: &Found) -> Result<&[u8], Refusal> {
 
 /// The refusal of a subcommand that is not known.
 pub fn unknown_subcommand(call: &Call<'_, '_>) -> Refusal {
-    let own = String::from_utf8_lossy(call.words[1]).into_owned();
-    format!("ERR unknown subcommand '{own}'. Try {} HELP.", call.name().to_ascii_uppercase()).into()
+    let help = format!("'. Try {} HELP.", call.name().to_ascii_uppercase());
+    Refusal::about("ERR unknown subcommand '", shown(call.words[1], SHOWN), &help)
 }

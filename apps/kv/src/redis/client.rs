@@ -189,10 +189,7 @@ pub fn hello(call: &mut Call<'_, '_>) -> Served {
                 name = Some(*new);
                 behind
             }
-            _ => {
-                let option = String::from_utf8_lossy(option);
-                return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
-            }
+            _ => return Err(Refusal::about("ERR Syntax error in HELLO option '", option, "'")),
         };
     }
     if let Some((user, password)) = credentials {

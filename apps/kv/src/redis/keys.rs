@@ -3,6 +3,7 @@
 use super::call::{Call, SYNTAX, Served};
 use super::glob;
 use super::number::{cursor, integer, time};
+use super::reply::Refusal;
 use crate::clock;
 use crate::object::Kind;
 
@@ -43,7 +44,7 @@ pub fn expire(call: &mut Call<'_, '_>) -> Served {
             b"xx" => not_if_none = true,
             b"gt" => only_later = true,
             b"lt" => only_earlier = true,
-            _ => return Err(format!("ERR Unsupported option {}", String::from_utf8_lossy(option)).into()),
+            _ => return Err(Refusal::about("ERR Unsupported option ", option, "")),
         }
     }
     if not_if_some && (not_if_none || only_later || only_earlier) {

@@ -14,6 +14,7 @@ mod glob;
 mod hashes;
 mod keys;
 mod number;
+mod refusal;
 mod reply;
 mod request;
 mod slots;
@@ -25,9 +26,9 @@ use std::sync::atomic::Ordering;
 
 use crate::protocol::{Next, OUTPUT_MOST, Service};
 pub use call::VERSION;
-use call::{Call, Served};
+use call::{Call, SHOWN, Served};
 use client::Client;
-use reply::{Refusal, Reply};
+use reply::{Refusal, Reply, shown};
 pub use request::REQUEST_MOST;
 use request::Requests;
 pub use slots::{Cluster, Layout, Node, slot};
@@ -179,17 +180,15 @@ fn keys<'w>(row: &Row, words: &'w [&'w [u8]]) -> impl Iterator<Item = &'w [u8]> 
 }
 
 fn unknown(words: &[&[u8]]) -> Refusal {
-    const SHOWN: usize = 128;
-    let shown = |word: &[u8], most: usize| {
-        let end = word.iter().position(|byte| *byte == 0).unwrap_or(word.len());
-        String::from_utf8_lossy(&word[..end.min(most)]).into_owned()
-    };
-    let mut arguments = String::new();
+    let mut text = Vec::new();
     for word in &words[1..] {
-        if arguments.len() >= SHOWN {
+        if text.len() >= SHOWN {
             break;
         }
-        arguments += &format!("'{}' ", shown(word, SHOWN - arguments.len()));
+        let shown = shown(word, SHOWN - text.len());
+        text.extend([b"'", shown, b"' "].concat());
     }
-    format!("ERR unknown command '{}', with args beginning with: {arguments}", shown(words[0], SHOWN)).into()
+    let before = "ERR unknown command '";
+    let name = shown(words[0], SHOWN);
+    [before.as_bytes(), name, b"', with args beginning with: ", &text].concat().into()
 }

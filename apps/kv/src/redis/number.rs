@@ -1,11 +1,7 @@
 //! Numbers with fractions, as C's `%.17g` prints them, and times.
 
-use std::borrow::Cow;
-
+use super::refusal::Refusal;
 use super::request;
-
-/// Why a command is refused: Redis' words, with the code before them.
-pub type Refusal = Cow<'static, str>;
 
 /// Redis' words for what is no number.
 const NOT_INTEGER: &str = "ERR value is not an integer or out of range";

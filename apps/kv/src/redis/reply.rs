@@ -4,7 +4,7 @@ use super::number::double;
 use crate::digits;
 use crate::store::Item;
 
-pub use super::number::Refusal;
+pub use super::refusal::{Refusal, shown};
 
 /// Where replies are written.
 pub struct Reply<'o> {

@@ -8,7 +8,6 @@
 //!
 //! Servers do not talk to each other: each reads the file, and again when it has changed. Keys stay where they are.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
@@ -16,6 +15,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
+
+use super::refusal::Refusal;
 
 /// Slots.
 pub const SLOTS: u16 = 16_384;
@@ -126,7 +127,7 @@ impl Layout {
     ///
     /// # Errors
     /// Returns Redis' words for keys of several slots, for another server's, and for those that no server has.
-    pub fn admit<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Result<(), Cow<'static, str>> {
+    pub fn admit<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Result<(), Refusal> {
         let Some(first) = keys.next().map(slot) else { return Ok(()) };
         let owner = self.owner(first).ok_or("CLUSTERDOWN Hash slot not served")?;
         if keys.any(|key| slot(key) != first) {

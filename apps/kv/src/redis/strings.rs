@@ -11,7 +11,7 @@ use crate::object::Kind;
 use crate::protocol::OUTPUT_MOST;
 use crate::store::{Change, Condition, Found, Outcome, VALUE_MOST};
 
-const TOO_LONG: Refusal = Refusal::Borrowed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+const TOO_LONG: Refusal = Refusal::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 
 /// What memcached's clients see that a string is.
 const FLAGS: u32 = 0;

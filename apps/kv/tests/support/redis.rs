@@ -33,11 +33,16 @@ pub fn framed(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
+/// A character for each byte, so that answers are equal only if their bytes are.
+pub fn text(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}
+
 /// What this server answers to bytes.
 pub fn ask(session: &mut Session<'_, '_>, bytes: &[u8]) -> String {
     let mut output = Vec::new();
     session.serve(bytes, &mut output);
-    String::from_utf8_lossy(&output).into_owned()
+    text(&output)
 }
 
 /// Starts redis-server, if it is installed.
@@ -59,5 +64,5 @@ pub fn told(stream: &mut TcpStream, bytes: &[u8]) -> String {
         all.extend(&part[..count]);
     }
     all.truncate(all.len() - MARK.len());
-    String::from_utf8_lossy(&all).into_owned()
+    text(&all)
 }

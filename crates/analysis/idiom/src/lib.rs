@@ -59,7 +59,8 @@ pub fn annotate(object: &mut Object, registry: &Registry) -> usize {
 fn recognize_in(function: &Function, passes: &[Pass; 2], is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
     let nodes = &function.nodes[..];
     let mut checker = Checker::new(function);
-    let present = nodes.iter().filter_map(|node| kind_of(&node.insn)).fold(Kinds::default(), Kinds::with);
+    let blocks = Blocks::of(nodes, &checker);
+    let present = blocks.kinds.iter().copied().flatten().fold(Kinds::default(), Kinds::with);
     let [mut marks, more] = passes.each_ref().map(|pass| {
         let mut marks = Vec::new();
         let viable = pass.viable(&present);
@@ -70,14 +71,10 @@ fn recognize_in(function: &Function, passes: &[Pass; 2], is_hard: &dyn Fn(InsnId
             if checker.is_taken(root) {
                 continue;
             }
-            let forms =
-                kind_of(&nodes[root].insn).and_then(|ending| viable.get(&ending)).map_or(&[][..], Vec::as_slice);
+            let forms = blocks.kinds[root].and_then(|ending| viable.get(&ending)).map_or(&[][..], Vec::as_slice);
             let paying = |form: &Sequence| !form.loses_branch || root > 0 && is_hard(nodes[root - 1].id);
-            marks.extend(
-                forms
-                    .iter()
-                    .find_map(|form| if paying(form) { find(nodes, &mut checker, pass, form, root) } else { None }),
-            );
+            let mut likely = forms.iter().filter(|form| blocks.may_have(form, root) && paying(form));
+            marks.extend(likely.find_map(|form| find(nodes, &mut checker, pass, form, root)));
         }
         marks
     });
@@ -120,16 +117,21 @@ struct Sequence {
     last: &'static Template,
     /// [`Form::tail`].
     tail: usize,
+    /// How many branches are right before the last instruction.
+    branches: usize,
     /// Native code has no branch, the sequence has one, and the program does not ask for it.
     loses_branch: bool,
     /// The kinds of instructions that each of its templates matches.
     kinds: Vec<Kinds>,
+    /// The kinds that its templates match which match one only.
+    needs: Kinds,
 }
 
 impl Sequence {
     /// Whether a function with instructions of these kinds may have an instance of it.
     fn is_viable(&self, present: &Kinds) -> bool {
-        self.kinds.iter().all(|kinds| kinds.0.iter().zip(present.0).any(|(own, present)| own & present != 0))
+        let has_all = self.needs.0.iter().zip(present.0).all(|(needed, present)| needed & !present == 0);
+        has_all && self.kinds.iter().all(|kinds| kinds.0.iter().zip(present.0).any(|(own, present)| own & present != 0))
     }
 }
 
@@ -145,6 +147,48 @@ impl Kinds {
     fn with(mut self, kind: usize) -> Kinds {
         self.0[kind / 64] |= 1 << (kind % 64);
         self
+    }
+}
+
+/// The kinds of a function's instructions, which exclude most sequences at most places.
+struct Blocks {
+    /// The kind of each instruction.
+    kinds: Vec<Option<usize>>,
+    /// The kinds of each instruction and of those of its block before it: what [`block_begin`] lets a sequence reach.
+    before: Vec<Kinds>,
+}
+
+impl Blocks {
+    fn of(nodes: &[Node], checker: &Checker<'_>) -> Blocks {
+        let kinds: Vec<_> = nodes.iter().map(|node| kind_of(&node.insn)).collect();
+        let mut before = Vec::with_capacity(nodes.len());
+        let mut all = Kinds::default();
+        for (at, kind) in kinds.iter().enumerate() {
+            if at == 0 || checker.is_target(at) || nodes[at - 1].insn.is_control() {
+                all = Kinds::default();
+            }
+            all = kind.map_or(all, |kind| all.with(kind));
+            before.push(all);
+        }
+        Blocks { kinds, before }
+    }
+
+    /// Whether the instructions that a sequence ending at `root` may consist of are of the kinds that it needs.
+    fn may_have(&self, sequence: &Sequence, root: usize) -> bool {
+        // Branches before the last instruction are side by side with it.
+        let last = sequence.kinds.len() - 1;
+        for back in 1..=sequence.branches {
+            let kind = root.checked_sub(back).and_then(|at| self.kinds[at]);
+            if kind.is_none_or(|kind| !sequence.kinds[last - back].has(kind)) {
+                return false;
+            }
+        }
+        let Some(branch) = (root + 1).checked_sub(sequence.tail) else { return false };
+        let mut window = self.before[branch];
+        for kind in self.kinds[branch + 1..=root].iter().flatten() {
+            window = window.with(*kind);
+        }
+        sequence.is_viable(&window)
     }
 }
 
@@ -172,7 +216,12 @@ impl Pass {
                 kinds(last).into_iter().for_each(|ending| endings[ending].push(sequences.len()));
                 let set = |template| kinds(template).into_iter().fold(Kinds::default(), Kinds::with);
                 let (tail, kinds) = (form.tail(), form.code.iter().map(set).collect());
-                sequences.push(Sequence { operation, number, form, last, tail, loses_branch, kinds });
+                let is_branch = |template: &&Template| matches!(template, Template::Branch { .. });
+                let branches = form.code.iter().rev().skip(1).take_while(is_branch).count();
+                let only = form.code.iter().map(self::kinds).filter(|kinds| kinds.len() == 1);
+                let needs = only.flatten().fold(Kinds::default(), Kinds::with);
+                let row = Sequence { operation, number, form, last, tail, branches, loses_branch, kinds, needs };
+                sequences.push(row);
             }
         }
         Pass { machines: registry.machines().collect(), sequences, endings }

@@ -215,6 +215,8 @@ pub struct Options {
     /// by random numbers from this seed: it must be unpredictable. Nothing is fused, and no lookup is done in place. LLVM's
     /// text ([`llvm`]) is not blinded.
     pub blind: Option<u64>,
+    /// Note which bytes are of what ([`Code::spans`]).
+    pub spans: bool,
 }
 
 impl Default for Options {
@@ -229,6 +231,7 @@ impl Default for Options {
             operations: Registry::BUILTIN,
             fusions: true,
             blind: None,
+            spans: true,
         }
     }
 }

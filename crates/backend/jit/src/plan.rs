@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, RegSet, Width};
 use kiln_platform::helper_id::TAIL_CALL;
+use kiln_program::liveness::Positions;
 use kiln_program::{Function, FunctionId, Node, Object, Reference};
 
 use crate::{Error, Options, Symbols};
@@ -71,13 +72,14 @@ impl Plan {
         let mut callbacks = BTreeSet::new();
         let (mut budget, mut runtime) = (false, false);
         let (mut in_arena, mut framed) = (false, false);
+        let arena = symbols.arena().is_some();
         for id in &order {
             let function =
                 object.functions.get(id.index()).ok_or(Error::Malformed("a function that does not exist"))?;
             functions.insert(*id, FunctionPlan::new(function, !refills));
             for node in &function.nodes {
-                in_arena |= node.insn.address().is_some() && symbols.in_arena(node.id);
-                framed |= computes_with_frame(&node.insn);
+                in_arena |= arena && node.insn.address().is_some() && symbols.in_arena(node.id);
+                framed |= arena && computes_with_frame(&node.insn);
                 match (node.insn, node.reference) {
                     (Insn::Call(CallTarget::Helper(helper)), _) => {
                         runtime = true;
@@ -95,7 +97,7 @@ impl Plan {
             budget |= options.metered && has_loop(function);
         }
         let (callbacks, runtime) = (callbacks.into_iter().collect(), runtime || budget);
-        let base = in_arena && !framed && symbols.arena().is_some();
+        let base = in_arena && !framed;
         let mut plan = Plan { order, callbacks, budget, runtime, refills, base, functions };
         plan.propagate_tail_calls(object);
         Ok(plan)
@@ -204,7 +206,7 @@ fn has_loop(function: &Function) -> bool {
     if function.jumps_indirectly() {
         return true;
     }
-    let positions: HashMap<_, _> = function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+    let positions = Positions::of(&function.nodes);
     let goes_back = |(at, node): (usize, &Node)| {
         node.target().and_then(|target| positions.get(&target)).is_some_and(|target| *target <= at)
     };

@@ -73,7 +73,7 @@ impl<'a, A: Assembly> Shared<'a, A> {
         assembler.reserve(insns);
         let functions = plan.order.iter().map(|id| (*id, assembler.label())).collect();
         let callbacks = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
-        let (parts, begun, refill) = (Vec::with_capacity(2 * insns), 0, None);
+        let (parts, begun, refill) = (Vec::with_capacity(if options.spans { 2 * insns } else { 0 }), 0, None);
         Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts, begun, refill }
     }
 
@@ -113,7 +113,9 @@ impl<'a, A: Assembly> Shared<'a, A> {
     /// Begins a part of the code here, and puts the label here.
     pub fn begin_at(&mut self, part: Part, label: A::Label) {
         self.assembler.bind(label);
-        self.parts.push((part, label));
+        if self.options.spans {
+            self.parts.push((part, label));
+        }
     }
 
     /// Begins the code of instructions that are compiled together, of which the first is at `label`; [`Shared::end_insns`]
@@ -125,12 +127,16 @@ impl<'a, A: Assembly> Shared<'a, A> {
 
     /// Begins the code of one of them: an access, whose fault is its own.
     pub fn begin_insn(&mut self, id: InsnId, label: A::Label) {
-        self.begin_at(Part::Insns(vec![id]), label);
+        let insns = if self.options.spans { vec![id] } else { Vec::new() };
+        self.begin_at(Part::Insns(insns), label);
     }
 
     /// Says which instructions the code since [`Shared::begin_insns`] does. Those before one that has begun by itself are
     /// in front of it, the others behind it.
     pub fn end_insns(&mut self, nodes: &[Node]) {
+        if !self.options.spans {
+            return;
+        }
         let parts = &mut self.parts[self.begun..];
         let mut current = 0;
         for node in nodes {

@@ -210,7 +210,8 @@ impl Vm {
 
     #[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     fn compile(&self, entry: FunctionId, code_options: &CodeOptions) -> Result<exec::Program, String> {
-        let code = kiln_jit::compile_here(&self.object, entry, &self.symbols, &self.jit_options(code_options));
+        let options = kiln_jit::Options { spans: false, ..self.jit_options(code_options) };
+        let code = kiln_jit::compile_here(&self.object, entry, &self.symbols, &options);
         let code = code.map_err(|error| error.to_string())?;
         exec::Program::load(&code).map_err(|error| error.to_string())
     }

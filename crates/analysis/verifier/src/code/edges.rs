@@ -8,6 +8,25 @@ impl Code<'_> {
     /// An instruction that no path through its function reaches, which the kernel refuses.
     pub(crate) fn unreachable(&self) -> Option<Position> {
         let mut reached = vec![false; self.ops.len()];
+        if self.forward {
+            // What leads to an instruction is before it.
+            for routine in &self.functions {
+                if let Some(seen) = reached.get_mut(routine.start as usize) {
+                    *seen = true;
+                }
+            }
+            for at in 0..self.ops.len() {
+                if !reached[at] {
+                    return Some(at as Position);
+                }
+                for next in self.successors(at as Position) {
+                    if let Some(seen) = reached.get_mut(next as usize) {
+                        *seen = true;
+                    }
+                }
+            }
+            return None;
+        }
         let mut pending: Vec<Position> = self.functions.iter().map(|routine| routine.start).collect();
         while let Some(at) = pending.pop() {
             if let Some(seen) = reached.get_mut(at as usize)

@@ -120,6 +120,8 @@ pub(crate) struct Code<'a> {
     pub exception_callback: ExceptionCallback,
     /// Functions that BTF says return no number.
     pub without_number: Vec<bool>,
+    /// Whether all branches and calls lead to later positions, so that there is no loop.
+    forward: bool,
     /// Where the indirect jumps of each function lead.
     jump_targets: Vec<Vec<Position>>,
     /// Where each instruction is, by its id.
@@ -207,9 +209,11 @@ impl<'a> Code<'a> {
             functions,
             exception_callback,
             without_number,
+            forward: false,
             jump_targets,
             positions,
         };
+        code.forward = code.is_forward();
         code.mark_prune_points();
         code.mark_components();
         code.live_registers(options.kernel_has(Feature::CallsReadArguments));
@@ -321,7 +325,7 @@ impl<'a> Code<'a> {
             let next = self.successors(at as Position).map(|next| next as usize);
             next.filter(|next| *next < count).collect::<Vec<_>>()
         };
-        if self.is_forward() {
+        if self.forward {
             return;
         }
         let components = kiln_program::components::loops(count, inside);
@@ -330,7 +334,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Whether all branches and calls lead to later positions, so that there is no loop.
+    /// Computes [`Code::forward`].
     fn is_forward(&self) -> bool {
         self.ops.iter().enumerate().all(|(at, op)| {
             let branches = matches!(op.node.insn, Insn::Jump { .. } | Insn::Branch { .. } | Insn::MayGoto { .. });
@@ -376,7 +380,7 @@ impl<'a> Code<'a> {
     /// changes: `update` says whether that position's changed. Positions are visited again only where it did, last first.
     pub(crate) fn backward(&self, mut update: impl FnMut(usize) -> bool) {
         let count = self.ops.len();
-        if self.is_forward() {
+        if self.forward {
             // What each position depends on is done before it.
             (0..count).rev().for_each(|at| {
                 update(at);

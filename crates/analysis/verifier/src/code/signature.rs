@@ -71,7 +71,8 @@ pub(crate) fn effects(code: &Code<'_>, program_type: ProgramType, options: &Opti
     let mut again = true;
     while again {
         again = false;
-        for op in &code.ops {
+        let calls = |op: &&Op<'_>| op.callee.is_some() || op.helper.is_some() || op.kfunc.is_some();
+        for op in code.ops.iter().filter(calls) {
             let callee = op.callee.map(|callee| known[callee]).unwrap_or_default();
             let before = known[op.function];
             let after = Effects {

@@ -4,6 +4,7 @@ pub mod cost;
 mod cover;
 pub(crate) mod follow;
 pub(crate) mod observe;
+mod places;
 pub(crate) mod prune;
 pub(crate) mod search;
 mod step;

@@ -11,8 +11,6 @@
 //! decision in the future of A depended on (see `precision`), resources held. A state on the path to the current one
 //! has no explored future yet: equal to it means that nothing ends this loop.
 
-use std::collections::HashMap;
-
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_platform::Feature;
 
@@ -20,6 +18,7 @@ use super::search::Explorer;
 use crate::code::Position;
 use crate::error::{Step, reject};
 use crate::explore::cover::{Exactness, bytes_cover, less_written, may_be_same, object_covers, register_covers, widen};
+use crate::explore::places::Places;
 use crate::explore::visits::{Visit, Visits};
 use crate::objects::iterator::iterators_moved;
 use crate::path::Since;
@@ -50,7 +49,7 @@ struct KeptState {
 pub(crate) struct Kept {
     states: Vec<KeptState>,
     /// States that are worth comparing with, by position and by the call that made their last frame.
-    at: HashMap<(Position, Position), Vec<u32>>,
+    at: Places,
     visits: Visits,
     /// States in callbacks, with what covered them and where, before all turns of the callback were explored.
     early: Vec<(u32, Box<State>, Position)>,
@@ -78,7 +77,7 @@ impl Kept {
         };
         Kept {
             states: vec![root],
-            at: HashMap::new(),
+            at: Places::default(),
             visits: Visits::default(),
             early: Vec::new(),
             state_bytes: 0,
@@ -190,14 +189,14 @@ impl Explorer<'_> {
 
     /// Whether a kept state covers the current one here; keeps the current one if it is worth it.
     pub(crate) fn is_covered(&mut self) -> Step<bool> {
-        let here = (self.path.at, self.path.state.frame().call_site);
+        let (at, call_site) = (self.path.at, self.path.state.frame().call_site);
         // They are out of the table while they are compared: looking each of them up costs more than comparing does.
-        let known = self.kept.at.get_mut(&here).map(std::mem::take);
-        let is_known = known.is_some();
-        let mut candidates = known.unwrap_or_default();
+        let mut candidates = self.kept.at.get_mut(at, call_site).map(std::mem::take).unwrap_or_default();
         self.clean_explored(&candidates);
         let (covering, keep) = self.covering(&mut candidates)?;
-        if is_known && let Some(place) = self.kept.at.get_mut(&here) {
+        if !candidates.is_empty()
+            && let Some(place) = self.kept.at.get_mut(at, call_site)
+        {
             *place = candidates;
         }
         if let Some(candidate) = covering {
@@ -350,7 +349,7 @@ impl Explorer<'_> {
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
         self.kept.visits.enter(visit, id);
-        self.kept.at.entry((self.path.at, self.path.state.frame().call_site)).or_default().push(id);
+        self.kept.at.add(self.path.at, self.path.state.frame().call_site, id);
         self.kept.alive += 1;
         self.kept.peak = self.kept.peak.max(self.kept.alive);
         self.kept.processed_when_kept = self.processed;

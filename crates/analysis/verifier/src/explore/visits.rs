@@ -43,13 +43,19 @@ pub(crate) struct Visits {
 impl Visits {
     /// The visit that a state at `at` belongs to: of the outermost component on its way.
     pub(crate) fn of(&mut self, code: &Code<'_>, state: &State, at: Position, strict: bool) -> Visit {
-        let sites = state.frames.iter().skip(1).map(|frame| frame.call_site);
-        let mut calls = Vec::new();
-        for site in sites.chain([at]) {
-            let component = code.ops.get(site as usize).map_or(0, |op| match op.component {
+        let component_of = |site: Position| {
+            code.ops.get(site as usize).map_or(0, |op| match op.component {
                 0 if strict && op.runs_callback() => CALLBACK,
                 component => component,
-            });
+            })
+        };
+        let sites = state.frames.iter().skip(1).map(|frame| frame.call_site).chain([at]);
+        if sites.clone().all(|site| component_of(site) == 0) {
+            return 0;
+        }
+        let mut calls = Vec::new();
+        for site in sites {
+            let component = component_of(site);
             if component == CALLBACK {
                 calls.push(site);
             }

@@ -58,6 +58,8 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     pub offsets: Vec<RegSet>,
     /// Registers that are live after each instruction.
     live_after: Vec<RegSet>,
+    /// The first position from each one on at which a run ends ([`FunctionCompiler::run`]).
+    pub ends_of_runs: Vec<usize>,
     /// The position being compiled.
     pub current: usize,
     pub cold: Vec<Cold>,
@@ -79,7 +81,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         let live_after = live_after(nodes, &targets.positions);
         let offsets = offsets(nodes, &targets);
         let cold = Vec::new();
-        Ok(FunctionCompiler {
+        let mut compiler = FunctionCompiler {
             shared,
             nodes,
             regions: &schedule.regions,
@@ -93,9 +95,12 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             live_after,
             current: 0,
             cold,
+            ends_of_runs: Vec::new(),
             leave,
             leave_used: false,
-        })
+        };
+        compiler.ends_of_runs = compiler.ends_of_runs();
+        Ok(compiler)
     }
 
     pub fn code(&mut self) -> &mut Assembler {

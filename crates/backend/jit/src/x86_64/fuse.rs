@@ -106,10 +106,17 @@ impl<'a> FunctionCompiler<'_, 'a> {
 
     /// The instructions from `at` up to the next branch target, region or access to the arena.
     pub(super) fn run(&self, at: usize) -> &'a [Node] {
-        let longest = self.nodes.len().min(at + LONGEST);
-        let end =
-            (at..longest).find(|next| self.in_arena(*next) || *next > at && self.is_border(*next)).unwrap_or(longest);
+        let end = if self.in_arena(at) { at } else { self.ends_of_runs[at + 1].min(at + LONGEST) };
         &self.nodes[at..end]
+    }
+
+    /// For each position, the first one from it on that is a border, an access to the arena or the function's end.
+    pub(super) fn ends_of_runs(&self) -> Vec<usize> {
+        let mut ends = vec![self.nodes.len(); self.nodes.len() + 1];
+        for at in (0..self.nodes.len()).rev() {
+            ends[at] = if self.in_arena(at) || self.is_border(at) { at } else { ends[at + 1] };
+        }
+        ends
     }
 
     /// Whether the instruction casts this register alone, to an offset in an arena of 32 bits: that clears its upper half.
