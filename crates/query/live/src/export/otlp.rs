@@ -28,6 +28,8 @@ const SCALE: i32 = 5;
 const MAX_BUCKETS: i64 = 160;
 /// Maximum bytes that are read of an answer.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
+/// Maximum characters that are shown of the address in an answer.
+const MAX_SHOWN_ADDRESS: usize = 256;
 const DELTA: u32 = 1;
 const SEVERITY_INFO: u32 = 9;
 
@@ -90,8 +92,10 @@ pub struct Refused {
 
 /// An attempt that failed.
 enum Failure {
-    /// It may be tried again.
-    Transient(String),
+    /// Nobody answered. It may be tried again.
+    Silent(String),
+    /// The receiver cannot take it now. It may be tried again.
+    Busy(String),
     /// It would fail again.
     Permanent(String),
     /// Some were taken.
@@ -111,7 +115,8 @@ impl Otlp {
             return Err(invalid(help));
         }
         let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
-        let agent: Agent = config.build().into();
+        // Rows go only to the address that the user named.
+        let agent: Agent = config.max_redirects(0).build().into();
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
         let otlp = Otlp {
             agent,
@@ -123,12 +128,27 @@ impl Otlp {
             recorded_boot_ns: targets.recorded_boot_ns,
             is_down: false,
         };
-        match otlp.post(&otlp.document(&[])) {
+        match otlp.deliver(&otlp.document(&[]), |failure| matches!(failure, Failure::Busy(_))) {
             Ok(()) | Err(Failure::Partial(..)) => Ok(otlp),
-            Err(Failure::Transient(why) | Failure::Permanent(why)) => {
+            Err(Failure::Busy(why)) => {
+                let attempts = RETRIES.len() + 1;
+                Err(invalid(&format!("the OTLP receiver is busy, at {attempts} attempts: {why}; try again later")))
+            }
+            Err(Failure::Silent(why) | Failure::Permanent(why)) => {
                 Err(invalid(&format!("no OTLP receiver answers there: {why}")))
             }
         }
+    }
+
+    /// Sends a document, again after failures that `may_pass`.
+    fn deliver(&self, document: &Json, may_pass: impl Fn(&Failure) -> bool) -> Result<(), Failure> {
+        for wait in RETRIES {
+            match self.post(document) {
+                Err(failure) if may_pass(&failure) => std::thread::sleep(wait),
+                result => return result,
+            }
+        }
+        self.post(document)
     }
 
     /// Sends rows; returns those that were not taken. A receiver that took nothing the last time is tried once, and not
@@ -139,18 +159,12 @@ impl Otlp {
         if self.is_down && is_over.load(Ordering::SeqCst) {
             return refused(all, format!("{} has not answered", self.url));
         }
-        let document = self.document(rows);
-        let mut waits = RETRIES.iter().filter(|_| !self.is_down);
-        let failure = loop {
-            match (self.post(&document), waits.next()) {
-                (Err(Failure::Transient(_)), Some(wait)) => std::thread::sleep(*wait),
-                (result, _) => break result.err(),
-            }
-        };
-        self.is_down = matches!(failure, Some(Failure::Transient(_)));
+        let may_pass = |failure: &Failure| matches!(failure, Failure::Silent(_) | Failure::Busy(_));
+        let failure = self.deliver(&self.document(rows), |failure| !self.is_down && may_pass(failure)).err();
+        self.is_down = failure.as_ref().is_some_and(may_pass);
         match failure? {
             Failure::Partial(rows, reason) => refused(rows, reason),
-            Failure::Transient(reason) | Failure::Permanent(reason) => refused(all, reason),
+            Failure::Silent(reason) | Failure::Busy(reason) | Failure::Permanent(reason) => refused(all, reason),
         }
     }
 
@@ -159,14 +173,20 @@ impl Otlp {
         let url = format!("{}/v1/{signal}", self.url);
         let request = self.agent.post(&url).header("Content-Type", "application/json");
         let answer = request.send(document.to_string());
-        let mut answer = answer.map_err(|error| Failure::Transient(error.to_string()))?;
+        let mut answer = answer.map_err(|error| Failure::Silent(error.to_string()))?;
         let status = answer.status().as_u16();
         // An answer that cannot be read says as much as an empty one.
         let text = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string().unwrap_or_default();
+        let said = format!("{url} answers with status {status}");
         match status {
             200..=299 => partial(&text).map_or(Ok(()), Err),
-            429 | 502 | 503 | 504 => Err(Failure::Transient(format!("{url} answers with status {status}"))),
-            _ => Err(Failure::Permanent(format!("{url} answers with status {status}"))),
+            300..=399 => {
+                let place = answer.headers().get("Location").and_then(|place| place.to_str().ok());
+                let place: String = place.unwrap_or("another place").chars().take(MAX_SHOWN_ADDRESS).collect();
+                Err(Failure::Permanent(format!("{said}, which refers to {place}: name the receiver itself")))
+            }
+            429 | 502 | 503 | 504 => Err(Failure::Busy(said)),
+            _ => Err(Failure::Permanent(said)),
         }
     }
 
