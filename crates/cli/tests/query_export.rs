@@ -203,10 +203,17 @@ fn stacks_are_a_flame_graph_and_a_profile() {
         }
         assert!(output.status.success(), "{said}");
     }
-    let svg = std::fs::read_to_string(svg).expect("a text");
-    assert!(svg.contains("<svg") && svg.contains("samples"), "{svg}");
-    let mut reader = quick_xml::Reader::from_str(&svg);
-    while !matches!(reader.read_event().expect("well-formed"), quick_xml::events::Event::Eof) {}
+    // No process has this name.
+    let none = "SELECT comm, ustack, count(*) FROM samples WHERE comm = 'nobody/nobody' GROUP BY comm, ustack";
+    let empty = path("empty.svg");
+    let output = kiln(&[none, "--format", "flame-graph", "--output", &empty]).output().expect("kiln runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (file, word) in [(svg, "samples"), (empty, "No stacks")] {
+        let svg = std::fs::read_to_string(file).expect("a text");
+        assert!(svg.contains("<svg") && svg.contains(word), "{svg}");
+        let mut reader = quick_xml::Reader::from_str(&svg);
+        while !matches!(reader.read_event().expect("well-formed"), quick_xml::events::Event::Eof) {}
+    }
     let Ok(read) = Command::new("go").args(["tool", "pprof", "-raw", &profile]).output() else { return };
     let raw = String::from_utf8_lossy(&read.stdout).into_owned();
     assert!(read.status.success() && raw.contains("samples/count") && raw.contains("sh"), "{raw}");
