@@ -178,6 +178,9 @@ fn what_cannot_be_sent_is_said_at_once() {
         ([GROUPS, "--prometheus", "nowhere"], "cannot be listened at"),
         ([GROUPS, "--otlp", "http://127.0.0.1:1"], "no OTLP receiver answers there"),
         ([GROUPS, "--otlp", "https://127.0.0.1:4318"], "an OTLP receiver's address is like"),
+        ([GROUPS, "--otlp", "grpc://127.0.0.1:1"], "no OTLP receiver answers there"),
+        ([GROUPS, "--otlp", "grpcs://127.0.0.1:1"], "no OTLP receiver answers there"),
+        ([GROUPS, "--otlp", "grpc://127.0.0.1:1/v1"], "a gRPC receiver's address is like"),
     ] {
         let output = kiln(&arguments).output().expect("kiln runs");
         let said = String::from_utf8_lossy(&output.stderr);
