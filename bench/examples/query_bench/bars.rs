@@ -23,31 +23,61 @@ const TOO_MANY: u64 = 4_000_000;
 pub struct Bar {
     pub what: String,
     pub measured: String,
-    pub is_met: bool,
+    pub verdict: Verdict,
+}
+
+/// Whether what was measured meets a bar.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Met,
+    /// It is missed by less than the rounds differ.
+    Even,
+    Missed,
+}
+
+impl Verdict {
+    fn of(is_met: bool) -> Verdict {
+        if is_met { Verdict::Met } else { Verdict::Missed }
+    }
 }
 
 impl fmt::Display for Bar {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Bar { what, measured, is_met } = self;
-        write!(to, "{:6}  {what}: {measured}", if *is_met { "met" } else { "missed" })
+        let Bar { what, measured, verdict } = self;
+        let verdict = match verdict {
+            Verdict::Met => "met",
+            Verdict::Even => "even",
+            Verdict::Missed => "missed",
+        };
+        write!(to, "{verdict:6}  {what}: {measured}")
     }
 }
 
-/// Added time at most that of C by hand, by medians; with what the load itself varies by, and what empty programs add.
+/// Added time at most that of C by hand, by the median of the rounds' differences; with what the load itself varies by, and what
+/// empty programs add. Where the differences' quartiles are on both sides of 0, neither is faster.
 pub fn probe_effects(all: &[Measured]) -> Vec<Bar> {
-    let of = |query, kind| {
+    let rounds = |query, kind| {
         let one = all.iter().find(|one| (one.query, one.kind) == (query, kind));
-        quartiles(one.map_or(&[], |one| &one.added)).map(|part| 100.0 * part)
+        one.map_or(&[][..], |one| &one.added)
     };
+    let of = |query, kind| quartiles(rounds(query, kind)).map(|part| 100.0 * part);
     let bar = |query: Query| {
+        let both = rounds(query, Kind::Ours).iter().zip(rounds(query, Kind::Hand));
+        let more = quartiles(&both.map(|(ours, hand)| 100.0 * (ours - hand)).collect::<Vec<_>>());
         let [ours, hand, none, empty] = [Kind::Ours, Kind::Hand, Kind::None, Kind::Empty].map(|kind| of(query, kind));
         Bar {
             what: format!("{}: adds at most what C by hand does", query.name()),
             measured: format!(
-                "{:+.1} %, C {:+.1} %; empty programs {:+.1} %, the load's own time {:+.1} to {:+.1} %",
-                ours[1], hand[1], empty[1], none[0], none[2],
+                "{:+.1} %, C {:+.1} %, difference by rounds {:+.1} % ({:+.1} to {:+.1}); empty programs {:+.1} %, the load's own \
+                 time {:+.1} to {:+.1} %",
+                ours[1], hand[1], more[1], more[0], more[2], empty[1], none[0], none[2],
             ),
-            is_met: ours[1] <= hand[1],
+            verdict: match more {
+                [_, middle, _] if middle <= 0.0 => Verdict::Met,
+                [low, ..] if low <= 0.0 => Verdict::Even,
+                _ => Verdict::Missed,
+            },
         }
     };
     Query::ALL.map(bar).into()
@@ -56,7 +86,7 @@ pub fn probe_effects(all: &[Measured]) -> Vec<Bar> {
 /// The rates of user space's half, and the bar.
 pub fn rates() -> Result<(String, Bar), Failure> {
     let rates = groups::rates()?;
-    let mut text = "GROUP BY in user space, million records a second of one thread\n".to_owned();
+    let mut text = "GROUP BY in user space, million records a second of one thread's processor time\n".to_owned();
     for rate in &rates {
         text += &format!("{:>9} processes  {:16} {:.1}\n", rate.processes, rate.query, rate.records_per_second / 1e6);
     }
@@ -65,7 +95,7 @@ pub fn rates() -> Result<(String, Bar), Failure> {
     let bar = Bar {
         what: format!("{:.0} M records/s of one thread, {GROUPS} processes", RECORDS_PER_SECOND / 1e6),
         measured: format!("{:.1} M/s, the slowest of {} queries", least / 1e6, rates.len() / 4),
-        is_met: least >= RECORDS_PER_SECOND,
+        verdict: Verdict::of(least >= RECORDS_PER_SECOND),
     };
     Ok((text, bar))
 }
@@ -77,7 +107,7 @@ pub fn latency() -> Result<Bar, Failure> {
     Ok(Bar {
         what: format!("windows are handed over {LATENCY_MS:.0} ms after their end, p99"),
         measured: format!("{:.1} ms (p50 {:.1}, longest {:.1}, {} windows)", part(99), part(50), part(100), all.len()),
-        is_met: part(99) < LATENCY_MS,
+        verdict: Verdict::of(part(99) < LATENCY_MS),
     })
 }
 
@@ -96,6 +126,6 @@ pub fn memory() -> Result<Bar, Failure> {
             too_many.asked,
             mib(too_many.bytes),
         ),
-        is_met: many.kept == many.asked && many.bytes.max(too_many.bytes) <= many.limit,
+        verdict: Verdict::of(many.kept == many.asked && many.bytes.max(too_many.bytes) <= many.limit),
     })
 }

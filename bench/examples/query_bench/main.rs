@@ -12,7 +12,8 @@
 //! (`none`), and what empty programs at both hooks add (`empty`).
 //!
 //! Then user space's half is measured alone ([`groups`]), and the latency of windows beside the load ([`latency`]). Each bar
-//! ([`bars`]) is printed as met or missed. To miss one is no error: measuring and judging are two things.
+//! ([`bars`]) is printed as met, missed or, within what rounds differ by, even. To miss one is no error: measuring and judging are
+//! two things.
 //!
 //! `--format json` prints one JSON object; `--rounds N` measures less or more. Needs root, db_bench, bpftrace and clang 19.
 #![forbid(unsafe_code)]

@@ -107,6 +107,43 @@ fn rows_are_log_records_and_losses_are_counted() {
     assert!(said.contains("rows that were not delivered: one too many"), "{said}");
 }
 
+/// What is printed, and how many documents a receiver gets that answers the first ones so.
+fn begun(answer: impl Fn(usize) -> (u16, &'static str) + Send + 'static) -> Option<(Option<i32>, String, usize)> {
+    let receiver = Receiver::answering(answer);
+    let output = kiln(&[GROUPS, "--otlp", &receiver.url]).output().expect("kiln runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let documents = receiver.end().len();
+    if output.status.code() == Some(UNSUPPORTED) {
+        println!("skipped: {said}");
+        return None;
+    }
+    Some((output.status.code(), said, documents))
+}
+
+#[test]
+fn a_busy_receiver_is_asked_again() {
+    let Some((code, said, documents)) = begun(|known| if known < 2 { (429, "") } else { (200, "{}") }) else { return };
+    assert!(code == Some(0) && said.contains("nothing lost") && documents > 3, "{code:?}, {documents}: {said}");
+    let Some((code, said, documents)) = begun(|_| (503, "")) else { return };
+    assert!(code == Some(2) && said.contains("the OTLP receiver is busy, at 4 attempts"), "{code:?}: {said}");
+    assert!(said.contains("status 503") && documents == 4, "{documents}: {said}");
+}
+
+#[test]
+fn rows_go_to_no_other_address() {
+    let other = Receiver::begin(200, "{}");
+    let place: &'static str = other.url.clone().leak();
+    for first in [302, 307, 308] {
+        let Some((code, said, documents)) = begun(move |_| (first, place)) else { return };
+        assert_eq!((code, documents), (Some(2), 1), "{said}");
+        assert!(said.contains(&format!("status {first}, which refers to {place}: name the receiver")), "{said}");
+    }
+    // Later, too, rows are counted as lost.
+    let Some((code, said, _)) = begun(move |known| if known == 0 { (200, "{}") } else { (302, place) }) else { return };
+    assert!(code == Some(0) && said.contains("which refers to") && said.contains("0 rows delivered"), "{said}");
+    assert_eq!(other.end().len(), 0);
+}
+
 #[test]
 fn prometheus_reads_totals() {
     let mut child = kiln(&[GROUPS, "--prometheus", "127.0.0.1:0"]).spawn().expect("kiln runs");
@@ -141,6 +178,9 @@ fn what_cannot_be_sent_is_said_at_once() {
         ([GROUPS, "--prometheus", "nowhere"], "cannot be listened at"),
         ([GROUPS, "--otlp", "http://127.0.0.1:1"], "no OTLP receiver answers there"),
         ([GROUPS, "--otlp", "https://127.0.0.1:4318"], "an OTLP receiver's address is like"),
+        ([GROUPS, "--otlp", "grpc://127.0.0.1:1"], "no OTLP receiver answers there"),
+        ([GROUPS, "--otlp", "grpcs://127.0.0.1:1"], "no OTLP receiver answers there"),
+        ([GROUPS, "--otlp", "grpc://127.0.0.1:1/v1"], "a gRPC receiver's address is like"),
     ] {
         let output = kiln(&arguments).output().expect("kiln runs");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -166,10 +206,17 @@ fn stacks_are_a_flame_graph_and_a_profile() {
         }
         assert!(output.status.success(), "{said}");
     }
-    let svg = std::fs::read_to_string(svg).expect("a text");
-    assert!(svg.contains("<svg") && svg.contains("samples"), "{svg}");
-    let mut reader = quick_xml::Reader::from_str(&svg);
-    while !matches!(reader.read_event().expect("well-formed"), quick_xml::events::Event::Eof) {}
+    // No process has this name.
+    let none = "SELECT comm, ustack, count(*) FROM samples WHERE comm = 'nobody/nobody' GROUP BY comm, ustack";
+    let empty = path("empty.svg");
+    let output = kiln(&[none, "--format", "flame-graph", "--output", &empty]).output().expect("kiln runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (file, word) in [(svg, "samples"), (empty, "No stacks")] {
+        let svg = std::fs::read_to_string(file).expect("a text");
+        assert!(svg.contains("<svg") && svg.contains(word), "{svg}");
+        let mut reader = quick_xml::Reader::from_str(&svg);
+        while !matches!(reader.read_event().expect("well-formed"), quick_xml::events::Event::Eof) {}
+    }
     let Ok(read) = Command::new("go").args(["tool", "pprof", "-raw", &profile]).output() else { return };
     let raw = String::from_utf8_lossy(&read.stdout).into_owned();
     assert!(read.status.success() && raw.contains("samples/count") && raw.contains("sh"), "{raw}");

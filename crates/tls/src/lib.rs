@@ -1,4 +1,4 @@
-//! Connections of Kiln's servers: bytes as they are, or TLS 1.2 and 1.3 in user space.
+//! Connections of Kiln's servers: bytes as they are, or TLS 1.2 and 1.3 in user space. For its clients: what they ask of servers.
 //!
 //! ```text
 //!   PEM files --Tls::read--> Tls --Transport::new--> Transport::Tls(Secured)  --+
@@ -20,5 +20,5 @@ mod transport;
 pub use absent::{Secured, Tls};
 pub use files::Files;
 #[cfg(feature = "rustls")]
-pub use secured::{Secured, Tls};
+pub use secured::{Secured, Tls, client};
 pub use transport::Transport;

@@ -7,7 +7,7 @@ use kiln_program::Error;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection};
 
 use crate::files::Files;
 
@@ -25,12 +25,7 @@ impl Tls {
     }
 
     fn parse(certificates: &[u8], key: &[u8], clients: Option<&[u8]>) -> Result<Tls, String> {
-        let all = |pem: &[u8], what: &str| -> Result<Vec<CertificateDer<'static>>, String> {
-            let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-            let read = read.map_err(|error| format!("{what}: {error}"))?;
-            if read.is_empty() { Err(format!("{what}: no certificate in PEM")) } else { Ok(read) }
-        };
-        let chain = all(certificates, "the certificate")?;
+        let chain = every(certificates, "the certificate")?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key: {error}"))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
@@ -38,10 +33,7 @@ impl Tls {
         let builder = match clients {
             None => builder.with_no_client_auth(),
             Some(pem) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in all(pem, "the clients' authority")? {
-                    roots.add(certificate).map_err(|error| format!("the clients' authority: {error}"))?;
-                }
+                let roots = roots(pem, "the clients' authority")?;
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
                 builder.with_client_cert_verifier(verifier.map_err(|error| error.to_string())?)
             }
@@ -58,6 +50,34 @@ impl Tls {
         let session = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
         Ok(Secured { stream, session })
     }
+}
+
+/// The certificates of a PEM file.
+fn every(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let read = read.map_err(|error| format!("{what}: {error}"))?;
+    if read.is_empty() { Err(format!("{what}: no certificate in PEM")) } else { Ok(read) }
+}
+
+/// The authorities of a PEM file.
+fn roots(pem: &[u8], what: &str) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in every(pem, what)? {
+        roots.add(certificate).map_err(|error| format!("{what}: {error}"))?;
+    }
+    Ok(roots)
+}
+
+/// What a client asks of servers: a certificate below one of the authorities in a PEM file.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] with what is wrong with the file.
+pub fn client(authorities: &[u8]) -> Result<ClientConfig, Error> {
+    let roots = roots(authorities, "the authorities").map_err(Error::InvalidInput)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| Error::InvalidInput(error.to_string()))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// A connection with TLS.

@@ -59,7 +59,7 @@ pub struct QueryArguments {
     #[arg(long, value_name = "NUMBER", value_parser = sample, conflicts_with_all = ["replay", "record"])]
     pub sample: Option<Sample>,
     /// Send the rows to an OTLP receiver such as an OpenTelemetry Collector instead of printing them, such as
-    /// http://127.0.0.1:4318: groups as metrics, other rows as log records.
+    /// http://127.0.0.1:4318 or grpc://127.0.0.1:4317: groups as metrics, other rows as log records.
     #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,
     /// Answer Prometheus at this address, under /metrics, instead of printing the rows, such as 127.0.0.1:9435. The query

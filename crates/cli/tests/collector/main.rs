@@ -3,7 +3,7 @@
 //! ```text
 //!   host a: kiln query --otlp, rows --------+                     +-- logs: each sleep once
 //!           kiln query --otlp, histograms --+--> Collector: files --+        |  the same values
-//!   host b: the same, with other sleeps ----+                     +-- metrics: merged over windows and hosts
+//!   host b: the same, other sleeps, gRPC ---+                     +-- metrics: merged over windows and hosts
 //! ```
 //!
 //! `make test-collector` builds the Collector and runs this. A host is a UTS namespace with a name of its own. [`fleet`] has
@@ -39,13 +39,14 @@ fn sleeper() -> String {
     format!("nap{}", std::process::id())
 }
 
-/// Runs both queries on a host of this name while it sleeps, and sends their rows to a Collector.
+/// Runs both queries on a host of this name while it sleeps, and sends their rows to a Collector, of the second host by gRPC.
 fn sent(collector: &Collector, (host, sleeps, seconds): (&str, u32, &str)) {
+    let url = if host == HOSTS[1].0 { &collector.grpc } else { &collector.url };
     let queries = [query(METRICS, GROUPED), query(LOGS, "")].map(|sql| {
         let mut command = Command::new("unshare");
         let name = "hostname $0; exec \"$@\"";
         command.args(["--uts", "sh", "-c", name, host, env!("CARGO_BIN_EXE_kiln"), "query", &sql]);
-        command.args(["--otlp", &collector.url]).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(["--otlp", url]).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().expect("unshare is there")
     });
     std::thread::sleep(START);

@@ -47,7 +47,10 @@ fn free_port() -> u16 {
 pub struct Collector {
     listener: Listener,
     folder: tempfile::TempDir,
+    /// Its address for HTTP.
     pub url: String,
+    /// Its address for gRPC.
+    pub grpc: String,
 }
 
 impl Collector {
@@ -55,10 +58,11 @@ impl Collector {
     pub fn new(behind: Option<&VictoriaMetrics>) -> Collector {
         let program = std::env::var("KILN_COLLECTOR").expect("make test-collector says where the Collector is");
         let folder = tempfile::tempdir().expect("a folder");
-        let port = free_port();
+        let [port, grpc] = [free_port(), free_port()];
         let path = folder.path().display();
         let mut configuration = format!(
-            "receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{port}'}}}}}}}}
+            "receivers:
+  otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{port}'}}, grpc: {{endpoint: '127.0.0.1:{grpc}'}}}}}}
 processors: {{deltatocumulative: {{}}}}
 exporters:
   file/metrics: {{path: '{path}/metrics'}}
@@ -81,7 +85,8 @@ service:
         let mut command = Command::new(program);
         command.arg("--config").arg(format!("file:{}", file.display()));
         let listener = Listener::start(&mut command, port);
-        Collector { listener, folder, url: format!("http://127.0.0.1:{port}") }
+        let [url, grpc] = [format!("http://127.0.0.1:{port}"), format!("grpc://127.0.0.1:{grpc}")];
+        Collector { listener, folder, url, grpc }
     }
 
     /// Where its files are.

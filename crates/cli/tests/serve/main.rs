@@ -61,6 +61,21 @@ fn queries_are_installed_listed_shown_and_stopped() {
     assert!(!service.socket.exists(), "the socket is removed");
 }
 
+/// SQLite would take up to 10 s for the last window.
+#[test]
+fn a_stop_does_not_wait_for_a_long_answer() {
+    let Some(service) = Service::begin(&GENEROUS) else { return };
+    let _work = Work::begin();
+    let product = "SELECT count(*) FROM errno a, errno b, errno c, errno d, errno e";
+    service.document(&["install", "long", &format!("SELECT count(*), ({product}) FROM forks WINDOW 1 HOUR")]);
+    service.until("long", |document| document["summary"]["events"].as_u64() > Some(0));
+    let begun = Instant::now();
+    let stopped = service.document(&["stop", "long"]);
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    let reason = stopped["reason"].as_str().unwrap_or_default();
+    assert!(stopped["state"] == "ended" && reason.contains("which is missing"), "{stopped}");
+}
+
 #[test]
 fn limits_refuse_with_a_sentence() {
     let arguments = ["--max-queries", "2", "--max-rows", "3000", "--rows", "1000", "--max-overhead", "50%"];

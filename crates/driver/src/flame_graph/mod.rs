@@ -13,12 +13,21 @@ const COLOURS: u32 = 6;
 /// Stacks at most: the heaviest are drawn.
 const MAX_LINES: usize = 20_000;
 
+/// What is drawn without stacks.
+const EMPTY: &str = "<?xml version=\"1.0\" standalone=\"no\"?>\n\
+    <svg version=\"1.1\" width=\"1200\" height=\"80\" xmlns=\"http://www.w3.org/2000/svg\">\
+    <text x=\"600\" y=\"50\" text-anchor=\"middle\">No stacks: there was nothing to count.</text></svg>\n";
+
 /// Draws stacks, each with its weight: frames with `;` between them, the outermost first. `counted` names the weight.
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] if there is nothing to draw.
+/// Returns [`Error::Unsupported`] if `inferno` cannot draw them.
 pub fn draw(title: &str, counted: &str, stacks: impl Iterator<Item = (String, u64)>) -> Result<Vec<u8>, Error> {
     let mut lines: Vec<(u64, String)> = stacks.map(|(stack, weight)| (weight, format!("{stack} {weight}"))).collect();
+    lines.retain(|(weight, _)| *weight > 0);
+    if lines.is_empty() {
+        return Ok(themed(EMPTY).into_bytes());
+    }
     lines.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
     lines.truncate(MAX_LINES);
     lines.sort_by(|one, other| one.1.cmp(&other.1));

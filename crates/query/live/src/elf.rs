@@ -34,3 +34,13 @@ pub fn parsed<'b>(file: &Path, bytes: &'b [u8]) -> Result<ElfFile64<'b>, Error> 
 pub fn is_x86_64(elf: &ElfFile64<'_>) -> bool {
     elf.architecture() == object::Architecture::X86_64
 }
+
+/// Whether this machine's processor runs a file. Of one that is not known here, the file's own word is taken.
+pub fn is_of_this_machine(elf: &ElfFile64<'_>) -> bool {
+    let own = match std::env::consts::ARCH {
+        "x86_64" => object::Architecture::X86_64,
+        "aarch64" => object::Architecture::Aarch64,
+        _ => return true,
+    };
+    elf.architecture() == own
+}

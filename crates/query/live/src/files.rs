@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use object::Object as _;
 use object::read::elf::ElfFile64;
 
 use kiln_plan::programs::{Parameter, Probe, Programs};
 use kiln_program::Error;
 
-use crate::elf::{parsed, read};
+use crate::elf::{is_of_this_machine, parsed, read};
 use crate::{debug_files, functions, parameters, probes};
 
 /// Reads the files of this machine.
@@ -19,6 +20,10 @@ impl Programs for Files {
         let file = Path::new(file);
         let bytes = read(file).map_err(|error| error.to_string())?;
         let elf = parsed(file, &bytes).map_err(|error| error.to_string())?;
+        if !is_of_this_machine(&elf) {
+            let (other, own) = (elf.architecture(), std::env::consts::ARCH);
+            return Err(format!("{}: it is for {other:?}, and this machine is {own}", file.display()));
+        }
         probes::of(&elf, provider, name).map_err(|why| format!("{}: {why}", file.display()))
     }
 

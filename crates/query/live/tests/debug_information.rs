@@ -96,6 +96,20 @@ fn probes_of_other_processors_are_refused() {
     bytes[18..20].copy_from_slice(&[183, 0]);
     std::fs::write(&program, bytes).expect("a file");
     let refused = Files.probes(&program.display().to_string(), "own", "passed").expect_err("its registers are others");
-    assert!(refused.contains("it is for Aarch64"), "{refused}");
+    assert!(refused.contains("it is for Aarch64, and this machine is x86_64"), "{refused}");
     assert_eq!(parameters(&program), []);
+}
+
+#[test]
+fn static_probes_of_arm64_are_listed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../driver/tests/query/probed/probed.c");
+    // `sys/sdt.h` is the same for all processors. Without optimization, arguments are on the stack: `-4@[sp, 28]`.
+    let mut gcc = Command::new("aarch64-linux-gnu-gcc");
+    gcc.args(["-O0", "-idirafter/usr/include/x86_64-linux-gnu", "-o"]).arg(&program).arg(source);
+    let Some(()) = run(&mut gcc) else { return };
+    let listed = kiln_live::files::listed(&program).expect("a program");
+    let signs = vec![true, false, false, true, true, true];
+    assert_eq!(Vec::from_iter(listed), [("own:never".to_owned(), vec![true]), ("own:passed".to_owned(), signs)]);
 }

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kiln_plan::Query;
 use kiln_plan::execute::Limits;
@@ -26,6 +26,10 @@ use kiln_program::Error;
 
 /// The shortest time of which a share is known, in nanoseconds.
 const SHARE_INTERVAL_NS: u64 = 100_000_000;
+/// How long the last answer of a query that was stopped may take.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+/// How often it is looked whether it is there.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What a query is, and what it may take.
 #[derive(Clone, Debug, Serialize)]
@@ -121,7 +125,8 @@ pub struct Running {
     /// Name and type of each column; of groups also whether it is a measure of them, and not a key.
     columns: Vec<Json>,
     windowed: bool,
-    stop: AtomicBool,
+    /// When it was asked to end.
+    stopped: OnceLock<Instant>,
     /// Ends the answer that the SQL engine is computing.
     interrupt: Arc<AtomicBool>,
     is_told: AtomicBool,
@@ -185,7 +190,7 @@ impl Running {
             columns: columns(&session),
             windowed: session.windowed(),
             spec,
-            stop: AtomicBool::new(false),
+            stopped: OnceLock::new(),
             interrupt: Arc::default(),
             is_told: AtomicBool::new(false),
             progress: Mutex::new(progress),
@@ -221,8 +226,10 @@ impl Running {
         progress.share = 0.0;
         let (state, reason) = match ran {
             Ok(Ok(())) => (State::Ended, None),
-            // Its last answer was interrupted.
-            Ok(Err(_)) if self.stop.load(Ordering::SeqCst) => (State::Ended, None),
+            // Its last answer was interrupted. A reader, who asked for no more, is not told.
+            Ok(Err(error)) if self.stopped.get().is_some() => {
+                (State::Ended, (self.spec.version > 0).then(|| error.to_string().into()))
+            }
             Ok(Err(error)) => {
                 // The one who installs it gets the error, unless that was long ago.
                 let _ = begun.try_send(Err(error.clone()));
@@ -259,9 +266,9 @@ impl Running {
         let rows = self.spec.rows;
         let is_kept = reader.is_none();
         let stop = || {
-            let stopped = self.stop.load(Ordering::SeqCst);
+            let stopped = self.stopped.get().is_some();
             if stopped && is_kept {
-                // No answer was interrupted, and the last one is kept.
+                // No answer was interrupted, and the last one is kept if it is soon there.
                 self.interrupt.store(false, Ordering::SeqCst);
             }
             stopped
@@ -328,7 +335,7 @@ impl Running {
     /// Asks it to end.
     pub fn stop(&self) {
         self.interrupt.store(true, Ordering::SeqCst);
-        self.stop.store(true, Ordering::SeqCst);
+        self.stopped.get_or_init(Instant::now);
     }
 
     /// Asks it to end, for a reason.
@@ -349,11 +356,17 @@ impl Running {
         is_news.then(|| format!("query `{}` ended: {reason}", self.spec.name.exact()).into())
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended; for the last answer of one that was stopped, only [`LAST_ANSWER`].
     pub fn join(&self) {
-        let thread = locked(&self.thread).take();
+        let Some(thread) = locked(&self.thread).take() else { return };
+        if let Some(stopped) = self.stopped.get() {
+            while !thread.is_finished() && stopped.elapsed() < LAST_ANSWER {
+                std::thread::sleep(LOOK);
+            }
+            self.interrupt.store(true, Ordering::SeqCst);
+        }
         // A panic was caught and is its reason.
-        thread.map(|thread| thread.join().ok());
+        thread.join().ok();
     }
 
     /// What readers see, with the windows after a number.

@@ -26,7 +26,7 @@ pub struct Verified<'a> {
 /// Draws the flame graph of all programs under one root.
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] if nothing was processed.
+/// Returns [`Error::Unsupported`] if it cannot be drawn.
 pub fn graph(title: &str, programs: &[Verified<'_>]) -> Result<Vec<u8>, Error> {
     let mut stacks: Vec<(String, u64)> = Vec::new();
     for verified in programs {

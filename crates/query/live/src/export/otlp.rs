@@ -1,14 +1,24 @@
-//! OTLP over HTTP, in its JSON encoding: metrics of groups, log records of rows.
+//! OTLP: metrics of groups, log records of rows. Over HTTP a document is sent in its JSON encoding, over gRPC ([`grpc`]) as
+//! Protocol Buffers ([`protobuf`]).
 //!
 //! Counters, sums and histograms have delta temporality: each point is of one window. Histograms are exponential ones, so
 //! a receiver can merge those of many hosts, and quantiles of the merged one are right.
 //!
 //! The protocol: <https://opentelemetry.io/docs/specs/otlp/>. 64-bit integers are text in its JSON.
 
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(not(feature = "grpc"))]
+mod no_grpc;
+mod protobuf;
+
+#[cfg(not(feature = "grpc"))]
+use no_grpc as grpc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kiln_plan::{Histogram, Row, Value};
+use prost::Message as _;
 use serde_json::{Value as Json, json};
 use ureq::Agent;
 
@@ -28,12 +38,20 @@ const SCALE: i32 = 5;
 const MAX_BUCKETS: i64 = 160;
 /// Maximum bytes that are read of an answer.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
+/// Maximum characters that are shown of the address in an answer.
+const MAX_SHOWN_ADDRESS: usize = 256;
 const DELTA: u32 = 1;
 const SEVERITY_INFO: u32 = 9;
 
+/// How documents get to a receiver.
+enum Carrier {
+    Http(Agent),
+    Grpc(grpc::Channel),
+}
+
 /// A receiver.
 pub struct Otlp {
-    agent: Agent,
+    carrier: Carrier,
     url: String,
     form: Form,
     host: Option<String>,
@@ -90,8 +108,10 @@ pub struct Refused {
 
 /// An attempt that failed.
 enum Failure {
-    /// It may be tried again.
-    Transient(String),
+    /// Nobody answered. It may be tried again.
+    Silent(String),
+    /// The receiver cannot take it now. It may be tried again.
+    Busy(String),
     /// It would fail again.
     Permanent(String),
     /// Some were taken.
@@ -105,16 +125,23 @@ impl Otlp {
     /// [`Error::InvalidInput`] where there is none.
     pub fn connect(url: &str, form: Form, targets: &Targets) -> Result<Otlp, Error> {
         let invalid = |why: &str| Error::InvalidInput(format!("{url}: {why}"));
-        if !url.starts_with("http://") {
-            let help = "an OTLP receiver's address is like http://127.0.0.1:4318; a Collector on this machine forwards \
-                        with TLS";
-            return Err(invalid(help));
-        }
-        let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
-        let agent: Agent = config.build().into();
+        let carrier = match url.split_once("://") {
+            Some(("http", _)) => {
+                let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
+                // Rows go only to the address that the user named.
+                Carrier::Http(config.max_redirects(0).build().into())
+            }
+            Some(("grpc" | "grpcs", _)) => Carrier::Grpc(grpc::Channel::new(url, TIMEOUT)?),
+            _ => {
+                return Err(invalid(
+                    "an OTLP receiver's address is like http://127.0.0.1:4318, grpc://127.0.0.1:4317 or, with TLS, \
+                     grpcs://collector.example:4317",
+                ));
+            }
+        };
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
-        let otlp = Otlp {
-            agent,
+        let mut otlp = Otlp {
+            carrier,
             url: url.trim_end_matches('/').to_owned(),
             form,
             host,
@@ -123,12 +150,28 @@ impl Otlp {
             recorded_boot_ns: targets.recorded_boot_ns,
             is_down: false,
         };
-        match otlp.post(&otlp.document(&[])) {
+        let empty = otlp.document(&[]);
+        match otlp.deliver(&empty, |failure| matches!(failure, Failure::Busy(_))) {
             Ok(()) | Err(Failure::Partial(..)) => Ok(otlp),
-            Err(Failure::Transient(why) | Failure::Permanent(why)) => {
+            Err(Failure::Busy(why)) => {
+                let attempts = RETRIES.len() + 1;
+                Err(invalid(&format!("the OTLP receiver is busy, at {attempts} attempts: {why}; try again later")))
+            }
+            Err(Failure::Silent(why) | Failure::Permanent(why)) => {
                 Err(invalid(&format!("no OTLP receiver answers there: {why}")))
             }
         }
+    }
+
+    /// Sends a document, again after failures that `may_pass`.
+    fn deliver(&mut self, document: &Json, may_pass: impl Fn(&Failure) -> bool) -> Result<(), Failure> {
+        for wait in RETRIES {
+            match self.post(document) {
+                Err(failure) if may_pass(&failure) => std::thread::sleep(wait),
+                result => return result,
+            }
+        }
+        self.post(document)
     }
 
     /// Sends rows; returns those that were not taken. A receiver that took nothing the last time is tried once, and not
@@ -139,34 +182,36 @@ impl Otlp {
         if self.is_down && is_over.load(Ordering::SeqCst) {
             return refused(all, format!("{} has not answered", self.url));
         }
-        let document = self.document(rows);
-        let mut waits = RETRIES.iter().filter(|_| !self.is_down);
-        let failure = loop {
-            match (self.post(&document), waits.next()) {
-                (Err(Failure::Transient(_)), Some(wait)) => std::thread::sleep(*wait),
-                (result, _) => break result.err(),
-            }
-        };
-        self.is_down = matches!(failure, Some(Failure::Transient(_)));
+        let may_pass = |failure: &Failure| matches!(failure, Failure::Silent(_) | Failure::Busy(_));
+        let (document, was_down) = (self.document(rows), self.is_down);
+        let failure = self.deliver(&document, |failure| !was_down && may_pass(failure)).err();
+        self.is_down = failure.as_ref().is_some_and(may_pass);
         match failure? {
             Failure::Partial(rows, reason) => refused(rows, reason),
-            Failure::Transient(reason) | Failure::Permanent(reason) => refused(all, reason),
+            Failure::Silent(reason) | Failure::Busy(reason) | Failure::Permanent(reason) => refused(all, reason),
         }
     }
 
-    fn post(&self, document: &Json) -> Result<(), Failure> {
-        let signal = if self.form.is_metrics() { "metrics" } else { "logs" };
-        let url = format!("{}/v1/{signal}", self.url);
-        let request = self.agent.post(&url).header("Content-Type", "application/json");
-        let answer = request.send(document.to_string());
-        let mut answer = answer.map_err(|error| Failure::Transient(error.to_string()))?;
-        let status = answer.status().as_u16();
-        // An answer that cannot be read says as much as an empty one.
-        let text = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string().unwrap_or_default();
-        match status {
-            200..=299 => partial(&text).map_or(Ok(()), Err),
-            429 | 502 | 503 | 504 => Err(Failure::Transient(format!("{url} answers with status {status}"))),
-            _ => Err(Failure::Permanent(format!("{url} answers with status {status}"))),
+    fn post(&mut self, document: &Json) -> Result<(), Failure> {
+        let is_metrics = self.form.is_metrics();
+        match &mut self.carrier {
+            Carrier::Http(agent) => {
+                let signal = if is_metrics { "metrics" } else { "logs" };
+                post(agent, &format!("{}/v1/{signal}", self.url), document)
+            }
+            Carrier::Grpc(channel) => {
+                let (message, service) = match is_metrics {
+                    true => (protobuf::METRICS, "metrics.v1.MetricsService"),
+                    false => (protobuf::LOGS, "logs.v1.LogsService"),
+                };
+                let method = format!("/opentelemetry.proto.collector.{service}/Export");
+                let message = protobuf::encode(message, document).map_err(Failure::Permanent)?;
+                let answer = channel.call(&method, &message)?;
+                // An answer that cannot be read says as much as an empty one.
+                let partial = Answer::decode(&answer[..]).unwrap_or_default().partial.unwrap_or_default();
+                let rejected = u64::try_from(partial.rejected).ok().filter(|count| *count > 0);
+                rejected.map_or(Ok(()), |count| Err(Failure::Partial(count, partial.reason)))
+            }
         }
     }
 
@@ -192,6 +237,41 @@ impl Otlp {
             let records: Vec<Json> = rows.iter().map(|row| record(&self.form, row, clock)).collect();
             json!({"resourceLogs": [{"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": records}]}]})
         }
+    }
+}
+
+/// What a receiver answers over gRPC.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Answer {
+    #[prost(message, optional, tag = "1")]
+    partial: Option<Partial>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Partial {
+    #[prost(int64, tag = "1")]
+    rejected: i64,
+    #[prost(string, tag = "2")]
+    reason: String,
+}
+
+/// Sends a document over HTTP.
+fn post(agent: &Agent, url: &str, document: &Json) -> Result<(), Failure> {
+    let answer = agent.post(url).header("Content-Type", "application/json").send(document.to_string());
+    let mut answer = answer.map_err(|error| Failure::Silent(error.to_string()))?;
+    let status = answer.status().as_u16();
+    // An answer that cannot be read says as much as an empty one.
+    let text = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string().unwrap_or_default();
+    let said = format!("{url} answers with status {status}");
+    match status {
+        200..=299 => partial(&text).map_or(Ok(()), Err),
+        300..=399 => {
+            let place = answer.headers().get("Location").and_then(|place| place.to_str().ok());
+            let place: String = place.unwrap_or("another place").chars().take(MAX_SHOWN_ADDRESS).collect();
+            Err(Failure::Permanent(format!("{said}, which refers to {place}: name the receiver itself")))
+        }
+        429 | 502 | 503 | 504 => Err(Failure::Busy(said)),
+        _ => Err(Failure::Permanent(said)),
     }
 }
 

@@ -199,15 +199,26 @@ pub fn resolve(read: &Read, types: &Btf) -> Result<Resolved, String> {
     Ok(Resolved { offsets, scalar })
 }
 
-/// The offset in bytes and the type of a member of any type.
+/// The offset in bytes and the type of a member of any type, or of an element of one: `regs[3]`.
 ///
 /// # Errors
 /// As [`kind`].
 pub fn field(structure: &str, name: &str, types: &Btf) -> Result<(u32, TypeId), String> {
     let composite = types.find(structure, |kind| matches!(kind, Kind::Composite { .. }));
     let composite = composite.ok_or_else(|| format!("the structure `{structure}`, which this kernel does not have"))?;
-    member_of(types, composite, name)
-        .ok_or_else(|| format!("the member `{name}` of `struct {structure}`, which this kernel does not have"))
+    let found = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
+        Some((array, index)) => member_of(types, composite, array).and_then(|at| element_of(types, at, index)),
+        None => member_of(types, composite, name),
+    };
+    found.ok_or_else(|| format!("the member `{name}` of `struct {structure}`, which this kernel does not have"))
+}
+
+/// The offset in bytes and the type of an element of the array at an offset.
+fn element_of(types: &Btf, (offset, array): (u32, TypeId), index: &str) -> Option<(u32, TypeId)> {
+    let Kind::Array { element, count, .. } = *types.kind(types.resolve(array)?) else { return None };
+    let index: u32 = index.parse().ok().filter(|index| *index < count)?;
+    let before = u64::from(index).checked_mul(types.size_of(element)?)?;
+    Some((offset.checked_add(u32::try_from(before).ok()?)?, element))
 }
 
 /// The offset in bytes and the type of a member, in anonymous members too; no bit fields.
@@ -347,4 +358,45 @@ pub fn missing(table: &Table, types: &Btf) -> Vec<(usize, String)> {
 /// The size of a number.
 pub fn size(scalar: Scalar) -> Size {
     Size::from_bytes(scalar.bytes.into()).unwrap_or(Size::B8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The registers of arm64 as its kernels have them, in an anonymous structure of an anonymous union.
+    #[test]
+    fn elements_of_arrays_have_places() {
+        const STRUCTURE: u32 = 4 << 24;
+        const UNION: u32 = 5 << 24;
+        let mut strings = vec![0];
+        let mut named = |name: &str| {
+            let at = strings.len() as u32;
+            strings.extend(name.bytes().chain([0]));
+            at
+        };
+        let [long, regs, sp, pt_regs] = ["long", "regs", "sp", "pt_regs"].map(&mut named);
+        let types: Vec<u32> = [
+            // 1: an integer of 64 bits; 2: 31 of them.
+            vec![long, 1 << 24, 8, 64],
+            vec![0, 3 << 24, 0, 1, 1, 31],
+            // 3: what has the array; 4 and 5: what has this.
+            vec![0, STRUCTURE | 2, 256, regs, 2, 0, sp, 1, 248 * 8],
+            vec![0, UNION | 1, 256, 0, 3, 0],
+            vec![pt_regs, STRUCTURE | 1, 264, 0, 4, 64],
+        ]
+        .concat();
+        let sizes = [types.len() as u32 * 4, types.len() as u32 * 4, strings.len() as u32];
+        let mut bytes: Vec<u8> = vec![0x9f, 0xeb, 1, 0];
+        [24, 0].iter().chain(&sizes).chain(&types).for_each(|word| bytes.extend(word.to_le_bytes()));
+        bytes.extend(strings);
+        let types = Btf::parse(&bytes).expect("types");
+        let place = |name: &str| field("pt_regs", name, &types).map(|(offset, id)| (offset, types.size_of(id)));
+        assert_eq!(place("regs[0]"), Ok((8, Some(8))));
+        assert_eq!(place("regs[30]"), Ok((248, Some(8))));
+        assert_eq!(place("sp"), Ok((256, Some(8))));
+        for name in ["regs[31]", "regs[-1]", "regs[]", "regs[0", "regs0]", "sp[0]", "[0]", "regs[4294967296]", "pc"] {
+            assert!(place(name).is_err_and(|why| why.contains(&format!("`{name}`"))), "{name}");
+        }
+    }
 }
