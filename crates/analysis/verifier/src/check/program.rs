@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kiln_platform::{MapDefinition, MapType};
+use kiln_platform::{Feature, MapDefinition, MapType};
 use kiln_program::{Map, READ_ONLY_FLAG, Reference};
 
 use crate::code::{Code, Position};
@@ -22,7 +22,7 @@ impl Path<'_> {
                 self.code.check_map_allowed(self.options, map.0)?;
                 let Some(definition) = self.code.object.maps.get(map.index()) else { continue };
                 self.options.check_definition(definition)?;
-                self.code.check_sleeping(definition)?;
+                self.code.check_sleeping(self.options, definition)?;
                 let of_type = *only.entry(definition.map_type).or_insert(map);
                 if of_type != map && self.options.allows_one(definition.map_type) {
                     let message = format!("a program can use one {} only", definition.map_type);
@@ -81,8 +81,10 @@ impl Options {
 
 impl<'a> Code<'a> {
     /// A program that may sleep uses no map whose elements may be freed meanwhile.
-    fn check_sleeping(&self, map: &Map) -> Step<()> {
-        if !self.program.sleepable || map.map_type.allowed_in_sleepable() {
+    fn check_sleeping(&self, options: &Options, map: &Map) -> Step<()> {
+        let later = matches!(map.map_type, MapType::LpmTrie | MapType::ProgArray)
+            && options.kernel_has(Feature::SleepingTriesAndTailCalls);
+        if !self.program.sleepable || map.map_type.allowed_in_sleepable() || later {
             return Ok(());
         }
         let message = format!("the program may sleep, and {} is a {}", map.name, map.map_type);
