@@ -46,6 +46,9 @@ impl Path<'_> {
     }
 }
 
+/// A stack trace of 127 frames, which tools ask for by default. Programs cannot read it, so any size gives one verdict.
+const STACK_TRACE_BYTES: u32 = 127 * 8;
+
 impl Options {
     /// Whether a program may use only one map of the type.
     fn allows_one(&self, map_type: MapType) -> bool {
@@ -57,15 +60,17 @@ impl Options {
     }
 
     /// Sizes and flags with which the kernel makes a map. What the loader decides, or changes, is not checked: a number of
-    /// entries of 0, sizes of ring buffers, structures of the kernel, and whether data sections can be mapped.
+    /// entries of 0, sizes of ring buffers, depths of stack traces, structures of the kernel, and whether data sections can
+    /// be mapped.
     fn check_definition(&self, map: &Map) -> Step<()> {
         let rules = map.map_type.rules();
         let rounded = matches!(map.map_type, MapType::Ringbuf | MapType::UserRingbuf);
         let entries = if map.max_entries == 0 || rounded { rules.load_time_entries() } else { map.max_entries };
+        let depth_left_open = map.map_type == MapType::StackTrace && map.value_size == 0;
         let definition = MapDefinition {
             map_type: map.map_type,
             key: map.key_size,
-            value: map.value_size,
+            value: if depth_left_open { STACK_TRACE_BYTES } else { map.value_size },
             entries,
             flags: if map.is_section() { map.flags & READ_ONLY_FLAG } else { map.flags },
             extra: map.extra,
