@@ -66,6 +66,18 @@ pub fn is_sleepable_tracepoint(name: &str) -> bool {
     matches!(name, "sys_enter" | "sys_exit")
 }
 
+/// Whether no tracing program may be put on a function, because the code that calls the program needs it. Releases before
+/// 5.14 take them.
+pub fn is_never_traced(function: &str) -> bool {
+    NEVER_TRACED.contains(&function)
+}
+
+/// Whether a function does not return, so that no program runs at its end. Releases before 6.15 take such programs, and
+/// never call them.
+pub fn never_returns(function: &str) -> bool {
+    NEVER_RETURNING.contains(&function)
+}
+
 /// Whether the arguments of an LSM hook are untrusted, because it runs while they are created or freed.
 pub fn is_untrusted_lsm_hook(name: &str) -> bool {
     UNTRUSTED_LSM_HOOKS.contains(&name)
@@ -359,12 +371,41 @@ pub fn iterator_allows(name: &str, helper: &str) -> bool {
     matches!(name, "tcp" | "unix") && matches!(helper, "setsockopt" | "getsockopt")
 }
 
-/// Whether programs on a hook may not call a helper that others of their type may. Walking a path or measuring a file
-/// is safe only if no lock is held that it needs.
+/// Functions in the kernel's `btf_id_deny`, which depends on its configuration.
+const NEVER_TRACED: &[&str] = &[
+    "___migrate_enable",
+    "__rcu_read_lock",
+    "__rcu_read_unlock",
+    "migrate_disable",
+    "migrate_enable",
+    "preempt_count_add",
+    "preempt_count_sub",
+    "rcu_read_unlock_strict",
+];
+
+/// Functions in the kernel's `noreturn_deny`.
+const NEVER_RETURNING: &[&str] = &[
+    "__ia32_sys_exit",
+    "__ia32_sys_exit_group",
+    "__kunit_abort",
+    "__module_put_and_kthread_exit",
+    "__x64_sys_exit",
+    "__x64_sys_exit_group",
+    "do_exit",
+    "do_group_exit",
+    "kthread_complete_and_exit",
+    "kthread_exit",
+    "kunit_try_catch_throw",
+    "make_task_dead",
+];
+
+/// Whether programs on a hook may not call a helper or kernel function that others of their type may. Walking a path,
+/// measuring a file or sending is safe only if no lock is held that it needs.
 pub fn hook_refuses(program_type: ProgramType, iterator: bool, hook: &str, helper: &str) -> bool {
     match helper {
         "d_path" if program_type == ProgramType::Lsm => !is_sleepable_lsm_hook(hook),
         "d_path" => program_type == ProgramType::Tracing && !iterator && !PATH_FUNCTIONS.contains(&hook),
+        "bpf_ksock_acquire" | "bpf_ksock_release" | "bpf_ksock_send" => hook == "socket_sendmsg",
         "ima_inode_hash" | "ima_file_hash" => !is_sleepable_lsm_hook(hook),
         // They would call themselves.
         "sk_storage_get" | "sk_storage_delete" => {

@@ -7,8 +7,8 @@
 //!   | kernel | objects | ...
 //! ```
 //!
-//! Prints every program on which they differ, and those that were not asked where Kiln and the author differ. Writes
-//! the row into `docs/measurements/agreement.md`.
+//! Prints every program on which they differ, those that were not asked where Kiln and the author differ, and Kiln's
+//! verdicts on what authors say must load, and must not. Writes the row into `docs/measurements/agreement.md`.
 
 use std::path::Path;
 
@@ -37,6 +37,14 @@ fn main() {
     let own = own::compare(&corpus::objects(), &kernel);
     own.compared.iter().for_each(print);
     own.unreadable.iter().for_each(|why| println!("unreadable\t{why}"));
+    for must_load in [true, false] {
+        let of = |one: &&Compared| one.expected.as_ref().is_some_and(|expected| expected.success == must_load);
+        let count = |says: fn(&Says) -> bool| own.compared.iter().filter(of).filter(|one| says(&one.kiln)).count();
+        let [all, accepted] = [count(|_| true), count(|says| *says == Says::Accept)];
+        let unsupported = count(|says| matches!(says, Says::Nothing(_)));
+        let author = if must_load { "must load" } else { "must not" };
+        println!("{author} by its author\t{all} programs, {accepted} accepted, {unsupported} unsupported");
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let verdicts = Verdicts::read(&root.join("tests/verdicts.toml")).expect("tests/verdicts.toml");
     let row = own.row(&kernel.release);

@@ -79,7 +79,7 @@ fn write_page(all: &Comparisons, verdicts: &Verdicts, other: Option<&OtherKernel
         None => {
             let page = report::page(all, verdicts, running.trim(), other.map(|other| other.release.as_str()));
             let kept = |page: String, heading| report::with_section(&page, heading, report::section(&before, heading));
-            [report::COMPILER, report::RELEASES, own::HEADING].into_iter().fold(page, kept)
+            [report::COMPILER, report::RELEASES, report::TOOLS, own::HEADING].into_iter().fold(page, kept)
         }
     };
     std::fs::write(path, page).expect("docs/measurements/agreement.md can be written");

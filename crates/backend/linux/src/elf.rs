@@ -29,6 +29,12 @@ const STRUCT_OPS: u32 = 26;
 /// Map types that the kernel wants with 0 entries: cgroup, socket, inode and task storage, `struct_ops`.
 const SIZED_BY_OWNER: [u32; 7] = [19, 21, 24, 26, 28, 29, 32];
 
+/// Bytes in a value of a map of this type and size: 127 frames if a map of stack traces leaves its depth to the loader.
+pub(crate) fn loaded_size(map_type: u32, size: u32) -> u32 {
+    let open = map_type == libbpf_sys::BPF_MAP_TYPE_STACK_TRACE && size == 0;
+    if open { 127 * 8 } else { size }
+}
+
 impl ObjectFile {
     /// Opens an object from its bytes.
     ///
@@ -187,7 +193,8 @@ impl ObjectFile {
         check("setting the target", result).map(drop)
     }
 
-    /// Gives maps whose size is decided at load time (0 entries) this many. Local storage has no size of its own.
+    /// Gives maps whose size is decided at load time (0 entries) this many, and stack traces without a depth 127 frames.
+    /// Local storage has no size of its own.
     pub fn size_empty_maps(&mut self, entries: u32) {
         for pointer in self.map_pointers() {
             // SAFETY: `pointer` belongs to this object, which is open and not loaded.
@@ -195,6 +202,11 @@ impl ObjectFile {
                 let sized = !SIZED_BY_OWNER.contains(&libbpf_sys::bpf_map__type(pointer));
                 if sized && libbpf_sys::bpf_map__max_entries(pointer) == 0 {
                     libbpf_sys::bpf_map__set_max_entries(pointer, entries);
+                }
+                let size = libbpf_sys::bpf_map__value_size(pointer);
+                let loaded = loaded_size(libbpf_sys::bpf_map__type(pointer), size);
+                if loaded != size {
+                    libbpf_sys::bpf_map__set_value_size(pointer, loaded);
                 }
             }
         }

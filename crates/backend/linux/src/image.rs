@@ -15,7 +15,7 @@ use kiln_platform::{AttachType, ProgramType, section_program_type};
 use kiln_program::btf::{Btf, Kind};
 use kiln_program::{ExternKind, FunctionId, Image, Map, MapContents, MapId, Object, Program, Reference};
 
-use crate::elf::{LoadFailure, ProgramLog};
+use crate::elf::{LoadFailure, ProgramLog, loaded_size};
 use crate::error::{Error, c_string, check};
 use crate::map::MapHandle;
 use crate::prog::Prog;
@@ -304,7 +304,7 @@ pub fn create_map(map: &Map, types: Option<&OwnedFd>) -> Result<MapHandle, Error
             map.map_type.number(),
             name.as_ptr(),
             map.key_size,
-            map.value_size,
+            loaded_size(map.map_type.number(), map.value_size),
             map.max_entries,
             &options,
         )

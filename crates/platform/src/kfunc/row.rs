@@ -98,6 +98,7 @@ pub(super) const SESSION: AttachTypes =
 
 pub(super) const KPROBE_OR_TRACING: ProgramTypes = types(&[ProgramType::Kprobe, ProgramType::Tracing]);
 pub(super) const LSM: ProgramTypes = types(&[ProgramType::Lsm]);
+pub(super) const LSM_OR_SYSCALL: ProgramTypes = types(&[ProgramType::Lsm, ProgramType::Syscall]);
 pub(super) const CGROUP_SKB: ProgramTypes = types(&[ProgramType::CgroupSkb]);
 pub(super) const SCHED_CLS: ProgramTypes = types(&[ProgramType::SchedCls]);
 pub(super) const STRUCT_OPS: ProgramTypes = types(&[ProgramType::StructOps]);

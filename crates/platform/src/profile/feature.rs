@@ -79,6 +79,10 @@ features! {
 
     /// Structures of the kernel as memory that a helper or a global function reads.
     StructureMemory: (6, 4), "a structure of the kernel as memory";
+    /// Tail calls and tries in programs that may sleep.
+    SleepingTriesAndTailCalls: (7, 2), "a trie or tail call in a program that may sleep";
+    /// What a global function takes as memory is checked for writes, too, so that structures of the kernel are refused.
+    GlobalMemoryIsWritten: (7, 2), "the check that a global function may write to what it takes as memory";
     /// Immediates stored to a context. Before, only registers were.
     ContextImmediates: (6, 4), "an immediate stored to a context";
 

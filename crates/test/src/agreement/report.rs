@@ -250,6 +250,9 @@ pub fn of_compiler(all: &[Compared], verdicts: &Verdicts, compiler: &str, runnin
 /// The heading of the table that `crates/test/tests/old_kernels.rs` writes.
 pub const RELEASES: &str = "## Other releases";
 
+/// The heading of the section that `scripts/tool-objects --table` writes.
+pub const TOOLS: &str = "## Tools that people run";
+
 /// The prefix of program names in `tests/verdicts.toml` for the other kernel.
 pub const OTHER_PREFIX: &str = "6.12 ";
 

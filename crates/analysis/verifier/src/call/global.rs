@@ -172,6 +172,11 @@ impl Path<'_> {
         let has_structures = register.trust.has(Trust::ALLOCATED) || self.options.kernel_has(Feature::StructureMemory);
         if register.kind() == Kind::BtfId && has_structures {
             check_unmoved(reg, register)?;
+            if !register.trust.has(Trust::ALLOCATED) && self.options.kernel_has(Feature::GlobalMemoryIsWritten) {
+                let message =
+                    format!("r{} is a structure of the kernel, and the function may write to it", reg.number());
+                return reject(Reason::ReadOnlyMemory, message);
+            }
             return self.load_structure(reg, register, 0, bytes).map(drop);
         }
         self.check_shared_memory(reg, register, bytes.into()).unwrap_or_else(|| {

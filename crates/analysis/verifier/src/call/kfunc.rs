@@ -52,6 +52,9 @@ impl Path<'_> {
         }
         let mut call = self.types.prepared_call(symbol, &self.options.profile)?;
         self.code.check_kfunc_allowed(self.options, &self.state, call.kfunc)?;
+        if self.code.program_type == ProgramType::Lsm && !self.types.hook_allows(self.code, call.kfunc.name, true) {
+            return reject(Reason::KfuncNotAllowed, format!("{} may not be called on this hook", call.kfunc.name));
+        }
         if let KfuncMeaning::Lock { .. } = call.kfunc.meaning {
             self.push_failed_lock()?;
         }

@@ -4,9 +4,9 @@
 use std::rc::Rc;
 
 use kiln_platform::{
-    AttachType, ProgramType, ProgramTypes, hook_refuses, is_disabled_lsm_hook, is_sleepable_lsm_hook,
+    AttachType, ProgramType, ProgramTypes, hook_refuses, is_disabled_lsm_hook, is_never_traced, is_sleepable_lsm_hook,
     is_sleepable_tracepoint, is_unsupported_member, is_untrusted_lsm_hook, iterator_allows, iterator_target,
-    member_refuses, raw_tracepoint, section_program_type,
+    member_refuses, never_returns, raw_tracepoint, section_program_type,
 };
 use kiln_program::Program;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
@@ -27,7 +27,7 @@ impl Types {
         Ok(Rc::clone(self.hook.get_or_init(|| Rc::new(hook))))
     }
 
-    /// Whether programs on this hook may call a helper that the others of their type may, or may not.
+    /// Whether programs on this hook may call a helper or kernel function that the others of their type may, or may not.
     pub(crate) fn hook_allows(&self, code: &Code<'_>, helper: &str, others_may: bool) -> bool {
         if code.program_type == ProgramType::StructOps {
             return others_may && !self.hook(code).is_ok_and(|hook| member_refuses(&hook.name, helper));
@@ -60,6 +60,13 @@ impl Types {
         let raw = program.attach_type == Some(AttachType::TraceRawTp);
         if raw && program.sleepable && !is_sleepable_tracepoint(&hook.name) {
             return reject(Reason::KernelLacks, format!("programs on the tracepoint {} may not sleep", hook.name));
+        }
+        let name = &hook.name;
+        if on_function(program) && is_never_traced(name) {
+            return reject(Reason::KernelLacks, format!("no tracing program may be put on the function {name}"));
+        }
+        if on_function(program) && program.attach_type != Some(AttachType::TraceFentry) && never_returns(name) {
+            return reject(Reason::KernelLacks, format!("{name} does not return: the program would never run"));
         }
         if !matches!(code.program_type, ProgramType::Lsm | ProgramType::StructOps) {
             return Ok(());
@@ -112,6 +119,12 @@ fn check_sleepable(program: &Program, program_type: ProgramType) -> Step<()> {
         return reject(Reason::KernelLacks, format!("{} programs may not sleep", program_type.name()));
     }
     Ok(())
+}
+
+/// Whether the program runs where a function of the kernel begins or ends.
+fn on_function(program: &Program) -> bool {
+    use AttachType::{ModifyReturn, TraceFentry, TraceFexit, TraceFsession};
+    matches!(program.attach_type, Some(TraceFentry | TraceFexit | TraceFsession | ModifyReturn))
 }
 
 /// The hook that the program names, found in the kernel's types.

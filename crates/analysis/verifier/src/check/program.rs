@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kiln_platform::{MapDefinition, MapType};
+use kiln_platform::{Feature, MapDefinition, MapType};
 use kiln_program::{Map, READ_ONLY_FLAG, Reference};
 
 use crate::code::{Code, Position};
@@ -22,7 +22,7 @@ impl Path<'_> {
                 self.code.check_map_allowed(self.options, map.0)?;
                 let Some(definition) = self.code.object.maps.get(map.index()) else { continue };
                 self.options.check_definition(definition)?;
-                self.code.check_sleeping(definition)?;
+                self.code.check_sleeping(self.options, definition)?;
                 let of_type = *only.entry(definition.map_type).or_insert(map);
                 if of_type != map && self.options.allows_one(definition.map_type) {
                     let message = format!("a program can use one {} only", definition.map_type);
@@ -46,6 +46,9 @@ impl Path<'_> {
     }
 }
 
+/// A stack trace of 127 frames, which tools ask for by default. Programs cannot read it, so any size gives one verdict.
+const STACK_TRACE_BYTES: u32 = 127 * 8;
+
 impl Options {
     /// Whether a program may use only one map of the type.
     fn allows_one(&self, map_type: MapType) -> bool {
@@ -57,15 +60,17 @@ impl Options {
     }
 
     /// Sizes and flags with which the kernel makes a map. What the loader decides, or changes, is not checked: a number of
-    /// entries of 0, sizes of ring buffers, structures of the kernel, and whether data sections can be mapped.
+    /// entries of 0, sizes of ring buffers, depths of stack traces, structures of the kernel, and whether data sections can
+    /// be mapped.
     fn check_definition(&self, map: &Map) -> Step<()> {
         let rules = map.map_type.rules();
         let rounded = matches!(map.map_type, MapType::Ringbuf | MapType::UserRingbuf);
         let entries = if map.max_entries == 0 || rounded { rules.load_time_entries() } else { map.max_entries };
+        let depth_left_open = map.map_type == MapType::StackTrace && map.value_size == 0;
         let definition = MapDefinition {
             map_type: map.map_type,
             key: map.key_size,
-            value: map.value_size,
+            value: if depth_left_open { STACK_TRACE_BYTES } else { map.value_size },
             entries,
             flags: if map.is_section() { map.flags & READ_ONLY_FLAG } else { map.flags },
             extra: map.extra,
@@ -81,8 +86,10 @@ impl Options {
 
 impl<'a> Code<'a> {
     /// A program that may sleep uses no map whose elements may be freed meanwhile.
-    fn check_sleeping(&self, map: &Map) -> Step<()> {
-        if !self.program.sleepable || map.map_type.allowed_in_sleepable() {
+    fn check_sleeping(&self, options: &Options, map: &Map) -> Step<()> {
+        let later = matches!(map.map_type, MapType::LpmTrie | MapType::ProgArray)
+            && options.kernel_has(Feature::SleepingTriesAndTailCalls);
+        if !self.program.sleepable || map.map_type.allowed_in_sleepable() || later {
             return Ok(());
         }
         let message = format!("the program may sleep, and {} is a {}", map.name, map.map_type);

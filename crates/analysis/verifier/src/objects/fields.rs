@@ -445,8 +445,9 @@ impl Search<'_> {
             return Err(Refused);
         }
         let class = KptrClass::of_tag(self.btf.name(target)).ok_or(Refused)?;
+        // In a structure that is a map's value elsewhere, it is no field of its own.
         if class == KptrClass::User && self.place != Place::MapValue {
-            return Err(Refused);
+            return Ok(None);
         }
         let inner = self.btf.resolve(inner).ok_or(Refused)?;
         if !matches!(self.btf.kind(inner), BtfKind::Composite { union: false, .. }) {
