@@ -173,7 +173,7 @@ impl Events {
             }
             _ => {
                 for _ in 0..EVENTS {
-                    prog.test_run_arguments(&[0; ARGUMENT_BYTES])?;
+                    prog.test_run_context(&[0; ARGUMENT_BYTES])?;
                 }
             }
         }

@@ -226,7 +226,7 @@ fn is_plain(object: &Object, name: &str) -> Option<MapType> {
 fn kernel_trace(before: &Input, input: &Input, program: &Program, inputs: &[Vec<u8>]) -> Result<Trace, String> {
     let program_type = program.program_type.ok_or("it has no type")?;
     let packets = kernel::takes_packet(program_type);
-    if !packets && program_type != ProgramType::RawTracepoint {
+    if !packets && !matches!(program_type, ProgramType::RawTracepoint | ProgramType::Syscall) {
         return Err(format!("the kernel does not test-run {} programs on any input", program_type.name()));
     }
     if let Some(helper) = dangerous(&before.object, program) {
@@ -243,7 +243,7 @@ fn kernel_trace(before: &Input, input: &Input, program: &Program, inputs: &[Vec<
             for bytes in batch {
                 let ran = match packets {
                     true => loaded.run_packet(bytes, 1).map(|output| (output.value, output.packet)),
-                    false => loaded.prog.test_run_arguments(bytes).map(|value| (value, Vec::new())),
+                    false => loaded.prog.test_run_context(bytes),
                 };
                 trace.runs.push(match ran {
                     Ok((value, packet)) => Some([value.to_le_bytes().as_slice(), &packet].concat()),
