@@ -431,6 +431,35 @@ fn what_is_no_log_is_said_to_be_none() {
     kiln().args(["explain", "possibly-null", "--log", "x"]).assert().code(2);
 }
 
+/// An index with a bound from above needs one from below, and no other.
+#[test]
+fn a_negative_index_is_compared_with_0() {
+    let text = r#"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 16); __type(key, __u32); __type(value, __u64[8]); } counts SEC(".maps");
+SEC("tc") int prog(struct __sk_buff *skb)
+{
+	__u32 key = 0;
+	__u64 *v = bpf_map_lookup_elem(&counts, &key);
+	int i = skb->len;
+	if (!v)
+		return 0;
+	if (i < 8)
+		v[i]++;
+	return 0;
+}
+char _license[] SEC("license") = "GPL";
+"#;
+    let (_folder, path) = file("index.c", text);
+    let output = kiln().args(["check", "--fix", "--dry-run"]).arg(&path).output().expect("kiln runs");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    if shown.is_empty() {
+        return eprintln!("skipped: no clang: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(shown.contains("prog is accepted with this change") && shown.contains("if (i < 0)"), "{shown}");
+}
+
 /// A place in a variable or in a map's value has no size and no type of its own, and a pointer is not compared with a number.
 #[test]
 fn places_in_variables_are_not_taken_for_them() {

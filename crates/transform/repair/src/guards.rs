@@ -1,6 +1,5 @@
 //! Checks that end a run where it would be unsafe, for what is not proved.
 
-use kiln_isa::Reg;
 use kiln_program::{InsnId, Object};
 use kiln_verifier::{Reason, Rejection};
 

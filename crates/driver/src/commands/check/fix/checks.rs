@@ -184,6 +184,8 @@ pub fn offset(case: &Case<'_>) -> Vec<Proposal> {
     let mut found = Vec::new();
     for range in added(case) {
         let text = case.text(range.clone());
+        // From above it may have a bound.
+        found.extend(is_name(text).then(|| case.check(&format!("{text} < 0"))).flatten());
         let lines = format!("__u64 {name} = {text};\n");
         let edit = Edit { range, text: name.clone() };
         found.extend(case.check_after(&format!("{name} > {MOST}"), &lines, vec![edit]));
