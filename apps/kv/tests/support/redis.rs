@@ -50,7 +50,7 @@ pub fn redis_server() -> Option<(Ended, u16)> {
     let folder = std::env::temp_dir();
     let folder = folder.to_str().expect("a path that is text");
     let fixed = ["--port", "PORT", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
-    peer("redis-server", &fixed)
+    peer("redis-server", &[&fixed[..], &["--enable-debug-command", "local"]].concat())
 }
 
 /// What a server answers to a request: up to the answer to a word that nobody says else.
