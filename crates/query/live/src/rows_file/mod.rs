@@ -39,7 +39,7 @@ pub trait RowsFile {
 /// # Errors
 /// Returns what creating or writing it returns.
 pub fn arrow(path: Option<&Path>, columns: &[ColumnHead], windowed: bool) -> Result<Box<dyn RowsFile>, Error> {
-    Ok(Checked::new(arrow::create(path, columns, windowed)?, columns))
+    Ok(Checked::around(arrow::create(path, columns, windowed)?, columns))
 }
 
 /// Begins a Parquet file at a path; one that is there is replaced.
@@ -47,7 +47,7 @@ pub fn arrow(path: Option<&Path>, columns: &[ColumnHead], windowed: bool) -> Res
 /// # Errors
 /// Returns what creating it returns.
 pub fn parquet(path: &Path, columns: &[ColumnHead], windowed: bool) -> Result<Box<dyn RowsFile>, Error> {
-    Ok(Checked::new(parquet::create(path, columns, windowed)?, columns))
+    Ok(Checked::around(parquet::create(path, columns, windowed)?, columns))
 }
 
 /// A file with columns of 64 bits. A column can be computed of signed and of unsigned numbers, and no such column holds
@@ -59,7 +59,7 @@ struct Checked {
 }
 
 impl Checked {
-    fn new(file: Box<dyn RowsFile>, columns: &[ColumnHead]) -> Box<dyn RowsFile> {
+    fn around(file: Box<dyn RowsFile>, columns: &[ColumnHead]) -> Box<dyn RowsFile> {
         let integers = columns.iter().enumerate().filter_map(|(at, column)| match column.data_type {
             "i64" => Some((at, column.name.to_string(), true)),
             "u64" | "timestamp" => Some((at, column.name.to_string(), false)),
