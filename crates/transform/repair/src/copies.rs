@@ -8,8 +8,9 @@
 use kiln_program::Object;
 use kiln_verifier::{Reason, Rejection};
 
+use crate::means::{self, Change};
 use crate::moved::{self, Accesses, Case, Otherwise};
-use crate::{Change, Removed, Search, Standing, UNLIKELY, check, means};
+use crate::search::{Removed, Search, Standing, UNLIKELY, check};
 
 /// Distances of one pointer that get a copy of its accesses.
 const MAX_COPIES: usize = 16;

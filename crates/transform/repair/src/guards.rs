@@ -6,7 +6,7 @@ use kiln_verifier::{Reason, Rejection};
 use crate::means::{self, Means};
 use crate::places::{self, Place};
 use crate::range::Range;
-use crate::{Removed, Search};
+use crate::search::{Removed, Search};
 
 /// Other numbers that are tried for whether they decide, too.
 const MOST_OTHERS: usize = 6;

@@ -27,6 +27,7 @@ mod moved;
 mod packet;
 mod places;
 mod range;
+mod search;
 mod split;
 mod sums;
 mod turn;
@@ -34,21 +35,19 @@ mod turn;
 use std::collections::HashSet;
 
 pub use end_value::{EndValue, end_value};
-use kiln_isa::Reg;
-use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Program, SourceLine};
-use kiln_verifier::{Error, Options, Reason, Rejection};
+use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Program};
+use kiln_verifier::{Options, Reason, Rejection};
 pub use means::Change;
+pub use search::{Loaded, Prove, Verifier};
 
 use crate::means::Means;
 use crate::places::Place;
 use crate::range::Range;
+use crate::search::{Removed, Search, Standing, UNLIKELY, check};
 use crate::split::Shortcut;
 
 /// Changes to one program at most; each removes one rejection.
 const MAX_CHANGES: usize = 16;
-/// What a check returns that is proved never to fail.
-const UNLIKELY: [i32; 2] = [0x2b1d_7e55, 0x51c6_03a9];
-
 /// What became of a program.
 #[derive(Debug)]
 pub enum Outcome {
@@ -71,21 +70,6 @@ pub struct Undecided {
     pub removed: usize,
     /// A change that the verifier would accept, and that is not proved to change nothing.
     pub unproved: Option<Change>,
-}
-
-/// Says whether a changed object does what the first one does, or why that is not known.
-pub type Prove<'p> = dyn FnMut(&Object, &Object) -> Result<(), String> + 'p;
-
-/// What a loader makes of an object before it is verified; `None` if it stays as it is.
-pub type Loaded<'l> = dyn Fn(&Object) -> Option<Object> + 'l;
-
-/// How programs are verified.
-#[derive(Clone)]
-pub struct Verifier<'v> {
-    /// As these say.
-    pub options: Options,
-    /// After this. Instructions keep their ids.
-    pub loaded: &'v Loaded<'v>,
 }
 
 /// Repairs a program. `go_on` is asked before each step and ends the search by `false`. With `guard`, what is not proved
@@ -138,43 +122,6 @@ pub fn repair(
     };
     let unproved = search.unproved.take();
     Outcome::Undecided(Undecided { rejection: Some(first), reason, removed: changes.len(), unproved })
-}
-
-/// What the verifier says.
-enum Standing {
-    Accepted,
-    Rejected(Box<Rejection>),
-    Unknown(String),
-}
-
-fn check(object: &Object, program: &Program, verifier: &Verifier<'_>) -> Standing {
-    let loaded = (verifier.loaded)(object);
-    match kiln_verifier::verify(loaded.as_ref().unwrap_or(object), program, &verifier.options) {
-        Ok(_) => Standing::Accepted,
-        Err(Error::Rejected(rejection)) => Standing::Rejected(rejection),
-        Err(error) => Standing::Unknown(error.to_string()),
-    }
-}
-
-struct Search<'s> {
-    program: &'s Program,
-    verifier: Verifier<'s>,
-    guard: Option<i32>,
-    /// What changes are proved against: the original, with the guards so far.
-    base: Object,
-    prove: &'s mut Prove<'s>,
-    go_on: &'s mut dyn FnMut() -> bool,
-    unproved: Option<Change>,
-}
-
-type Removed = (Object, Change, Option<Box<Rejection>>);
-
-impl Change {
-    /// A change that inserts nothing, and is about no number.
-    fn without_number(function: FunctionId, before: InsnId, means: &'static Means, line: Option<SourceLine>) -> Change {
-        let (register, range) = (Reg::R0, [0, 0]);
-        Change { function, before, register, range, means, line, inserted: Vec::new(), ends_with: None }
-    }
 }
 
 impl Search<'_> {
@@ -438,13 +385,6 @@ impl Search<'_> {
         })
     }
 
-    /// Keeps the first change with which the whole program would be accepted: `next` is what is rejected then.
-    fn note_unproved(&mut self, change: Change, next: Option<&Rejection>) {
-        if next.is_none() {
-            self.unproved.get_or_insert(change);
-        }
-    }
-
     /// Makes a change that is not about a range; `None` if the verifier does not accept it.
     fn prove_with(
         &mut self,
@@ -469,31 +409,6 @@ impl Search<'_> {
         })
     }
 
-    /// The widest range of a number with which an instruction is accepted.
-    fn range_of(&self, object: &Object, at: InsnId, place: &Place) -> Option<Range> {
-        let seeds = range::seeds(object.function(place.function));
-        seeds.into_iter().find_map(|seed| self.widest(object, at, place, seed))
-    }
-
-    /// The widest range around a number with which an instruction is accepted.
-    fn widest(&self, object: &Object, at: InsnId, place: &Place, seed: i32) -> Option<Range> {
-        range::widest(seed, &mut |range| self.try_change(object, at, place, range, &means::PROBE).is_some())
-    }
-
-    /// Proves that a number is never outside of a range: a check there that ends the run changes nothing. That the program
-    /// with a clamp does the same would not be enough, because a wild store may change nothing that anybody reads.
-    fn prove_range(&mut self, object: &Object, place: &Place, range: Range) -> Result<(), String> {
-        let means = means::check_of(range);
-        // The original cannot return both of these.
-        for value in UNLIKELY {
-            let Some((probed, _)) = means.apply(object, place, range, value) else {
-                return Err("there is no check for it".to_owned());
-            };
-            (self.prove)(&self.base, &probed)?;
-        }
-        Ok(())
-    }
-
     /// Tries the means for a range in turn. Why the last one is not proved is the reason; it is the least strict one.
     fn prove_one(&mut self, object: &Object, at: InsnId, place: &Place, range: Range) -> Result<Removed, String> {
         let mut reason = String::new();
@@ -514,30 +429,6 @@ impl Search<'_> {
             }
         }
         Err(reason)
-    }
-
-    /// Makes a change; returns it if it removes the rejection at `at`.
-    fn try_change(
-        &self,
-        object: &Object,
-        at: InsnId,
-        place: &Place,
-        range: Range,
-        means: &'static Means,
-    ) -> Option<Removed> {
-        let (changed, change) = means.apply(object, place, range, 0)?;
-        self.judged(changed, change, at)
-    }
-
-    /// The changed object, if the rejection at `at` is gone in it.
-    fn judged(&self, changed: Object, change: Change, at: InsnId) -> Option<Removed> {
-        match check(&changed, self.program, &self.verifier) {
-            Standing::Accepted => Some((changed, change, None)),
-            Standing::Rejected(next) if next.insn != at && !change.inserted.contains(&next.insn) => {
-                Some((changed, change, Some(next)))
-            }
-            _ => None,
-        }
     }
 
     /// Drops changes that those after them made needless.

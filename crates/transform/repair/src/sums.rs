@@ -19,8 +19,10 @@ use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
 use kiln_program::{Function, InsnId, Node, Object, Reference, liveness};
 use kiln_verifier::{Reason, Rejection};
 
+use crate::means::{self, Change};
 use crate::places::Place;
-use crate::{Change, Removed, Search, UNLIKELY, means, places, range};
+use crate::search::{Removed, Search, UNLIKELY};
+use crate::{places, range};
 
 /// How many bits of the first number get paths of their own.
 const BITS: [u32; 3] = [8, 6, 10];
