@@ -3,7 +3,7 @@
 use kiln_program::{InsnId, Object};
 use kiln_verifier::{Reason, Rejection};
 
-use crate::means::{self, Means};
+use crate::means::{self, Change};
 use crate::places::{self, Place};
 use crate::range::Range;
 use crate::search::{Removed, Search};
@@ -14,7 +14,7 @@ const MOST_OTHERS: usize = 6;
 impl Search<'_> {
     /// Ends the run where the number that decides is outside of its range. The number has to decide alone: then just
     /// outside of the range every state is unsafe. In a packet no number does: the verifier only knows how long it is at
-    /// least. Nor does one decide what a pointer is, but whether it is null.
+    /// least. If the rejection is about what a pointer is, only a check for null where it is used tells.
     pub(super) fn guard_one(&mut self, object: &Object, rejection: &Rejection) -> Option<Removed> {
         let value = self.guard?;
         let null = matches!(rejection.reason, Reason::PossiblyNull | Reason::NotAPointer);
@@ -41,7 +41,11 @@ impl Search<'_> {
                 continue;
             }
             for means in means::GUARDS {
-                let Some(removed) = self.try_guard(object, at, place, range, means, value) else { continue };
+                let guarded = means.apply(object, place, range, value);
+                let removed = guarded.and_then(|(changed, change)| {
+                    self.judged(changed, Change { ends_with: Some(value), ..change }, at)
+                });
+                let Some(removed) = removed else { continue };
                 // What later changes are proved against has this guard, too.
                 self.base = removed.0.clone();
                 return Some(removed);
@@ -66,19 +70,5 @@ impl Search<'_> {
                 },
             )
         })
-    }
-
-    fn try_guard(
-        &self,
-        object: &Object,
-        at: InsnId,
-        place: &Place,
-        range: Range,
-        means: &'static Means,
-        value: i32,
-    ) -> Option<Removed> {
-        let (changed, mut change) = means.apply(object, place, range, value)?;
-        change.ends_with = Some(value);
-        self.judged(changed, change, at)
     }
 }

@@ -43,7 +43,7 @@ pub use search::{Loaded, Prove, Verifier};
 use crate::means::Means;
 use crate::places::Place;
 use crate::range::Range;
-use crate::search::{Removed, Search, Standing, UNLIKELY, check};
+use crate::search::{Removed, Search, Standing, UNLIKELY, check, line_of};
 use crate::split::Shortcut;
 
 /// Changes to one program at most; each removes one rejection.
@@ -201,7 +201,7 @@ impl Search<'_> {
         let position = object.function(own).position(at)?;
         let called = nodes[..=position].iter().rev().filter_map(Node::callee);
         let mut functions: Vec<FunctionId> = called.collect();
-        functions.insert(functions.len().min(usize::from(nodes[position].callee().is_some())), own);
+        functions.insert(usize::from(nodes[position].callee().is_some()), own);
         let mut seen = HashSet::new();
         // Another object's function may take the place of a weak one.
         functions.retain(|id| {
@@ -224,8 +224,7 @@ impl Search<'_> {
         for shortcut in split::shortcuts(object, self.program, rejection.insn) {
             let changed = split::apply(object, shortcut)?;
             let Shortcut { function, branch, .. } = shortcut;
-            let node = object.function(function).nodes.iter().find(|node| node.id == branch);
-            let line = node.and_then(|node| object.line(node)).cloned();
+            let line = line_of(object, function, branch);
             let change = Change::without_number(function, branch, &means::SPLIT, line);
             let Some(removed) = self.judged(changed, change, rejection.insn) else { continue };
             if (self.prove)(&self.base, &removed.0).is_ok() {
@@ -243,8 +242,7 @@ impl Search<'_> {
         let mut last = None;
         for own in forward::forwarded(object, self.program, rejection.insn) {
             let Some((changed, inserted)) = forward::apply(object, &own).filter(|_| (self.go_on)()) else { continue };
-            let store = object.function(own.function).nodes.iter().find(|node| node.id == own.store);
-            let line = store.and_then(|node| object.line(node)).cloned();
+            let line = line_of(object, own.function, own.store);
             let change = Change::without_number(own.function, own.store, &means::FORWARD, line);
             let Some(removed) = self.judged(changed, Change { inserted, ..change }, rejection.insn) else { continue };
             match (self.prove)(&self.base, &removed.0) {
@@ -273,8 +271,7 @@ impl Search<'_> {
         for own in turn::lines(object, self.program) {
             let Some((changed, inserted)) = turn::apply(object, &own).filter(|_| (self.go_on)()) else { break };
             let &(function, branch) = own.first()?;
-            let node = object.function(function).nodes.iter().find(|node| node.id == branch);
-            let line = node.and_then(|node| object.line(node)).cloned();
+            let line = line_of(object, function, branch);
             let change = Change::without_number(function, branch, &means::TURN, line);
             let Some(removed) = self.judged(changed, Change { inserted, ..change }, rejection.insn) else { continue };
             if removed.2.as_ref().is_some_and(|next| next.reason == Reason::TooComplex) {

@@ -57,6 +57,12 @@ pub(crate) struct Search<'s> {
 /// The changed object, the change, and the rejection that follows.
 pub(crate) type Removed = (Object, Change, Option<Box<Rejection>>);
 
+/// The source line of an instruction, where known.
+pub(crate) fn line_of(object: &Object, function: FunctionId, at: InsnId) -> Option<SourceLine> {
+    let node = object.function(function).nodes.iter().find(|node| node.id == at)?;
+    object.line(node).cloned()
+}
+
 impl Change {
     /// A change that inserts nothing, and is about no number.
     pub(crate) fn without_number(

@@ -1,8 +1,8 @@
 //! Turns branches in the loops of a program that is too complex.
 //!
-//! The verifier goes on behind a branch, and what the branch leads to waits. If each turn of a loop goes on with its work, a
-//! branch of each turn waits. If it goes on with what ends the work, the rest is explored once, and what comes later meets
-//! states that are alike:
+//! At a branch, the verifier first explores the next instruction, and the branch's target waits. If the next instruction is the
+//! loop's work, a branch of each turn waits. If it is the end of the work, the verifier explores the rest once. Later turns
+//! meet the same states, and are not explored again:
 //!
 //! ```text
 //!   L: if r1 == 0 goto M             L: if r1 != 0 goto B
