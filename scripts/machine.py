@@ -69,7 +69,7 @@ class Archive:
             os.makedirs(os.path.join(self.folder, name), exist_ok=True)
         with open(os.path.join(self.folder, "sources.list"), "w") as out:
             out.write("".join(line + "\n" for line in sources))
-        if not glob.glob(os.path.join(self.folder, "lists", "*_Packages*")):
+        if not glob.glob(os.path.join(self.folder, "lists", "*_dists_*")):
             self.update()
 
     def update(self):
@@ -109,6 +109,20 @@ class Archive:
         for archive in glob.glob(os.path.join(root, "*.deb")):
             run("dpkg-deb", "-x", archive, root)
             os.remove(archive)
+
+
+def unpack_source(folder, package, suite):
+    """Downloads the newest sources of a package in a suite of Debian, as its authors made them, and unpacks them into
+    `folder/source`, once."""
+    root = os.path.join(folder, "source")
+    if os.path.isdir(root):
+        return root
+    archive = Archive.__new__(Archive)
+    archive.open(folder, [f"deb-src [signed-by={KEYRING}] {own_server()}/debian {suite} main"])
+    run(*archive.command("apt-get", "source", "--download-only", package), cwd=archive.folder, capture_output=True)
+    os.makedirs(root)
+    run("tar", "-xf", glob.glob(os.path.join(folder, "*.orig.tar.*"))[0], "--strip-components=1", "-C", root)
+    return root
 
 
 class ArmPackages:

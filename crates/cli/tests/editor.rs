@@ -63,3 +63,15 @@ fn neovim_shows_a_rejection_and_takes_it_back() {
     assert!(said.starts_with("6:11 r0 (map_value) may be null"), "{said}");
     assert!(said.ends_with("left: 0\n"), "{said}");
 }
+
+#[test]
+fn the_first_answer_is_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("a.bpf.c"), SOURCE).expect("a file");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/editors/first_answer");
+    let mut measure = Command::new("timeout");
+    measure.args(["90", "python3"]).arg(script).arg(env!("CARGO_BIN_EXE_kiln")).arg(folder.path());
+    let said = measure.output().expect("Python runs");
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(said.contains("a.bpf.c: 1 diagnostics\nfirst answer: 1 sources, median "), "{said}");
+}
