@@ -40,6 +40,9 @@ static __always_inline __u64 kv_request_end(struct xdp_md *ctx, __u64 address, _
 	/* No part of a fragmented datagram. */
 	if ((*(__u16 *)(packet + 20) & bpf_htons(0x3fff)) || *(__u8 *)(packet + 23) != 17)
 		return 0;
+	/* From the server's own port or address: an answer to it would be answered. */
+	if (*(__u16 *)(packet + 34) == port || !*(__u16 *)(packet + 34) || *(__u32 *)(packet + 26) == address)
+		return 0;
 	if (*(__u16 *)(packet + 36) != port || *(__u16 *)(packet + 44) || *(__u16 *)(packet + 46) != bpf_htons(1))
 		return 0;
 	/* Both lengths say the same. */
@@ -148,6 +151,10 @@ static __always_inline int kv_resize(struct xdp_md *ctx, __s64 bytes)
 	return more && bpf_xdp_adjust_tail(ctx, more) ? -1 : 0;
 }
 
+/* An answer's words that a request does not say, as they are in memory: version, lengths and type of service; time to live and UDP. */
+#define KV_SERVICE 0x0045ull
+#define KV_LIFE 0x1140ull
+
 /* Writes the headers of the answer to a request: addresses and ports exchanged, no UDP checksum. */
 static __always_inline int kv_answer(struct xdp_md *ctx, const struct kv_headers *headers, __u64 bytes)
 {
@@ -159,10 +166,10 @@ static __always_inline int kv_answer(struct xdp_md *ctx, const struct kv_headers
 	if (packet + KV_TEXT > end)
 		return -1;
 	new[0] = ((old[0] >> 48 | old[1] << 16) & 0xffffffffffffull) | old[0] << 48;
-	new[1] = (old[0] >> 16 & 0xffffffff) | (old[1] & ~0xffffffffull);
-	new[2] = (old[2] & ~0xffffull) | total;
-	/* The header's checksum, for another length (RFC 1624). */
-	sum = (~old[3] & 0xffff) + (~old[2] & 0xffff) + total;
+	new[1] = (old[0] >> 16 & 0xffffffff) | (old[1] & 0xffff00000000ull) | KV_SERVICE << 48;
+	new[2] = (old[2] & 0xffffffff0000ull) | total | KV_LIFE << 48;
+	/* The header's checksum, for what is another word now (RFC 1624). */
+	sum = (~old[3] & 0xffff) + (~old[2] & 0xffff) + total + (~old[1] >> 48) + KV_SERVICE + (~old[2] >> 48) + KV_LIFE;
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	from = old[3] >> 16 & 0xffffffff;

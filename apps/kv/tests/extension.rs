@@ -121,14 +121,25 @@ fn text_of_reply<'p>(sent: &[u8], packet: &'p [u8]) -> &'p [u8] {
     assert_eq!((&packet[34..36], &packet[36..38]), (&sent[36..38], &sent[34..36]), "ports");
     assert_eq!(u16::from_be_bytes([packet[16], packet[17]]) as usize, packet.len() - 14, "IP length");
     assert_eq!(u16::from_be_bytes([packet[38], packet[39]]) as usize, packet.len() - 34, "UDP length");
-    assert_eq!(checksum(&packet[14..34]), checksum(&sent[14..34]), "IP checksum");
-    assert_eq!((&packet[12..16], &packet[18..24]), (&sent[12..16], &sent[18..24]), "the rest of the headers");
+    assert_eq!(checksum(&packet[14..34]), checksum(&sent[14..34]), "IP checksum, as right as it was");
+    assert_eq!((&packet[12..15], &packet[18..22]), (&sent[12..15], &sent[18..22]), "the rest of the headers");
+    assert_eq!((packet[15], &packet[22..24]), (0, &[64, 17][..]), "type of service, time to live");
     assert_eq!(
         (&packet[40..48], &packet[48..50]),
         (&[&[0, 0], &sent[42..48]].concat()[..], &[0, 0][..]),
         "checksum, frame"
     );
     &packet[HEADERS..]
+}
+
+/// A request with other bytes in its IP header, or the UDP header's source port.
+fn request_with(text: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut packet = request(text);
+    packet[at..at + bytes.len()].copy_from_slice(bytes);
+    packet[24..26].fill(0);
+    let sum = checksum(&packet[14..34]);
+    packet[24..26].copy_from_slice(&sum.to_be_bytes());
+    packet
 }
 
 fn set(key: &str, value: &[u8]) -> Vec<u8> {
@@ -176,6 +187,17 @@ fn both_sides_find_what_the_other_stores() {
         let mut packet = request(b"get missing\r\n");
         packet[at] = byte;
         assert_eq!(run(&loaded, &packet), (XDP_PASS, packet.clone()), "byte {at} is {byte}");
+    }
+    // From the server's own address or port, or from none: an answer would go to a server.
+    for (at, bytes) in [(26, &[10, 0, 0, 2][..]), (34, &PORT.to_be_bytes()), (34, &[0, 0])] {
+        let packet = request_with(b"get missing\r\n", at, bytes);
+        assert_eq!(run(&loaded, &packet), (XDP_PASS, packet.clone()), "{bytes:?} at {at}");
+    }
+    // A request that came far, through a crowded network: its answer begins anew.
+    for (at, byte) in [(15, 3), (22, 1), (22, 255)] {
+        let packet = request_with(b"get missing\r\n", at, &[byte]);
+        let (value, reply) = run(&loaded, &packet);
+        assert_eq!((value, text_of_reply(&packet, &reply)), (XDP_TX, &b"END\r\n"[..]), "byte {at} is {byte}");
     }
     for (at, bytes) in [0usize, 1, 7, 8, 100, 128, 1000, 1300].into_iter().enumerate() {
         let value: Vec<u8> = (0..bytes).map(|at| (at * 7) as u8).collect();

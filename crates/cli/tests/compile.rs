@@ -55,6 +55,10 @@ fn objects_that_cannot_be_finished_are_removed() {
     let again = cc(folder, "clang-19", "0", &["-fsyntax-only", "a.c", "-o", "a.o"]);
     assert_eq!(again.status.code(), Some(0), "{}", String::from_utf8_lossy(&again.stderr));
     assert!(sandboxed == std::fs::read(folder.join("a.o")).expect("an object"), "sandboxed twice");
+    // Nor is the source replaced by its object.
+    let onto = cc(folder, "clang-19", "0", &["-c", "a.c", "-o", "./a.c"]);
+    assert_eq!(onto.status.code(), Some(2), "{}", String::from_utf8_lossy(&onto.stderr));
+    assert_eq!(std::fs::read_to_string(folder.join("a.c")).expect("a file"), SOURCE);
 
     let status = Command::new("clang-19")
         .args(["-target", "bpf", "-mcpu=v4", "-O2", "-g", "-c", "a.c", "-o", "plain.o"])

@@ -1,5 +1,6 @@
 //! The kernel's words for a rejection name the register that is at fault, whatever else our own message mentions.
 
+use kiln_platform::{KernelVersion, Profile};
 use kiln_verifier::{Error, Options, verify};
 
 #[track_caller]
@@ -41,4 +42,23 @@ fn a_size_is_at_fault_not_its_memory() {
          call skb_load_bytes\nr0 = 0\nexit",
     );
     assert_eq!(found, "R4 invalid zero-sized read: u64=[0,4294967295]");
+}
+
+#[test]
+fn an_instruction_that_a_kernel_lacks_is_guarded_by_no_test() {
+    let helped = |(major, minor), body: &str| {
+        let object = kiln_program::text::parse(&format!("; program socket_filter\n{body}")).expect("it parses");
+        let profile = Profile::of(KernelVersion::new(major, minor));
+        match verify(&object, &object.programs[0], &Options { profile, ..Options::default() }) {
+            Err(Error::Rejected(rejection)) => rejection.help.clone(),
+            other => panic!("rejected, not {other:?}"),
+        }
+    };
+    let divided = "r0 = -6\nr0 s/= -3\nexit";
+    assert!(helped((6, 1), divided).starts_with("compile with -mcpu=v3: "), "{}", helped((6, 1), divided));
+    let exchanged = "*(u64 *)(r10 - 8) = 0\nr1 = 1\nr1 = xchg_64(r10 - 8, r1)\nr0 = 0\nexit";
+    assert!(helped((5, 4), exchanged).starts_with("take a lock, "), "{}", helped((5, 4), exchanged));
+    // A helper can be tested for.
+    let asks = "r1 = r10\ncall get_netns_cookie\nr0 = 0\nexit";
+    assert!(helped((5, 4), asks).starts_with("test for it with "), "{}", helped((5, 4), asks));
 }

@@ -341,6 +341,14 @@ impl Registered {
 }
 
 impl Link {
+    /// Asks about an interface.
+    ///
+    /// # Errors
+    /// Always returns [`Error::NoLibbpf`].
+    pub fn require_no_xdp(_: u32) -> Result<(), Error> {
+        Err(Error::NoLibbpf)
+    }
+
     /// Attaches to an interface.
     ///
     /// # Errors

@@ -46,11 +46,28 @@ impl Link {
         Ok(Link { _fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
+    /// Refuses an interface, by index, that has an XDP program: it takes no second one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] with the program's number; [`Error::Os`].
+    pub fn require_no_xdp(interface: u32) -> Result<(), Error> {
+        let mut id = 0;
+        // SAFETY: `id` outlives the call.
+        check("asking for an XDP program", unsafe { libbpf_sys::bpf_xdp_query_id(interface as i32, 0, &mut id) })?;
+        let message = || {
+            format!(
+                "the interface has an XDP program already, number {id} (`bpftool prog show id {id}`, `bpftool net`)"
+            )
+        };
+        if id == 0 { Ok(()) } else { Err(Error::InvalidInput(message())) }
+    }
+
     /// Attaches an XDP program to an interface, by index.
     ///
     /// # Errors
-    /// [`Error::Os`].
+    /// As [`Link::require_no_xdp`].
     pub fn xdp(prog: &Prog, interface: u32, mode: XdpMode) -> Result<Link, Error> {
+        Link::require_no_xdp(interface)?;
         let flags = match mode {
             XdpMode::Default => 0,
             XdpMode::Generic => 1 << 1,

@@ -154,7 +154,12 @@ fn xdp_on_a_veth() {
     };
     for mode in [XdpMode::Default, XdpMode::Generic] {
         let counter = Counter::load("xdp", None, &UDP_ONLY.replace("DATA", "0").replace("END", "4"), 2);
-        counts_packets(&network, &counter, || Link::xdp(&counter.loaded.prog, network.index(), mode));
+        let attach = || Link::xdp(&counter.loaded.prog, network.index(), mode);
+        counts_packets(&network, &counter, attach);
+        let first = attach().expect("attaches");
+        let refused = attach().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("has an XDP program already, number "), "{refused}");
+        drop(first);
     }
 }
 

@@ -94,6 +94,16 @@ fn limits_refuse_with_a_sentence() {
     assert!(ended["state"] == "refused" && reason.contains("may take 0.0001 %"), "{ended}");
     service.refuses(&["install", "c", FORKS], 1, "may have no more (--max-queries)");
     service.until("a", |document| document["state"] == "running" && document["last_window"].as_u64() > Some(1));
+    // A client of another maker may say any version.
+    for version in ["0", "9007199254740993", "18446744073709551615"] {
+        let body = format!("{{\"sql\":\"{FORKS}\",\"version\":{version}}}");
+        let mut stream = std::os::unix::net::UnixStream::connect(&service.socket).expect("it listens");
+        let head =
+            format!("PUT /queries/v HTTP/1.1\r\nHost: kiln\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        write!(stream, "{head}\r\n{body}").expect("it is sent");
+        let answer = std::io::read_to_string(stream).expect("an answer");
+        assert!(answer.contains("the versions of a query are 1 to 9007199254740992"), "{answer}");
+    }
 }
 
 #[test]

@@ -49,6 +49,10 @@ pub fn compile(options: &Options) -> Result<Compiled, Error> {
     }
     let headers = clang::unpack_headers()?;
     let outputs = outputs_of(&options.arguments);
+    if let Some(source) = outputs.iter().find(|output| is_source(output, &options.arguments)) {
+        let name = crate::Shown::from(source.to_string_lossy().as_ref());
+        return Err(Error::InvalidInput(format!("{name} is the source: name another file with -o")));
+    }
     let before: Vec<_> = outputs.iter().map(|path| written(path)).collect();
     let mut command = Command::new(&options.clang);
     command.args(clang::flags(headers.path())).args(&options.arguments);
@@ -110,6 +114,13 @@ fn links(arguments: &[String]) -> bool {
         whole.contains(&argument.as_str()) || begins.iter().any(|begin| argument.starts_with(begin))
     };
     arguments.iter().any(|argument| argument.ends_with(".c")) && !arguments.iter().any(stops)
+}
+
+/// Whether the arguments name this file, perhaps in another way, as a C source.
+fn is_source(output: &Path, arguments: &[String]) -> bool {
+    let Ok(output) = std::fs::canonicalize(output) else { return false };
+    let mut sources = arguments.iter().filter(|argument| argument.ends_with(".c"));
+    sources.any(|source| std::fs::canonicalize(source).is_ok_and(|source| source == output))
 }
 
 /// The files that clang's arguments name, or that it would choose.

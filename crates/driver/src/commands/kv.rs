@@ -159,6 +159,7 @@ fn with_program(
     }
     crate::require_kernel()?;
     let index = kiln_policy::dispatch::index_of(interface)?;
+    kiln_linux::Link::require_no_xdp(index)?;
     let server = bind(options)?;
     let address = address(&server)?;
     let settings = Settings { served: Some(SocketAddrV4::new(*listen.ip(), address.port())), ..settings };

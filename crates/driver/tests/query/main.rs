@@ -384,6 +384,33 @@ fn subqueries_are_merged_or_run_in_stages() {
 }
 
 #[test]
+fn all_tables_of_a_query_see_the_same_events() {
+    if !may_load() {
+        return;
+    }
+    let (is_over, (tell, told)) = (AtomicBool::new(false), std::sync::mpsc::channel());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            tell.send(own_thread()).expect("it is awaited");
+            while !is_over.load(Ordering::Relaxed) {
+                call(1);
+            }
+        });
+        let calls = format!("FROM syscalls WHERE tid = {} AND name = 'getppid'", told.recv().expect("a thread"));
+        let sql = format!("SELECT count(*) AS n, (SELECT count(*) {calls}) AS t {calls}");
+        for split in [Split::Mvsf, Split::Pair, Split::Aggregate] {
+            // The calls began before the query, and go on behind it.
+            let Some((rows, _)) = run(&sql, Some(split), || std::thread::sleep(Duration::from_millis(60))) else {
+                break;
+            };
+            let [n, t] = [0, 1].map(|at| rows[0].values[at].bits().expect("a count"));
+            assert!(n > 0 && n.abs_diff(t) <= 2, "{split:?}: {n}, {t}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn windows_hold_all_rows_between_them() {
     if !may_load() {
         return;

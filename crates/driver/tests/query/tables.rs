@@ -187,6 +187,14 @@ fn samples_show_what_burns_the_processor() {
         // On a busy machine the thread has a part of a processor.
         assert!(burning >= 10 && burning * 2 > all && all < 1000, "{split:?}: {burning} of {all}: {rows:?}");
     }
+    // While a thread runs its program, it is in no function of the kernel, and no stack of it is lost.
+    let sql = sql.replace("ustack", "kstack");
+    let work = || {
+        std::hint::black_box(burn_the_processor(Duration::from_millis(100)));
+    };
+    let Some((rows, _)) = run(&sql, None, work) else { return };
+    let of = |text: &str| rows.iter().filter(|row| row.values[0].to_string() == text).count();
+    assert!(of("") == 1 && of("[lost]") == 0, "{rows:?}");
 }
 
 #[test]

@@ -160,6 +160,7 @@ fn taken(generated: &Generated, node: &Node, place: &Place) -> (f64, [bool; 2]) 
     let sampled = 1.0 / f64::from(generated.sample);
     let part = match (op, place.after, generated.marks.get(&node.id)) {
         (.., Some(Odds::Seldom)) => 0.0,
+        (.., Some(Odds::Usual)) => 1.0,
         (.., Some(Odds::Unwanted)) => return (1.0 - sampled, [true, false]),
         // The entry is there, and there is room for a new one. Only beginnings in the sample are stored.
         (JumpOp::Eq, Some("map_lookup_elem"), _) if dst == Reg::R0 => match place.map {

@@ -46,6 +46,9 @@ pub struct Watch<'a> {
     pub status: Option<&'a dyn Fn(&Summary)>,
 }
 
+/// How long it takes at most to tell all programs of a time.
+const TOLD: Duration = Duration::from_millis(2);
+
 /// How often a query reports how it goes.
 pub const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -181,6 +184,7 @@ pub fn run(
         wanted = halves.give(now, &mut summary, sink)?;
     }
     summary.elapsed_ns = begun.elapsed().as_nanos() as u64;
+    tell_time(&halves_in_kernel, |soon| -soon)?;
     drop(links);
     for (scan, (feed, executor)) in feeds.iter_mut().zip(&mut halves.executors).enumerate() {
         summary.records += feed.finish(executor, &mut |record| tap(scan, record))?;
@@ -436,7 +440,30 @@ fn attach_all(session: &Session, mut plan: Plan) -> Result<(Vec<InKernel>, Vec<L
         halves.push(half);
         links.extend(own);
     }
+    // All programs are attached: from here on each sees the same events.
+    tell_time(&halves, |soon| soon)?;
+    tell_span(&halves, 0)?;
     Ok((halves, links))
+}
+
+/// Tells programs which events count; see [`Generated::span`].
+fn tell_span(halves: &[InKernel], span: i64) -> Result<(), Error> {
+    for half in halves {
+        if let Some(map) = &half.generated.span {
+            map_of(&half.images, map)?.update(&[0; 4], &span.to_ne_bytes(), 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells programs of a time that comes soon, which all know before it comes, and waits until it is over.
+fn tell_time(halves: &[InKernel], span: impl Fn(i64) -> i64) -> Result<(), Error> {
+    if halves.iter().all(|half| half.generated.span.is_none()) {
+        return Ok(());
+    }
+    tell_span(halves, span((now_ns() + TOLD.as_nanos() as u64) as i64))?;
+    std::thread::sleep(2 * TOLD);
+    Ok(())
 }
 
 /// What all scans lost in the kernel.
@@ -455,8 +482,10 @@ fn attach_cheapest(query: &Query, mut plan: Plan) -> Result<(InKernel, Vec<Link>
     while let Some(generated) = plan.accepted.pop() {
         match load_images(&generated.object) {
             Ok(images) => {
-                let links = attach(query, &images.progs)?;
-                return Ok((InKernel { generated, images }, links));
+                let half = InKernel { generated, images };
+                tell_span(std::slice::from_ref(&half), i64::MAX)?;
+                let links = attach(query, &half.images.progs)?;
+                return Ok((half, links));
             }
             // The next one does the same in another place.
             Err(failure) => complaint = failure.why(),

@@ -122,6 +122,7 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
     if scans.is_empty() {
         return Ok(Plan { steps: Vec::new(), accepted: Vec::new(), others: Vec::new() });
     }
+    let settings = &Settings { has_span: scans.len() > 1, ..*settings };
     let mut first = plan_scan(session, scans[0], settings, only)?;
     for scan in &scans[1..] {
         // Another table may not have this split; its largest that is not larger does less in the kernel.

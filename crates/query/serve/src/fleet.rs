@@ -94,7 +94,7 @@ impl Fleet {
     /// The first host's that does not take the query, after it was taken back from the others.
     pub fn install(&self, name: &str, install: &Install, replaces: bool) -> Result<(Vec<Answered<'_>>, u64), Error> {
         let latest = self.latest(name)?;
-        let install = Install { version: replaces.then_some(latest + 1), ..install.clone() };
+        let install = Install { version: replaces.then_some(latest.saturating_add(1)), ..install.clone() };
         let version = install.version.unwrap_or(1);
         let answers = self.each(|client| client.install(name, &install));
         let refused = answers.iter().find_map(|(host, answer)| Some((*host, answer.as_ref().err()?)));

@@ -12,7 +12,7 @@ use kiln_program::Error;
 
 use crate::running::{self, Reader, Running, State};
 use crate::shared::{locked, percent};
-use crate::version::{Earlier, Withdrawn};
+use crate::version::{Earlier, LATEST, Withdrawn};
 
 /// Maximum length of a query's name.
 const MAX_NAME: usize = 64;
@@ -101,6 +101,9 @@ impl Service {
     pub fn install(&self, name: &str, install: &Install) -> Result<Json, Error> {
         let _alone = locked(&self.installing);
         check_name(name)?;
+        if install.version.is_some_and(|version| !(1..=LATEST).contains(&version)) {
+            return Err(Error::InvalidInput(format!("the versions of a query are 1 to {LATEST}")));
+        }
         let before = self.query(name);
         if let Some(before) = &before {
             check_replaces(before.spec(), install.version)?;

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use kiln_inspect::show::shown::Shown;
 
+/// The latest version that a query can have: what any JSON reader knows exactly.
+pub const LATEST: u64 = 1 << 53;
+
 /// What a query was before its present version. It runs again if that is withdrawn.
 #[derive(Clone, Debug, Serialize)]
 pub struct Earlier {

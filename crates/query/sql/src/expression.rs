@@ -74,8 +74,8 @@ impl Binder<'_> {
                     return Ok(expr);
                 }
                 let own = sides.first().map_or("", |side| side.other.as_deref().unwrap_or(&side.name));
-                if let Some(known) = wildcard::other_name(own, name) {
-                    return self.column(side, known);
+                if let Some(expr) = wildcard::other_name(own, name).and_then(|known| self.column(side, known).ok()) {
+                    return Ok(expr);
                 }
                 let message = match sides.len() {
                     1 => format!("table `{own}` has no column `{name}`"),

@@ -6,12 +6,22 @@ use crate::error::Error;
 use crate::functions::similar;
 
 /// Columns by other names: the table, that name, and the column's.
-const OTHER_NAMES: &[(&str, &str, &str)] =
-    &[("dns", "question", "name"), ("dns", "query", "name"), ("dns", "domain", "name")];
+const OTHER_NAMES: &[(&str, &str, &str)] = &[
+    ("dns", "question", "name"),
+    ("dns", "query", "name"),
+    ("dns", "domain", "name"),
+    ("", "time", "ts"),
+    ("", "timestamp", "ts"),
+    ("runq", "latency", "wait_ns"),
+    ("", "latency", "latency_ns"),
+    ("", "command", "comm"),
+];
 
 /// What no column is, and what to write instead: the table (empty: any), the name, and the expression.
 const INSTEAD: &[(&str, &str, &str)] = &[
     ("syscalls", "errno", "ret = -ENOENT; or JOIN errno e ON e.errno = -ret, and e.name"),
+    ("execs", "argv", "JOIN processes p USING (pid), and p.cmdline"),
+    ("execs", "args", "JOIN processes p USING (pid), and p.cmdline"),
     ("http", "path", "split_part(line, ' ', 2)"),
     ("http", "url", "split_part(line, ' ', 2)"),
     ("http", "method", "split_part(line, ' ', 1)"),

@@ -76,6 +76,8 @@ fn what_other_engines_call_it_is_the_same() {
         ("SELECT pid FROM syscalls WHERE ret = -ENOENT", "SELECT pid FROM syscalls WHERE ret = -2"),
         ("SELECT EAGAIN, count(*) FROM forks", "SELECT 11, count(*) FROM forks"),
         ("SELECT d.question FROM dns d", "SELECT d.name FROM dns d"),
+        ("SELECT time, command FROM forks", "SELECT ts, comm FROM forks"),
+        ("SELECT max(latency) FROM runq", "SELECT max(wait_ns) FROM runq"),
         ("SELECT TOP 3 comm FROM forks", "SELECT comm FROM forks LIMIT 3"),
         ("SELECT pid FROM (SELECT TOP (1) pid FROM forks)", "SELECT pid FROM (SELECT pid FROM forks LIMIT 1)"),
         (

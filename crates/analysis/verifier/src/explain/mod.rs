@@ -20,6 +20,10 @@ mod names;
 pub(crate) mod story;
 mod wanted;
 
+use kiln_isa::Insn;
+use kiln_platform::Feature;
+
+use crate::check::profile::needs;
 use crate::code::{Code, Position};
 use crate::error::{Error, Fault, Refused};
 use crate::path::Path;
@@ -57,10 +61,27 @@ pub(crate) fn rejection(code: &Code<'_>, at: Position, reason: Reason, message: 
         message,
         kernel_message: None,
         story: Vec::new(),
-        help: reason.fix().to_owned(),
+        help: older_instruction(reason, &op.node.insn).unwrap_or_else(|| reason.fix().to_owned()),
         wanted: crate::rejection::Wanted::default(),
         cause: Cause::default(),
     }
+}
+
+/// What to write instead of an instruction that the kernel lacks: no test in the program guards one.
+fn older_instruction(reason: Reason, insn: &Insn) -> Option<String> {
+    if reason != Reason::KernelLacks {
+        return None;
+    }
+    let instead = match needs(insn)? {
+        Feature::CpuV4 => "compile with -mcpu=v3",
+        Feature::HalfBranches | Feature::HalfArithmeticShifts => "compile with -mcpu=v2",
+        Feature::FetchingAtomics => "take a lock, or add to a variable of each processor",
+        Feature::MayGoto => "bound the loop by a constant",
+        Feature::AcquireRelease => "use an atomic exchange or addition",
+        Feature::AddressSpaceCast | Feature::IndirectJumps => "build another program for older kernels",
+        _ => return None,
+    };
+    Some(format!("{instead}: the kernel refuses an instruction that it does not know even where no path leads to it"))
 }
 
 /// Turns a fault at the path's position into an error, with our message and the kernel's.

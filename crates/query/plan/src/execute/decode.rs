@@ -132,9 +132,14 @@ pub trait Stacks: Send {
 /// What is shown for a stack that the kernel could not keep.
 const NO_STACK: &str = "[lost]";
 
+/// What `bpf_get_stackid` returns (`-EFAULT`) where there is nothing to keep: the kernel's stack of a thread that runs its
+/// program, the user's stack of a thread of the kernel.
+const NOTHING_TO_KEEP: i64 = -14;
+
 /// The functions of a stack by its number; null if there are no stacks, as in a recording.
 pub fn stack(stacks: Option<&dyn Stacks>, number: &Value) -> Value {
     match (stacks, number.as_integer()) {
+        (Some(_), Some(number)) if number as i64 == NOTHING_TO_KEEP => Value::text(""),
         (Some(stacks), Some(number)) => {
             let found = u64::try_from(number).ok().and_then(|number| stacks.folded(number));
             found.unwrap_or_else(|| Value::text(NO_STACK))

@@ -14,6 +14,8 @@ pub struct Label(usize);
 pub enum Odds {
     /// Hardly any event takes it, such as those of the process that reads the results.
     Seldom,
+    /// All events take it but those of the first milliseconds.
+    Usual,
     /// Events take it that the query's conditions drop.
     Unwanted,
 }

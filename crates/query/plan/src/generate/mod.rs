@@ -55,6 +55,9 @@ pub struct Generated {
     pub stacks: Option<MapId>,
     /// What was lost, an array of one value: see [`COUNTERS`].
     pub counters: MapId,
+    /// Which events count, an array of one number: 0 for all, `t` for those from the time `t` on (nanoseconds since boot), `-t`
+    /// for those before it. `None` where all count.
+    pub span: Option<MapId>,
     /// Branches whose odds no instruction shows.
     pub marks: Marks,
 }
@@ -78,6 +81,7 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
     let plan = Plan::new(query, split, origin)?;
     let mut object = Object { name: "query".to_owned(), license: "GPL".to_owned(), ..Object::default() };
     let counters = add_map(&mut object, "counters", MapType::Array, [4, 8 * COUNTERS.len() as u32], 1);
+    let span = settings.has_span.then(|| add_map(&mut object, "span", MapType::Array, [4, 8], 1));
     let ring = (split < Split::Aggregate)
         .then(|| add_map(&mut object, "events", MapType::Ringbuf, [0, 0], settings.ring_bytes));
     let starts = plan.start.as_ref().map(|start| {
@@ -99,7 +103,7 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         let side = if query.table.is_pair() && index == 0 { Side::Enter } else { Side::Exit };
         let frame = plan.frame(side)?;
         let writing = Writing { query, plan: &plan, settings, origin, side, frame: &frame, stacks };
-        let maps = operators::Maps { counters, ring, starts, groups: groups.as_ref() };
+        let maps = operators::Maps { counters, span, ring, starts, groups: groups.as_ref() };
         let (nodes, own) = writing.program(&mut object, &maps)?;
         marks.extend(own);
         add_program(&mut object, hook, origin, nodes);
@@ -109,7 +113,7 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         (Some(_), true) => vec![plan.enter.clone(), plan.exit.clone()],
         (Some(_), false) => vec![plan.exit.clone()],
     };
-    Ok(Generated { object, split, sample: settings.sample, ring, records, groups, stacks, counters, marks })
+    Ok(Generated { object, split, sample: settings.sample, ring, records, groups, stacks, counters, span, marks })
 }
 
 pub(crate) fn add_map(

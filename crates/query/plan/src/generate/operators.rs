@@ -40,6 +40,7 @@ pub struct Writing<'a> {
 /// The maps of a query.
 pub struct Maps<'a> {
     pub counters: MapId,
+    pub span: Option<MapId>,
     pub ring: Option<MapId>,
     pub starts: Option<MapId>,
     pub groups: Option<&'a GroupMap>,
@@ -50,7 +51,7 @@ impl Writing<'_> {
     pub fn program(&self, object: &mut Object, maps: &Maps<'_>) -> Result<(Vec<Node>, Marks), Failure> {
         let mut code = Code::new(object);
         let out = code.label();
-        self.begin(&mut code, out)?;
+        self.begin(&mut code, maps.span, out)?;
         match (maps.starts, self.side) {
             (Some(starts), Side::Enter) => {
                 let fails = code.label();
@@ -81,11 +82,14 @@ impl Writing<'_> {
         Ok((code.finish(), marks))
     }
 
-    /// Saves the context and the running thread, exits if the thread is not selected, and saves the pair's key.
-    fn begin(&self, code: &mut Code<'_>, out: Label) -> Result<(), Failure> {
+    /// Saves the context and the running thread, exits if the event or the thread does not count, and saves the pair's key.
+    fn begin(&self, code: &mut Code<'_>, span: Option<MapId>, out: Label) -> Result<(), Failure> {
         code.copy(Reg::R6, Reg::R1);
         if let Origin::Records(_) = self.origin {
             return self.begin_recorded(code);
+        }
+        if let Some(span) = span {
+            self.leave_out_by_time(code, span, out);
         }
         code.call("get_current_pid_tgid");
         code.copy(Reg::R7, Reg::R0);
@@ -104,6 +108,23 @@ impl Writing<'_> {
             code.store(Size::B8, Reg::R10, self.frame.pair_key, Operand::Reg(Reg::R1));
         }
         Ok(())
+    }
+
+    /// Exits at an event that does not count; see [`super::Generated::span`].
+    fn leave_out_by_time(&self, code: &mut Code<'_>, span: MapId, out: Label) {
+        let (ends, counts) = (code.label(), code.label());
+        code.map_value(Reg::R1, span, 0);
+        code.load(Size::B8, false, Reg::R7, Reg::R1, 0);
+        code.branch(JumpOp::Eq, Reg::R7, Operand::Imm(0), counts);
+        code.mark(Odds::Usual);
+        code.call("ktime_get_ns");
+        code.branch(JumpOp::Slt, Reg::R7, Operand::Imm(0), ends);
+        code.branch(JumpOp::Lt, Reg::R0, Operand::Reg(Reg::R7), out);
+        code.jump(counts);
+        code.bind(ends);
+        code.alu(AluOp::Add, Reg::R0, Operand::Reg(Reg::R7));
+        code.branch(JumpOp::Sge, Reg::R0, Operand::Imm(0), out);
+        code.bind(counts);
     }
 
     /// What this hook reads as the row's process; `None` where the running process has nothing to do with the row.

@@ -29,6 +29,9 @@ pub struct Settings {
     pub wake_bytes: u32,
     /// One event in this many begins a row, chosen at random; 1 for every event.
     pub sample: u32,
+    /// Whether user space says from when until when events count, so that all tables of a query see the same ones; see
+    /// [`super::Generated::span`].
+    pub has_span: bool,
 }
 
 impl Default for Settings {
@@ -41,6 +44,7 @@ impl Default for Settings {
             max_stacks: 1 << 13,
             wake_bytes: 256 << 10,
             sample: 1,
+            has_span: false,
         }
     }
 }
