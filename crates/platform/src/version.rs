@@ -18,6 +18,7 @@ impl KernelVersion {
     pub const NEWEST: KernelVersion = KernelVersion::new(7, 3);
 
     /// The release `major.minor`.
+    #[inline]
     pub const fn new(major: u8, minor: u8) -> Self {
         Self { major, minor }
     }

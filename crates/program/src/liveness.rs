@@ -14,6 +14,9 @@ use crate::object::{InsnId, Node};
 /// The position of each instruction of a function.
 #[derive(Clone, Debug, Default)]
 pub struct Positions {
+    /// How many instructions have the ids from `first` on, in order: all of most functions, and then `known` is empty.
+    row: usize,
+    first: u32,
     /// Sorted by the instruction.
     known: Vec<(InsnId, usize)>,
 }
@@ -21,24 +24,35 @@ pub struct Positions {
 impl Positions {
     /// The positions of a function's instructions.
     pub fn of(nodes: &[Node]) -> Positions {
-        nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect()
+        Positions::of_all(std::iter::once(nodes))
+    }
+
+    /// The positions of the instructions of several functions, one after the other.
+    pub fn of_all<'a>(functions: impl Iterator<Item = &'a [Node]> + Clone) -> Positions {
+        let first = functions.clone().find_map(<[Node]>::first).map_or(0, |node| node.id.0);
+        let (mut row, mut in_order) = (0, true);
+        for nodes in functions.clone() {
+            for node in nodes {
+                in_order &= node.id.0.checked_sub(first) == Some(row as u32);
+                row += 1;
+            }
+        }
+        if in_order {
+            return Positions { row, first, known: Vec::new() };
+        }
+        let mut known: Vec<_> = functions.flatten().enumerate().map(|(at, node)| (node.id, at)).collect();
+        known.sort_unstable();
+        Positions { row: 0, first: 0, known }
     }
 
     /// The position of an instruction, if the function has it.
-    pub fn get(&self, id: &InsnId) -> Option<&usize> {
-        let found = self.known.binary_search_by_key(id, |(known, _)| *known).ok()?;
-        Some(&self.known[found].1)
-    }
-}
-
-impl FromIterator<(InsnId, usize)> for Positions {
-    fn from_iter<T: IntoIterator<Item = (InsnId, usize)>>(positions: T) -> Positions {
-        let mut known: Vec<_> = positions.into_iter().collect();
-        // Most functions have their instructions in this order already.
-        if !known.is_sorted() {
-            known.sort_unstable();
+    pub fn get(&self, id: &InsnId) -> Option<usize> {
+        let at = id.0.wrapping_sub(self.first) as usize;
+        if at < self.row {
+            return Some(at);
         }
-        Positions { known }
+        let found = self.known.binary_search_by_key(id, |(known, _)| *known).ok()?;
+        Some(self.known[found].1)
     }
 }
 
@@ -46,7 +60,7 @@ impl FromIterator<(InsnId, usize)> for Positions {
 /// graph. A call reads R1 to R5 and destroys R0 to R5. All are live after an indirect jump. `positions` gives the position
 /// of each instruction.
 pub fn live_after(nodes: &[Node], positions: &Positions) -> Vec<RegSet> {
-    let target = |node: &Node| node.target().and_then(|id| positions.get(&id)).copied().filter(|at| *at < nodes.len());
+    let target = |node: &Node| node.target().and_then(|id| positions.get(&id)).filter(|at| *at < nodes.len());
     let targets: Vec<Option<usize>> = nodes.iter().map(target).collect();
     let mut before = vec![RegSet::EMPTY; nodes.len() + 1];
     let after = |before: &[RegSet], at: usize| {

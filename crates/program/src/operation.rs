@@ -196,7 +196,7 @@ impl<'a> Checker<'a> {
         let positions = Positions::of(nodes);
         let mut is_target = vec![false; nodes.len()];
         let targets = nodes.iter().filter_map(Node::target).chain(function.jump_targets());
-        for target in targets.filter_map(|id| positions.get(&id).copied()) {
+        for target in targets.filter_map(|id| positions.get(&id)) {
             is_target[target] = true;
         }
         let order: Vec<usize> = (0..nodes.len()).collect();
@@ -207,7 +207,7 @@ impl<'a> Checker<'a> {
 
     /// The position of a mark's last instruction; `None` if the mark is not of this function.
     pub fn last_member(&self, mark: &Mark) -> Option<usize> {
-        self.positions.get(mark.members.last()?).copied()
+        self.positions.get(mark.members.last()?)
     }
 
     /// Whether a branch leads to a position.
@@ -245,7 +245,7 @@ impl<'a> Checker<'a> {
     /// # Errors
     /// Returns why it is refused; the order is then unchanged.
     pub fn add(&mut self, operation: &'static Operation, mark: &Mark) -> Result<(), Refusal> {
-        let positions = |id: &InsnId| self.positions.get(id).copied().ok_or(Refusal::Members);
+        let positions = |id: &InsnId| self.positions.get(id).ok_or(Refusal::Members);
         let members = mark.members.iter().map(positions).collect::<Result<Vec<_>, _>>()?;
         if members.is_empty() || !members.is_sorted_by(|left, right| left < right) {
             return Err(Refusal::Members);
@@ -332,7 +332,7 @@ impl<'a> Checker<'a> {
     fn leads_as(&self, template: &Template, at: usize, members: &[usize]) -> bool {
         let Template::Branch { to, .. } = *template else { return true };
         let last = members[members.len() - 1];
-        let target = |at: usize| self.nodes[at].target().and_then(|id| self.positions.get(&id)).copied();
+        let target = |at: usize| self.nodes[at].target().and_then(|id| self.positions.get(&id));
         match to {
             Exit::End => target(at) == Some(last + 1),
             Exit::Out => {

@@ -13,7 +13,6 @@
 //! jump among them) is decided by the same check that every mark has to pass, so that there is one rule only.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use kiln_isa::operation::{Arch, Binding, Form, From, Operation, Registry, Template};
@@ -61,19 +60,24 @@ fn recognize_in(function: &Function, passes: &[Pass; 2], is_hard: &dyn Fn(InsnId
     let mut checker = Checker::new(function);
     let blocks = Blocks::of(nodes, &checker);
     let present = blocks.kinds.iter().copied().flatten().fold(Kinds::default(), Kinds::with);
+    let mut ordered = Vec::new();
     let [mut marks, more] = passes.each_ref().map(|pass| {
         let mut marks = Vec::new();
-        let viable = pass.viable(&present);
-        if viable.is_empty() {
+        let mut viable = pass.viable(&present);
+        if viable.endings.is_empty() {
             return marks;
         }
-        for root in roots(nodes) {
+        if ordered.is_empty() {
+            ordered = roots(nodes);
+        }
+        for root in ordered.iter().copied() {
+            let Some(ending) = blocks.kinds[root].and_then(|kind| viable.get(kind)) else { continue };
             if checker.is_taken(root) {
                 continue;
             }
-            let forms = blocks.kinds[root].and_then(|ending| viable.get(&ending)).map_or(&[][..], Vec::as_slice);
             let paying = |form: &Sequence| !form.loses_branch || root > 0 && is_hard(nodes[root - 1].id);
-            let mut likely = forms.iter().filter(|form| blocks.may_have(form, root) && paying(form));
+            let forms = ending.within(&blocks.before[root]).iter();
+            let mut likely = forms.filter(|form| (form.tail <= 1 || blocks.may_have(form, root)) && paying(form));
             marks.extend(likely.find_map(|form| find(nodes, &mut checker, pass, form, root)));
         }
         marks
@@ -135,8 +139,42 @@ impl Sequence {
     }
 }
 
+/// The sequences that may end with an instruction of one kind.
+struct Ending<'p> {
+    /// Those that the kinds of a function's instructions allow, in the registry's order.
+    viable: Vec<&'p Sequence>,
+    /// The kinds of a block's instructions that were asked for last. Code repeats itself: the next ones are mostly the same.
+    window: Kinds,
+    /// Those of `viable` that these kinds allow, and those of several blocks.
+    within: Vec<&'p Sequence>,
+}
+
+impl<'p> Ending<'p> {
+    fn within(&mut self, window: &Kinds) -> &[&'p Sequence] {
+        if self.window != *window {
+            self.window = *window;
+            self.within.clear();
+            self.within.extend(self.viable.iter().filter(|form| form.tail > 1 || form.is_viable(window)));
+        }
+        &self.within
+    }
+}
+
+/// The sequences that a function may have, by the kind of their last instruction.
+struct Viable<'p> {
+    /// For each kind, one more than its place in `endings`; 0 for none.
+    places: [u8; KINDS],
+    endings: Vec<Ending<'p>>,
+}
+
+impl<'p> Viable<'p> {
+    fn get(&mut self, kind: usize) -> Option<&mut Ending<'p>> {
+        self.endings.get_mut(usize::from(self.places[kind]).checked_sub(1)?)
+    }
+}
+
 /// A set of kinds of instructions.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Kinds([u64; KINDS.div_ceil(64)]);
 
 impl Kinds {
@@ -175,7 +213,13 @@ impl Blocks {
 
     /// Whether the instructions that a sequence ending at `root` may consist of are of the kinds that it needs.
     fn may_have(&self, sequence: &Sequence, root: usize) -> bool {
-        // Branches before the last instruction are side by side with it.
+        let Some(branch) = (root + 1).checked_sub(sequence.tail) else { return false };
+        // From the first branch on, members are side by side.
+        let first = sequence.kinds[sequence.kinds.len() - sequence.tail];
+        if !self.kinds[branch].is_some_and(|kind| first.has(kind)) {
+            return false;
+        }
+        // So are branches before the last instruction.
         let last = sequence.kinds.len() - 1;
         for back in 1..=sequence.branches {
             let kind = root.checked_sub(back).and_then(|at| self.kinds[at]);
@@ -183,7 +227,6 @@ impl Blocks {
                 return false;
             }
         }
-        let Some(branch) = (root + 1).checked_sub(sequence.tail) else { return false };
         let mut window = self.before[branch];
         for kind in self.kinds[branch + 1..=root].iter().flatten() {
             window = window.with(*kind);
@@ -229,12 +272,18 @@ impl Pass {
 
     /// The sequences that a function with instructions of these kinds may have, in the registry's order, by the kind of their
     /// last instruction.
-    fn viable(&self, present: &Kinds) -> BTreeMap<usize, Vec<&Sequence>> {
-        let of = |places: &Vec<usize>| -> Vec<&Sequence> {
-            places.iter().map(|at| &self.sequences[*at]).filter(|sequence| sequence.is_viable(present)).collect()
-        };
-        let ends = (0..KINDS).filter(|kind| present.has(*kind)).map(|kind| (kind, of(&self.endings[kind])));
-        ends.filter(|(_, sequences)| !sequences.is_empty()).collect()
+    fn viable(&self, present: &Kinds) -> Viable<'_> {
+        let mut all = Viable { places: [0; KINDS], endings: Vec::new() };
+        for kind in (0..KINDS).filter(|kind| present.has(*kind)) {
+            let sequences = self.endings[kind].iter().map(|at| &self.sequences[*at]);
+            let viable: Vec<_> = sequences.filter(|sequence| sequence.is_viable(present)).collect();
+            if !viable.is_empty() {
+                // The window of an instruction has its own kind at least.
+                all.endings.push(Ending { viable, window: Kinds::default(), within: Vec::new() });
+                all.places[kind] = all.endings.len() as u8;
+            }
+        }
+        all
     }
 }
 

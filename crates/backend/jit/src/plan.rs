@@ -208,7 +208,7 @@ fn has_loop(function: &Function) -> bool {
     }
     let positions = Positions::of(&function.nodes);
     let goes_back = |(at, node): (usize, &Node)| {
-        node.target().and_then(|target| positions.get(&target)).is_some_and(|target| *target <= at)
+        node.target().and_then(|target| positions.get(&target)).is_some_and(|target| target <= at)
     };
     function.nodes.iter().enumerate().any(goes_back)
 }

@@ -106,8 +106,10 @@ impl<'a, A: Assembly> Shared<'a, A> {
 
     /// Begins a part of the code here.
     pub fn begin(&mut self, part: Part) {
-        let label = self.assembler.label();
-        self.begin_at(part, label);
+        if self.options.spans {
+            let label = self.assembler.label();
+            self.begin_at(part, label);
+        }
     }
 
     /// Begins a part of the code here, and puts the label here.
@@ -119,16 +121,19 @@ impl<'a, A: Assembly> Shared<'a, A> {
     }
 
     /// Begins the code of instructions that are compiled together, of which the first is at `label`; [`Shared::end_insns`]
-    /// says which they are.
-    pub fn begin_insns(&mut self, label: A::Label) {
+    /// says which they are. `is_target` says whether a branch leads there.
+    pub fn begin_insns(&mut self, label: A::Label, is_target: bool) {
         self.begun = self.parts.len();
-        self.begin_at(Part::Insns(Vec::new()), label);
+        if is_target || self.options.spans {
+            self.begin_at(Part::Insns(Vec::new()), label);
+        }
     }
 
-    /// Begins the code of one of them: an access, whose fault is its own.
+    /// Begins the code of one of them, to which no branch leads: an access, whose fault is its own.
     pub fn begin_insn(&mut self, id: InsnId, label: A::Label) {
-        let insns = if self.options.spans { vec![id] } else { Vec::new() };
-        self.begin_at(Part::Insns(insns), label);
+        if self.options.spans {
+            self.begin_at(Part::Insns(vec![id]), label);
+        }
     }
 
     /// Says which instructions the code since [`Shared::begin_insns`] does. Those before one that has begun by itself are

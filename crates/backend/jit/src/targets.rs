@@ -49,7 +49,7 @@ impl Targets {
         let falls = |node: &Node| node.insn.falls_through();
         let falls_into = std::iter::once(true).chain(nodes.iter().map(falls)).take(nodes.len()).collect();
         let mut loop_end = vec![None; nodes.len()];
-        let position = |id: &InsnId| Some((id.0, *positions.get(id)?));
+        let position = |id: &InsnId| Some((id.0, positions.get(id)?));
         let indirect = jump_targets.iter().map(position).collect::<Option<Vec<_>>>();
         let mut indirect = indirect.ok_or(Error::Malformed("a jump table leads nowhere"))?;
         indirect.sort_unstable();
@@ -63,7 +63,7 @@ impl Targets {
         }
         for (at, node) in nodes.iter().enumerate() {
             let Some(target) = node.target() else { continue };
-            let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
+            let target = positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
             targets[at] = Some(target);
             first_source[target] = Some(first_source[target].map_or(at, |first: usize| first.min(at)));
             if target <= at {

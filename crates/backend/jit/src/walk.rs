@@ -201,8 +201,8 @@ pub(crate) trait Compile<'a>: Lower {
             if self.targets().aligned_loop(at) {
                 self.shared().align(Self::LOOP_ALIGNMENT);
             }
-            let label = self.label(at);
-            self.shared().begin_insns(label);
+            let (label, is_target) = (self.label(at), self.targets().is_target(at));
+            self.shared().begin_insns(label, is_target);
             self.loop_cost(at)?;
             let covered = match self.together(at)? {
                 0 => self.instruction(at).map(|()| 1)?,

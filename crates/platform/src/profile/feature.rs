@@ -28,11 +28,13 @@ macro_rules! features {
             pub const ALL: &'static [Feature] = &[$( Feature::$name ),*];
 
             /// The first release that has it.
+            #[inline]
             pub const fn since(self) -> KernelVersion {
                 match self { $( Feature::$name => KernelVersion::new($major, $minor) ),* }
             }
 
             /// An older release that has it, although not all behind it do: what stable updates brought, or lost.
+            #[inline]
             pub const fn also(self) -> Option<KernelVersion> {
                 match self { $( Feature::$name => also!($($older, $of)?) ),* }
             }

@@ -140,6 +140,7 @@ impl Profile {
     }
 
     /// Whether it has a feature.
+    #[inline]
     pub fn has(&self, feature: Feature) -> bool {
         let listed = self.version >= feature.since() || feature.also() == Some(self.version);
         self.answered(|found| found.features.get(&feature)).unwrap_or(listed)
@@ -226,6 +227,7 @@ impl Profile {
         }
     }
 
+    #[inline]
     fn answered<'a>(&'a self, answer: impl FnOnce(&'a Found) -> Option<&'a bool>) -> Option<bool> {
         answer(self.found.as_deref()?).copied()
     }

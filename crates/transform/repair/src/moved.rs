@@ -204,7 +204,7 @@ pub fn apply(
 }
 
 fn is_live_after(function: &Function, accesses: &Accesses) -> bool {
-    let positions = function.nodes.iter().enumerate().map(|(position, node)| (node.id, position)).collect();
+    let positions = liveness::Positions::of(&function.nodes);
     let live = liveness::live_after(&function.nodes, &positions);
     live[accesses.range.end - 1].contains(accesses.pointer)
 }

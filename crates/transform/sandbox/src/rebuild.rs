@@ -42,9 +42,8 @@ pub(crate) struct Edit<'a> {
 }
 
 fn live_after(function: &Function) -> BTreeMap<InsnId, RegSet> {
-    let ids = || function.nodes.iter().map(|node| node.id);
-    let live = liveness::live_after(&function.nodes, &ids().zip(0..).collect());
-    ids().zip(live).collect()
+    let live = liveness::live_after(&function.nodes, &liveness::Positions::of(&function.nodes));
+    function.nodes.iter().map(|node| node.id).zip(live).collect()
 }
 
 /// The code on the way into a loop.

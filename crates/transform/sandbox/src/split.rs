@@ -204,7 +204,7 @@ fn split(object: &mut Object, id: FunctionId) -> bool {
 fn copies(function: &Function, context: Origin) -> Option<(Cfg, Vec<BlockCopy>)> {
     let cfg = Cfg::new(function);
     let nodes = &function.nodes;
-    let registers = liveness::live_after(nodes, &cfg.position.iter().map(|(id, at)| (*id, *at)).collect());
+    let registers = liveness::live_after(nodes, &liveness::Positions::of(nodes));
     let slots = read_slots(&cfg, nodes);
     let read_at = |block: usize| {
         let first = cfg.blocks[block].range.start;

@@ -125,7 +125,7 @@ impl HelperEffect<'_, '_> {
 impl Path<'_> {
     /// The result of a helper, of which a failure and a size are followed on their own.
     pub(crate) fn fork_by_sign(&mut self, most: u64) {
-        let mut failed = self.another_state();
+        let mut failed = self.state.clone();
         failed.set(Reg::R0, Register::scalar(Scalar::signed_range(i32::MIN.into(), -1)));
         self.push(failed, self.at + 1);
         self.state.set(Reg::R0, Register::scalar(Scalar::unsigned_range(0, most)));

@@ -20,6 +20,16 @@ use crate::reason::Reason;
 
 /// What an instruction needs, where not every kernel has it.
 pub fn needs(insn: &Insn) -> Option<Feature> {
+    needs_itself(insn).or_else(|| needs_version(insn))
+}
+
+/// The version of the instruction set that has it.
+fn needs_version(insn: &Insn) -> Option<Feature> {
+    (forms::version_of(insn) == 4).then_some(Feature::CpuV4)
+}
+
+/// The feature that an instruction is.
+fn needs_itself(insn: &Insn) -> Option<Feature> {
     match insn {
         Insn::MayGoto { .. } => Some(Feature::MayGoto),
         Insn::JumpIndirect { .. } => Some(Feature::IndirectJumps),
@@ -30,7 +40,6 @@ pub fn needs(insn: &Insn) -> Option<Feature> {
         Insn::LoadImm64 { imm: Imm64::Code { .. }, .. } => Some(Feature::FunctionAddresses),
         Insn::Alu { op: AluOp::Arsh, width: Width::W32, .. } => Some(Feature::HalfArithmeticShifts),
         Insn::Branch { width: Width::W32, .. } => Some(Feature::HalfBranches),
-        _ if forms::version_of(insn) == 4 => Some(Feature::CpuV4),
         _ => None,
     }
 }
@@ -73,7 +82,12 @@ fn lacks_map(profile: &Profile, map: &Map, record: Option<&Record>) -> Option<La
 
 /// For each instruction, whether the profile's kernel does not have it; empty where it has them all.
 pub(crate) fn newer_instructions(profile: &Profile, code: &Code<'_>) -> Vec<bool> {
-    let lacks = |insn: &Insn| needs(insn).is_some_and(|feature| !profile.has(feature));
+    let lacks = |feature: Feature| !profile.has(feature);
+    let old = lacks(Feature::CpuV4);
+    let lacks = |insn: &Insn| match needs_itself(insn) {
+        Some(feature) => lacks(feature),
+        None => old && needs_version(insn).is_some(),
+    };
     let newer: Vec<bool> = code.ops.iter().map(|op| lacks(&op.node.insn)).collect();
     if newer.contains(&true) { newer } else { Vec::new() }
 }

@@ -19,11 +19,11 @@ impl Code<'_> {
                 if !reached[at] {
                     return Some(at as Position);
                 }
-                for next in self.successors(at as Position) {
+                self.successors(at as Position).for_each(|next| {
                     if let Some(seen) = reached.get_mut(next as usize) {
                         *seen = true;
                     }
-                }
+                });
             }
             return None;
         }

@@ -468,13 +468,12 @@ fn in_one_array<'a>(
         let (name, btf_id) = (function.name.as_str(), function.btf_id);
         functions.push(Routine { id, name, start, end: next, global, btf_id, stack_without_spills: None });
     }
-    let nodes = functions.iter().flat_map(|routine: &Routine<'_>| &object.function(routine.id).nodes);
-    let positions = nodes.map(|node| node.id).zip(0..).collect();
+    let positions = Positions::of_all(functions.iter().map(|routine| &object.function(routine.id).nodes[..]));
     Ok((functions, positions))
 }
 
 fn position_of(positions: &Positions, id: InsnId) -> Option<Position> {
-    positions.get(&id).map(|at| *at as Position)
+    positions.get(&id).map(|at| at as Position)
 }
 
 /// The targets of each function's indirect jumps, in order: the kernel knows the tables that the program refers to.

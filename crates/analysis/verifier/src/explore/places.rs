@@ -3,10 +3,14 @@
 use crate::code::Position;
 
 /// Kept states by position and, there, by the call that made their last frame, in order.
-#[derive(Default)]
 pub(super) struct Places(Vec<Vec<(Position, Vec<u32>)>>);
 
 impl Places {
+    /// For a program of so many instructions.
+    pub(super) fn new(insns: usize) -> Places {
+        Places(Vec::with_capacity(insns))
+    }
+
     /// The states there, if some were kept.
     pub(super) fn get_mut(&mut self, at: Position, call_site: Position) -> Option<&mut Vec<u32>> {
         let here = self.0.get_mut(at as usize)?;

@@ -14,8 +14,8 @@
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_platform::Feature;
 
-use super::search::Explorer;
-use crate::code::Position;
+use super::search::{Explorer, FEW_STATES};
+use crate::code::{Code, Position};
 use crate::error::{Step, reject};
 use crate::explore::cover::{Exactness, bytes_cover, less_written, may_be_same, object_covers, register_covers, widen};
 use crate::explore::places::Places;
@@ -62,7 +62,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn new() -> Kept {
+    pub(crate) fn new(code: &Code<'_>) -> Kept {
         let root = KeptState {
             state: None,
             at: 0,
@@ -75,9 +75,11 @@ impl Kept {
             pinned: false,
             exact: false,
         };
+        let mut states = Vec::with_capacity(FEW_STATES);
+        states.push(root);
         Kept {
-            states: vec![root],
-            at: Places::default(),
+            states,
+            at: Places::new(code.ops.len()),
             visits: Visits::default(),
             early: Vec::new(),
             state_bytes: 0,
@@ -330,7 +332,7 @@ impl Explorer<'_> {
                 register.origin = origins.cell(register.origin);
             });
         }
-        let state = self.path.another_state();
+        let state = self.path.state.clone();
         let parent = state.parent;
         self.kept.state_bytes += self.kept.bytes_of(&state);
         let visit = self.kept.visits.of(self.path.code, &state, self.path.at, self.strict_callbacks);
@@ -587,6 +589,5 @@ fn is_in_callback(state: &State) -> bool {
 
 /// Whether both are in the same functions, called from the same places.
 fn same_calls(old: &State, current: &State) -> bool {
-    let sites = |state: &State| state.frames.iter().map(|frame| frame.call_site).collect::<Vec<_>>();
-    sites(old) == sites(current)
+    old.frames.iter().map(|frame| frame.call_site).eq(current.frames.iter().map(|frame| frame.call_site))
 }

@@ -29,6 +29,8 @@ use crate::state::{Caller, Frame, Holds, Register, State};
 pub(crate) const MAX_STATE_BYTES: usize = 512 << 20;
 /// Bytes that what is recorded for facts may take.
 pub(crate) const MAX_FACT_BYTES: usize = 384 << 20;
+/// States that a small program keeps, or has waiting: room for them is made at once.
+pub(super) const FEW_STATES: usize = 32;
 /// Processed instructions between two looks at the limits.
 const BETWEEN_LIMITS: u64 = 256;
 
@@ -54,8 +56,8 @@ impl<'a> Explorer<'a> {
     pub(crate) fn new(code: &'a Code<'a>, options: &'a Options) -> Explorer<'a> {
         Explorer {
             path: Path::new(code, options),
-            pending: Vec::new(),
-            kept: Kept::new(),
+            pending: Vec::with_capacity(FEW_STATES),
+            kept: Kept::new(code),
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
             newer: newer_instructions(&options.profile, code),
             strict_callbacks: false,

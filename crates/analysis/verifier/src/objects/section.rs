@@ -66,7 +66,7 @@ impl Path<'_> {
     pub(crate) fn first_state(&self, frame: Frame) -> State {
         let all_protect = self.options.kernel_has(Feature::SectionsProtect);
         let sections = Sections { all_protect, ..Sections::default() };
-        State { frames: vec![frame], sections, sleepable: self.code.program.sleepable, ..State::default() }
+        State { frames: frame.into(), sections, sleepable: self.code.program.sleepable, ..State::default() }
     }
 
     /// A lock or section ended, perhaps an RCU section, which is all that older kernels ask. Newer ones ask whether it was the

@@ -36,11 +36,8 @@ use crate::options::{Assumptions, Options};
 use crate::path::precision::Origin;
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Frame, Kind, Register, State};
+use crate::state::{Kind, Register, State};
 use crate::types::Types;
-
-/// States whose memory is kept for others.
-const MOST_SPARE: usize = 16;
 
 /// Where a path goes after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,8 +85,6 @@ pub(crate) struct Path<'a> {
     pub findings: Findings,
     /// The current instruction made an entry in the path's history.
     history_noted: bool,
-    /// Memory of states that are no longer needed.
-    spare: Vec<Vec<Frame>>,
     next_id: u32,
 }
 
@@ -104,29 +99,13 @@ impl<'a> Path<'a> {
             types: Types::of_program(code, options),
             findings: Findings::new(code, options),
             history_noted: false,
-            spare: Vec::new(),
             next_id: 0,
         }
     }
 
-    /// A copy of the current state, in memory of one that has ended.
-    pub(crate) fn another_state(&mut self) -> State {
-        let mut frames = self.spare.pop().unwrap_or_default();
-        frames.extend_from_slice(&self.state.frames);
-        let own = std::mem::take(&mut self.state.frames);
-        let copy = State { frames, ..self.state.clone() };
-        self.state.frames = own;
-        copy
-    }
-
     /// Goes on with another state; the current one has ended.
     pub(crate) fn resume(&mut self, state: State, at: Position) {
-        let mut ended = std::mem::replace(&mut self.state, state);
-        self.at = at;
-        ended.frames.clear();
-        if self.spare.len() < MOST_SPARE {
-            self.spare.push(ended.frames);
-        }
+        (self.state, self.at) = (state, at);
     }
 
     /// Another instruction begins.

@@ -82,7 +82,7 @@ impl Trail {
         let depth = (state.frames.len() - 1) as u8;
         let step = Footstep { before: state.trail, at, depth, slot: None, kept: state.parent };
         if self.steps[state.trail as usize].kept != state.parent {
-            self.kept.entry(state.parent).or_insert_with(|| state.frames.clone());
+            self.kept.entry(state.parent).or_insert_with(|| state.frames.to_vec());
         }
         self.steps.push(step);
         state.trail = (self.steps.len() - 1) as u32;

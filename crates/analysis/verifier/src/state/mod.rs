@@ -8,6 +8,7 @@
 //!      sections
 //! ```
 
+mod frames;
 pub(crate) mod ids;
 pub(crate) mod register;
 mod sections;
@@ -20,6 +21,7 @@ use kiln_isa::Reg;
 
 use crate::code::Position;
 use crate::facts::Section;
+use frames::Frames;
 pub(crate) use sections::{Begun, Sections};
 
 /// One call frame.
@@ -82,7 +84,7 @@ pub(crate) struct HeldLock {
 /// What is known at one point of one path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    pub frames: Vec<Frame>,
+    pub frames: Frames,
     /// Resources held.
     pub references: Vec<Held>,
     /// Locks held, the last one taken last.

@@ -60,7 +60,7 @@ impl Path<'_> {
             Truth::Unknown => {}
         }
         let (first, second) = self.collect_links(dst, src, &first, &second)?;
-        let mut taken = self.another_state();
+        let mut taken = self.state.clone();
         let possible_taken = self.learn(&mut taken, op, width, true, dst, src, &first, &second);
         let mut fallen = std::mem::take(&mut self.state);
         let possible_fallen = self.learn(&mut fallen, op, width, false, dst, src, &first, &second);

@@ -70,10 +70,10 @@ impl Assembler {
         Assembler { keys: blind.map(Keys::new), ..Assembler::default() }
     }
 
-    /// Makes room for the code of so many instructions, most of which have four bytes and one label.
+    /// Makes room for the code of so many instructions, most of which have four bytes.
     pub fn reserve(&mut self, insns: usize) {
         self.bytes.reserve(4 * insns);
-        self.items.reserve(2 * insns);
+        self.items.reserve(insns);
     }
 
     /// A new label, not yet bound.

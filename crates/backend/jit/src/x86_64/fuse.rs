@@ -76,25 +76,27 @@ pub(super) struct Chain {
 impl<'a> FunctionCompiler<'_, 'a> {
     /// Tries to compile several instructions at once. Returns how many, 0 for none.
     pub(super) fn fused(&mut self, at: usize) -> Result<usize, Error> {
+        let insn = self.nodes[at].insn;
+        if matches!(insn, Insn::Call(_) | Insn::Jump { .. } | Insn::Exit) {
+            return Ok(0);
+        }
         let run = self.run(at);
         if !self.shared.options.fusions {
             // The kernel inlines this, too. The length of an array is its author's choice.
             let in_place = self.shared.options.blind.is_none();
             return Ok(in_place.then(|| self.array_look_up(run)).flatten().unwrap_or(0));
         }
-        if let Some(length) = self.cast_and_access(at)? {
-            return Ok(length);
+        match insn {
+            Insn::Branch { .. } => return Ok(if self.inverted_branch(at)? { 2 } else { 0 }),
+            Insn::Load { .. } | Insn::Store { .. } => return Ok(self.access_at(at, run, None).unwrap_or(0)),
+            Insn::AddressSpaceCast { .. } => return Ok(self.cast_and_access(at)?.unwrap_or(0)),
+            Insn::LoadImm64 { .. } => return Ok(self.array_look_up(run).unwrap_or(0)),
+            _ => {}
         }
         for attempt in [Self::cast_sum, Self::extension, Self::access, Self::three_operands] {
             if let Some(length) = attempt(self, at, run) {
                 return Ok(length);
             }
-        }
-        if let Some(length) = self.array_look_up(run) {
-            return Ok(length);
-        }
-        if self.inverted_branch(at)? {
-            return Ok(2);
         }
         self.counted_branch(at, run)
     }
