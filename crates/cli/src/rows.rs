@@ -240,8 +240,8 @@ pub fn told_steps(steps: &[Step], ran: Option<&Summary>) {
         for (at, program) in step.programs.iter().enumerate() {
             let first = |text: &str| if at == 0 { text.to_owned() } else { String::new() };
             let [slots, processed] = [program.slots.to_string(), program.processed.to_string()];
-            let time = program.estimate.unwrap_or_default().program_ns;
-            let estimate = format!("{:.0} to {:.0}", time.least, time.most);
+            let time = program.estimate.map(|estimate| estimate.program_ns);
+            let estimate = time.map(|time| format!("{:.0} to {:.0}", time.least, time.most)).unwrap_or_default();
             let section = program.section.to_string();
             let mut row =
                 vec![first(step.split.name()), section, slots, processed, first(&micros), estimate, first(&in_all)];

@@ -113,8 +113,8 @@ fn too_dear(session: &Session, forecast: &Forecast, allowed: f64) -> String {
 
 /// What the plan that is loaded first takes at these rates.
 fn forecast(plan: &Plan, rates: &[f64]) -> Forecast {
-    let programs = plan.all().flat_map(Plan::cheapest).zip(rates);
-    let parts = programs.map(|(program, rate)| program.estimate.unwrap_or_default().total() * (rate / 1e9)).sum();
+    let estimates = plan.all().flat_map(Plan::cheapest).filter_map(|program| program.estimate);
+    let parts = estimates.zip(rates).map(|(estimate, rate)| estimate.total() * (rate / 1e9)).sum();
     Forecast { rates: rates.to_vec(), parts }
 }
 

@@ -237,6 +237,7 @@ mod tests {
         let object = kiln_program::text::parse(text).expect("a program");
         let generated = Generated {
             split: kiln_plan::Split::Mvsf,
+            hooks: Vec::new(),
             sample,
             ring: None,
             records: Vec::new(),
