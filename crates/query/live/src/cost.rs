@@ -17,7 +17,7 @@
 //! ```text
 //!   a line of cache    what an empty program takes longer at a clock, which is rare (`clock-entry` - `typed-entry`)
 //!   lines              1 for the program, 1 for 16 instructions, 1 for a helper, and for each map that is reached
-//!   part of events     1 / e at one event in COLD_AFTER on each processor, fewer at more
+//!   part of them       a half at an event in HALF_COLD_AFTER on each processor, fewer at more
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -87,9 +87,9 @@ pub struct Estimate {
     pub reader_ns: Time,
 }
 
-/// Seconds between two events on a processor after which a part of `1 - 1 / e` of what a program needs is no longer in the
-/// caches, as forks, execs and exits on a busy machine show at 50 and 500 a second.
-const COLD_AFTER: f64 = 3e-3;
+/// Seconds between two events on a processor after which half of what a program needs is no longer in the caches, as forks, execs
+/// and exits show on a busy machine.
+const HALF_COLD_AFTER: f64 = 3.5e-3;
 /// Instructions whose code is a line of cache: 64 bytes, four an instruction.
 const LINE_INSNS: u64 = 16;
 /// Lines of cache that the first call with a map takes beside the helper's own: its head, a bucket, an element and its value,
@@ -105,12 +105,16 @@ impl Estimate {
 
     /// Nanoseconds of the program, at so many events a second on each processor.
     pub fn program_at(&self, rate: f64) -> Time {
-        self.program_ns + self.cold_ns * (-rate * COLD_AFTER).exp()
+        self.program_ns + self.cold_at(rate)
     }
 
     /// Nanoseconds in all, at so many events a second on each processor.
     pub fn total_at(&self, rate: f64) -> Time {
-        self.total() + self.cold_ns * (-rate * COLD_AFTER).exp()
+        self.total() + self.cold_at(rate)
+    }
+
+    fn cold_at(&self, rate: f64) -> Time {
+        self.cold_ns * (1.0 + rate * HALF_COLD_AFTER).recip()
     }
 }
 
@@ -361,7 +365,7 @@ mod tests {
         let cold = 160.0 * (1.0 + 2.0 + 5.0 + 11.0 / 16.0);
         assert!((estimate.cold_ns.most - cold).abs() < 0.01, "{estimate:?}");
         assert_eq!(estimate.total_at(0.0).most, estimate.total().most + estimate.cold_ns.most);
-        assert!(estimate.total_at(1e5).most - estimate.total().most < 0.01);
+        assert_eq!(estimate.total_at(1.0 / HALF_COLD_AFTER).most, estimate.total().most + estimate.cold_ns.most / 2.0);
     }
 
     #[test]
