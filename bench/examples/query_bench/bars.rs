@@ -66,13 +66,20 @@ pub fn probe_effects(all: &[Measured]) -> Vec<Bar> {
         let both = rounds(query, Kind::Ours).iter().zip(rounds(query, Kind::Hand));
         let more = quartiles(&both.map(|(ours, hand)| 100.0 * (ours - hand)).collect::<Vec<_>>());
         let [ours, hand, none, empty] = [Kind::Ours, Kind::Hand, Kind::None, Kind::Empty].map(|kind| of(query, kind));
+        let mut measured = format!(
+            "{:+.1} %, C {:+.1} %, difference by rounds {:+.1} % ({:+.1} to {:+.1})",
+            ours[1], hand[1], more[1], more[0], more[2],
+        );
+        // Pairs are measured without them.
+        if !none[1].is_nan() {
+            measured += &format!(
+                "; empty programs {:+.1} %, the load's own time {:+.1} to {:+.1} %",
+                empty[1], none[0], none[2],
+            );
+        }
         Bar {
             what: format!("{}: adds at most what C by hand does", query.name()),
-            measured: format!(
-                "{:+.1} %, C {:+.1} %, difference by rounds {:+.1} % ({:+.1} to {:+.1}); empty programs {:+.1} %, the load's own \
-                 time {:+.1} to {:+.1} %",
-                ours[1], hand[1], more[1], more[0], more[2], empty[1], none[0], none[2],
-            ),
+            measured,
             verdict: match more {
                 [_, middle, _] if middle <= 0.0 => Verdict::Met,
                 [low, ..] if low <= 0.0 => Verdict::Even,

@@ -15,7 +15,9 @@
 //! ([`bars`]) is printed as met, missed or, within what rounds differ by, even. To miss one is no error: measuring and judging are
 //! two things.
 //!
-//! `--format json` prints one JSON object; `--rounds N` measures less or more. Needs root, db_bench, bpftrace and clang 19.
+//! `--format json` prints one JSON object; `--rounds N` measures less or more. `--pairs N` only compares C and ours, one right
+//! after the other, in N rounds: for differences that are smaller than what the load varies by. Needs root, db_bench, bpftrace
+//! and clang 19.
 #![forbid(unsafe_code)]
 
 mod bars;
@@ -63,17 +65,18 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Vec<String>) -> Result<(), Failure> {
-    let (mut is_json, mut rounds) = (false, ROUNDS);
+    let (mut is_json, mut rounds, mut pairs) = (false, ROUNDS, false);
     let mut rest = arguments.iter().map(String::as_str);
     while let Some(argument) = rest.next() {
         match (argument, rest.next()) {
             ("--format", Some("json")) => is_json = true,
             ("--rounds", Some(number)) => rounds = number.parse()?,
+            ("--pairs", Some(number)) => (pairs, rounds) = (true, number.parse()?),
             (groups::MEMORY, Some(number)) => {
                 println!("{}", serde_json::to_string(&groups::memory(number.parse()?)?)?);
                 return Ok(());
             }
-            _ => return Err("known arguments are --format json and --rounds N".into()),
+            _ => return Err("known arguments are --format json, --rounds N and --pairs N".into()),
         }
     }
     let folder = tempfile::tempdir()?;
@@ -81,11 +84,16 @@ fn run(arguments: Vec<String>) -> Result<(), Failure> {
     let mut all: Vec<Measured> = Query::ALL
         .into_iter()
         .flat_map(|query| Kind::ALL.map(|kind| (query, kind)))
+        .filter(|(_, kind)| !pairs || matches!(kind, Kind::Hand | Kind::Ours))
         .map(|(query, kind)| Measured { query, kind, added: vec![], added_ns: vec![], results: 0, lost: 0 })
         .collect();
     for round in 0..rounds {
-        // Nobody is always after the same neighbour.
-        all.rotate_left(round % 3);
+        // Nobody is always after the same neighbour, and of a pair nobody is always first.
+        if pairs {
+            all.chunks_exact_mut(2).for_each(|pair| pair.swap(0, 1));
+        } else {
+            all.rotate_left(round % 3);
+        }
         for one in &mut all {
             measure(&reader, folder.path(), one)?;
         }
@@ -93,13 +101,19 @@ fn run(arguments: Vec<String>) -> Result<(), Failure> {
     }
     all.sort_by_key(|one| (one.query, one.kind));
     let mut bars = bars::probe_effects(&all);
-    bars.push(bars::latency()?);
+    if !pairs {
+        bars.push(bars::latency()?);
+    }
     let reads_per_second = reader.overall();
     let tracers = table(&all, reads_per_second);
     // User space alone has the processor for itself.
     drop(reader);
-    let (rates, bar) = bars::rates()?;
-    bars.extend([bar, bars::memory()?]);
+    let mut rates = String::new();
+    if !pairs {
+        let (text, bar) = bars::rates()?;
+        rates = text;
+        bars.extend([bar, bars::memory()?]);
+    }
     if is_json {
         let bars = serde_json::to_value(&bars)?;
         let report = json!({

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 
 use comfy_table::{CellAlignment, Table, presets};
+use kiln_driver::query::budget::on_each;
 use kiln_driver::query::export::Exported;
 use kiln_driver::query::plan::Step;
 use kiln_driver::query::rows_file::RowsFile;
@@ -228,7 +229,7 @@ pub fn told_steps(steps: &[Step], ran: Option<&Summary>) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let measured = if ran.is_some() { &["runs", "measured ns"][..] } else { &[] };
-    let head = ["split", "program", "slots", "processed", "us", "program ns", "ns a row"];
+    let head = ["split", "program", "slots", "processed", "us", "program ns", "rare", "ns a row"];
     table.set_header(head.iter().chain(measured).chain(&[""]));
     for step in steps {
         let micros = step.micros.to_string();
@@ -240,12 +241,19 @@ pub fn told_steps(steps: &[Step], ran: Option<&Summary>) {
         for (at, program) in step.programs.iter().enumerate() {
             let first = |text: &str| if at == 0 { text.to_owned() } else { String::new() };
             let [slots, processed] = [program.slots.to_string(), program.processed.to_string()];
-            let time = program.estimate.unwrap_or_default().program_ns;
-            let estimate = format!("{:.0} to {:.0}", time.least, time.most);
+            let run = runs.iter().find(|run| run.section == program.section);
+            let time = program.estimate.map(|estimate| match (run, ran) {
+                (Some(run), Some(summary)) => {
+                    estimate.program_at(on_each(run.events as f64 * 1e9 / summary.elapsed_ns.max(1) as f64))
+                }
+                _ => estimate.program_ns,
+            });
+            let estimate = time.map(|time| format!("{:.0} to {:.0}", time.least, time.most)).unwrap_or_default();
+            let rare = program.estimate.map(|estimate| format!("{:.0}", estimate.program_at(0.0).most));
             let section = program.section.to_string();
-            let mut row =
-                vec![first(step.split.name()), section, slots, processed, first(&micros), estimate, first(&in_all)];
-            if let Some(run) = runs.iter().find(|run| run.section == program.section) {
+            let mut row = vec![first(step.split.name()), section, slots, processed, first(&micros), estimate];
+            row.extend([rare.unwrap_or_default(), first(&in_all)]);
+            if let Some(run) = run {
                 row.extend([run.events.to_string(), format!("{:.0}", run.ns as f64 / run.events.max(1) as f64)]);
             }
             table.add_row(row);

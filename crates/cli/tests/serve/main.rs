@@ -274,7 +274,7 @@ fn nothing_is_left_in_the_kernel_however_the_service_ends() {
         service.document(&["install", "calls", "SELECT name, count(*) FROM syscalls GROUP BY name WINDOW 1 S"]);
         service.document(&["install", "forks", FORKS]);
         let programs = service.programs();
-        assert_eq!(programs.len(), 3, "two of the first query and one of the second");
+        assert_eq!(programs.len(), 4, "three of the first query and one of the second");
         assert!(programs.iter().all(|program| is_loaded(*program)));
         let (code, _) = service.signal(signal);
         assert_eq!(code, (signal == "-INT").then_some(0));

@@ -27,7 +27,7 @@ fn work() {
 fn measured(session: &Session) -> Vec<(f64, Time)> {
     let plan = plan::plan(session, &Settings::default(), None).expect("a plan");
     let cheapest = plan.all().flat_map(plan::Plan::cheapest);
-    let estimates: Vec<Time> = cheapest.map(|program| program.estimate.unwrap_or_default().program_ns).collect();
+    let estimates: Vec<Time> = cheapest.filter_map(|program| Some(program.estimate?.program_ns)).collect();
     let limits = Limits::default();
     let worked = std::cell::Cell::new(false);
     let stop = || {

@@ -5,9 +5,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use kiln_driver::query::live::now_ns;
+use kiln_driver::query::{Settings, Split};
 
 use super::tables::{burn_the_processor, in_every_split};
-use super::{may_load, own_thread};
+use super::{call, may_load, own_thread, run_with};
 
 /// Processor time that this thread has used.
 fn used() -> Duration {
@@ -108,4 +109,31 @@ fn a_thread_runs_as_long_as_its_clock_says() {
         // Interrupts take time that is not the thread's.
         count >= 20 && longest <= sum && sum >= own * 9 / 10 && sum <= own * 2
     });
+}
+
+#[test]
+fn threads_that_end_keep_no_room() {
+    if !may_load() {
+        return;
+    }
+    // Room for few, and many come one after the other.
+    let settings = Settings { max_starts: 32, ..Settings::default() };
+    let own = format!("SELECT count(*) FROM syscalls WHERE pid = {} AND name = 'getppid'", std::process::id());
+    for split in [Split::Pair, Split::Aggregate] {
+        let work = || (0..300).for_each(|_| std::thread::spawn(|| call(2)).join().expect("it ends"));
+        let Some((rows, summary)) = run_with(&settings, &own, Some(split), work) else { return };
+        assert_eq!((rows[0].values[0].bits(), summary.lost_in_all()), (Some(600), 0), "{split:?}");
+    }
+    // They are killed in a call, which returns before its thread ends.
+    let killed = || {
+        for _ in 0..100 {
+            let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().expect("sleep is installed");
+            std::thread::sleep(Duration::from_millis(2));
+            sleeping.kill().expect("it sleeps");
+            sleeping.wait().expect("it was killed");
+        }
+    };
+    let sql = "SELECT count(*) FROM syscalls WHERE comm = 'sleep'";
+    let Some((_, summary)) = run_with(&settings, sql, None, killed) else { return };
+    assert_eq!(summary.lost_in_all(), 0);
 }

@@ -113,9 +113,14 @@ fn too_dear(session: &Session, forecast: &Forecast, allowed: f64) -> String {
 
 /// What the plan that is loaded first takes at these rates.
 fn forecast(plan: &Plan, rates: &[f64]) -> Forecast {
-    let programs = plan.all().flat_map(Plan::cheapest).zip(rates);
-    let parts = programs.map(|(program, rate)| program.estimate.unwrap_or_default().total() * (rate / 1e9)).sum();
+    let estimates = plan.all().flat_map(Plan::cheapest).filter_map(|program| program.estimate);
+    let parts = estimates.zip(rates).map(|(estimate, rate)| estimate.total_at(on_each(*rate)) * (rate / 1e9)).sum();
     Forecast { rates: rates.to_vec(), parts }
+}
+
+/// Of events a second, those of each processor.
+pub fn on_each(rate: f64) -> f64 {
+    rate / std::thread::available_parallelism().map_or(1.0, |processors| processors.get() as f64)
 }
 
 /// The hooks of the query's tables.

@@ -11,8 +11,16 @@
 //! The prices are those of a cost model ([`kiln_superopt::CostModel`]): the instructions, the helpers by map type, an empty
 //! program at each kind of hook, the hook itself, and what user space does with a record. `kiln doctor --calibrate` measures
 //! them while the kernel counts, as it does for a query.
+//!
+//! Those prices are of hot caches. Where an event is rare, other work has evicted what its program needs:
+//!
+//! ```text
+//!   a line of cache    what an empty program takes longer at a clock, which is rare (`clock-entry` - `typed-entry`)
+//!   lines              1 for the program, 1 for 16 instructions, 1 for a helper, and for each map that is reached
+//!   part of them       a half at an event in HALF_COLD_AFTER on each processor, fewer at more
+//! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::iter::Sum;
 use std::ops::{Add, Mul};
 
@@ -71,16 +79,42 @@ impl Sum for Time {
 pub struct Estimate {
     /// Nanoseconds that the program takes, as the kernel counts them: reading the clock for that is a large part.
     pub program_ns: Time,
+    /// Nanoseconds that it takes longer if other work has the caches.
+    pub cold_ns: Time,
     /// Nanoseconds that the hook takes to call it.
     pub hook_ns: f64,
     /// Nanoseconds that user space takes for the records.
     pub reader_ns: Time,
 }
 
+/// Seconds between two events on a processor after which half of what a program needs is no longer in the caches, as forks, execs
+/// and exits show on a busy machine.
+const HALF_COLD_AFTER: f64 = 3.5e-3;
+/// Instructions whose code is a line of cache: 64 bytes, four an instruction.
+const LINE_INSNS: u64 = 16;
+/// Lines of cache that the first call with a map takes beside the helper's own: its head, a bucket, an element and its value,
+/// each in another page; of other maps, the head and what is behind it.
+const HASH_LINES: u64 = 5;
+const MAP_LINES: u64 = 2;
+
 impl Estimate {
-    /// Nanoseconds in all.
+    /// Nanoseconds in all, with hot caches.
     pub fn total(&self) -> Time {
         self.program_ns + self.reader_ns + Time::always(self.hook_ns)
+    }
+
+    /// Nanoseconds of the program, at so many events a second on each processor.
+    pub fn program_at(&self, rate: f64) -> Time {
+        self.program_ns + self.cold_at(rate)
+    }
+
+    /// Nanoseconds in all, at so many events a second on each processor.
+    pub fn total_at(&self, rate: f64) -> Time {
+        self.total() + self.cold_at(rate)
+    }
+
+    fn cold_at(&self, rate: f64) -> Time {
+        self.cold_ns * (1.0 + rate * HALF_COLD_AFTER).recip()
     }
 }
 
@@ -108,8 +142,13 @@ pub fn estimate(generated: &Generated, program: &Program, hook: &Hook, model: &C
         _ => model.picoseconds(&node.insn),
     };
     let reader = |_: &Node, place: &Place| if place.record > 0 { model.event(EventPart::Reader) } else { 0 };
+    let line = model.event(EventPart::ClockEntry).saturating_sub(model.event(EventPart::TypedEntry));
+    let cold = |_: &Node, place: &Place| place.lines * line + line / LINE_INSNS;
+    // An empty program at a clock is cold already.
+    let own_line = if matches!(hook, Hook::Clock { .. }) { 0 } else { line };
     Estimate {
         program_ns: walk(generated, nodes, &places, &time) + Time::always(entry),
+        cold_ns: walk(generated, nodes, &places, &cold) + Time::always(ns(own_line)),
         hook_ns: own,
         reader_ns: walk(generated, nodes, &places, &reader),
     }
@@ -131,24 +170,35 @@ struct Place {
     record: u32,
     /// The helper that was called last.
     after: Option<&'static str>,
+    /// Lines of cache that only this call takes.
+    lines: u64,
 }
 
 /// The generator writes a call's operands right before it, so the last ones count.
 fn calls(object: &Object, nodes: &[Node]) -> Vec<Place> {
     let (mut map, mut bytes, mut after) = (None, 0, None);
+    let (mut unreached, mut reached) = (None, HashSet::new());
     let mut places = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let mut record = 0;
+        let (mut record, mut lines) = (0, 0);
         match (node.insn, node.reference) {
-            (_, Reference::Map(id)) => map = object.maps.get(id.0 as usize).map(|map| map.map_type),
+            (_, Reference::Map(id)) => {
+                map = object.maps.get(id.0 as usize).map(|map| map.map_type);
+                unreached = reached.insert(id).then_some(map).flatten();
+            }
             (Insn::Alu { dst: Reg::R3, src: Source::Imm(value), .. }, _) => bytes = value.max(0) as u32,
             (Insn::Call(CallTarget::Helper(id)), _) => {
                 after = Helper::by_id(id).map(|helper| helper.name);
                 record = if after == Some("ringbuf_output") { bytes } else { 0 };
+                lines = 1 + match unreached.take() {
+                    Some(MapType::Hash | MapType::PercpuHash) => HASH_LINES,
+                    Some(_) => MAP_LINES,
+                    None => 0,
+                };
             }
             _ => {}
         }
-        places.push(Place { map, record, after });
+        places.push(Place { map, record, after, lines });
     }
     places
 }
@@ -238,6 +288,7 @@ mod tests {
         let object = kiln_program::text::parse(text).expect("a program");
         let generated = Generated {
             split: kiln_plan::Split::Mvsf,
+            hooks: Vec::new(),
             sample,
             ring: None,
             records: Vec::new(),
@@ -302,6 +353,20 @@ mod tests {
         let [hash, percpu] = ["hash", "percpu_hash"].map(|map| of(&program(map)).program_ns);
         assert_eq!(hash.least, hash.most);
         assert_eq!(percpu.most - hash.most, 10.0);
+    }
+
+    #[test]
+    fn rare_events_cost_the_lines_of_cache_that_other_work_has() {
+        let program = "; map m hash key 8 value 8 entries 4\n; program raw_tracepoint\n; function main\n\
+                       *(u64 *)(r10 - 8) = 1\nr1 = map[m]\nr2 = r10\nr2 += -8\ncall map_lookup_elem\n\
+                       r1 = map[m]\nr2 = r10\nr2 += -8\ncall map_delete_elem\nr0 = 0\nexit\n";
+        let model = "machine x86-64\nevent typed-entry 40\nevent clock-entry 200\n";
+        let estimate = of_model(model, program, 1, None);
+        // The program, two helpers, the map once, and 11 instructions.
+        let cold = 160.0 * (1.0 + 2.0 + 5.0 + 11.0 / 16.0);
+        assert!((estimate.cold_ns.most - cold).abs() < 0.01, "{estimate:?}");
+        assert_eq!(estimate.total_at(0.0).most, estimate.total().most + estimate.cold_ns.most);
+        assert_eq!(estimate.total_at(1.0 / HALF_COLD_AFTER).most, estimate.total().most + estimate.cold_ns.most / 2.0);
     }
 
     #[test]

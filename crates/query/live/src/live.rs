@@ -12,6 +12,7 @@ use kiln_plan::execute::flow::Running;
 use kiln_plan::execute::{Executor, Limits, Lost};
 use kiln_plan::flow::EngineQuery;
 use kiln_plan::generate::{COUNTERS, GroupMap};
+use kiln_plan::table::Hook;
 use kiln_plan::{Generated, Query, Row};
 use kiln_program::MapId;
 
@@ -435,8 +436,8 @@ impl Halves {
 fn attach_all(session: &Session, mut plan: Plan) -> Result<(Vec<InKernel>, Vec<Link>), Error> {
     let others = std::mem::take(&mut plan.others);
     let (mut halves, mut links) = (Vec::new(), Vec::new());
-    for (query, plan) in session.scans().into_iter().zip(std::iter::once(plan).chain(others)) {
-        let (half, own) = attach_cheapest(query, plan)?;
+    for plan in std::iter::once(plan).chain(others).take(session.scans().len()) {
+        let (half, own) = attach_cheapest(plan)?;
         halves.push(half);
         links.extend(own);
     }
@@ -477,14 +478,14 @@ fn lost_in(halves: &[InKernel]) -> Result<[u64; COUNTERS.len()], Error> {
 }
 
 /// Loads and attaches the split that is expected to cost least of those that the kernel takes.
-fn attach_cheapest(query: &Query, mut plan: Plan) -> Result<(InKernel, Vec<Link>), Error> {
+fn attach_cheapest(mut plan: Plan) -> Result<(InKernel, Vec<Link>), Error> {
     let mut complaint = String::new();
     while let Some(generated) = plan.accepted.pop() {
         match load_images(&generated.object) {
             Ok(images) => {
                 let half = InKernel { generated, images };
                 tell_span(std::slice::from_ref(&half), i64::MAX)?;
-                let links = attach(query, &half.images.progs)?;
+                let links = attach(&half.generated.hooks, &half.images.progs)?;
                 return Ok((half, links));
             }
             // The next one does the same in another place.
@@ -495,10 +496,9 @@ fn attach_cheapest(query: &Query, mut plan: Plan) -> Result<(InKernel, Vec<Link>
 }
 
 /// Attaches the last hook first, so that an event which ends without having begun is ignored.
-fn attach(query: &Query, progs: &[Prog]) -> Result<Vec<Link>, Error> {
-    let hooks = query.table.hooks();
+fn attach(hooks: &[Hook], progs: &[Prog]) -> Result<Vec<Link>, Error> {
     let mut links = Vec::new();
-    for (prog, hook) in progs.iter().zip(&hooks).rev() {
+    for (prog, hook) in progs.iter().zip(hooks).rev() {
         links.extend(link(prog, hook)?);
     }
     Ok(links)

@@ -47,7 +47,7 @@ pub struct StepProgram {
     pub slots: u32,
     /// Instructions that our verifier processed.
     pub processed: u64,
-    /// What it costs an event; nothing for programs that are not of a query.
+    /// What it costs an event; nothing for programs that are not at a hook of a query's table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
 }

@@ -548,6 +548,11 @@ impl Table {
         matches!(self.scan, Scan::Pair { .. })
     }
 
+    /// Whether its rows are system calls, of which a thread has one at a time.
+    pub fn is_of_calls(&self) -> bool {
+        matches!(&self.scan, Scan::Pair { enter: Hook::Typed(enter), keys: [Read::Tid, Read::Tid], .. } if enter == "sys_enter")
+    }
+
     /// Its hooks with their sides, in the order in which they happen.
     pub fn sides(&self) -> Vec<(Side, &Hook)> {
         let hooks = self.hooks();

@@ -259,6 +259,12 @@ impl<'a> Origin<'a> {
         found.ok_or_else(|| format!("the recording has no records of one of table `{}`'s hooks", table.name))
     }
 
+    /// Whether the kernel has a tracepoint; recordings need none.
+    pub fn has_tracepoint(self, name: &str) -> bool {
+        let Origin::Hooks(types) = self else { return true };
+        types.find(&format!("btf_trace_{name}"), |kind| matches!(kind, Kind::Typedef { .. })).is_some()
+    }
+
     /// What a column's slot holds.
     ///
     /// # Errors

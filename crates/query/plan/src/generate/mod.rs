@@ -19,6 +19,7 @@ pub mod frame;
 pub mod layout;
 mod memory;
 mod operators;
+mod pairs;
 mod plan;
 mod slots;
 
@@ -31,6 +32,7 @@ use crate::table::{Hook, Moment, Side};
 use code::Marks;
 use layout::{Origin, Record, check_hook};
 use operators::Writing;
+use pairs::{THREAD_ENDS, forget_thread, start_bytes};
 use plan::Plan;
 
 pub use failure::Failure;
@@ -41,6 +43,8 @@ pub use plan::{GroupMap, Settings};
 pub struct Generated {
     /// The programs and maps.
     pub object: Object,
+    /// Where each program is attached: the table's hooks, then others.
+    pub hooks: Vec<Hook>,
     /// How much of the query they run.
     pub split: Split,
     /// One event in this many begins a row.
@@ -85,7 +89,13 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
     let ring = (split < Split::Aggregate)
         .then(|| add_map(&mut object, "events", MapType::Ringbuf, [0, 0], settings.ring_bytes));
     let starts = plan.start.as_ref().map(|start| {
-        add_map(&mut object, "starts", MapType::Hash, [8, u32::from(start.bytes).max(8)], settings.max_starts)
+        add_map(
+            &mut object,
+            "starts",
+            MapType::Hash,
+            [8, u32::from(start_bytes(start, plan.stays))],
+            settings.max_starts,
+        )
     });
     let groups = plan.groups.as_ref().map(|(groups, [key_bytes, value_bytes])| {
         let sizes = [u32::from(*key_bytes), u32::from(*value_bytes)];
@@ -97,7 +107,7 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         .iter()
         .any(|column| query.table.is_stack(*column))
         .then(|| add_map(&mut object, "stacks", MapType::StackTrace, [4, 8 * MAX_FRAMES], settings.max_stacks));
-    let hooks: Vec<Hook> = query.table.hooks().into_iter().cloned().collect();
+    let mut hooks: Vec<Hook> = query.table.hooks().into_iter().cloned().collect();
     let mut marks = Marks::new();
     for (index, hook) in hooks.iter().enumerate() {
         let side = if query.table.is_pair() && index == 0 { Side::Enter } else { Side::Exit };
@@ -108,12 +118,19 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         marks.extend(own);
         add_program(&mut object, hook, origin, nodes);
     }
+    if let (Some(starts), true, Origin::Hooks(_)) = (starts, plan.stays, origin) {
+        let hook = Hook::Typed(THREAD_ENDS.to_owned());
+        let nodes = forget_thread(&mut object, starts);
+        add_program(&mut object, &hook, origin, nodes);
+        hooks.push(hook);
+    }
     let records = match (ring, query.table.is_pair() && split < Split::Pair) {
         (None, _) => Vec::new(),
         (Some(_), true) => vec![plan.enter.clone(), plan.exit.clone()],
         (Some(_), false) => vec![plan.exit.clone()],
     };
-    Ok(Generated { object, split, sample: settings.sample, ring, records, groups, stacks, counters, span, marks })
+    let sample = settings.sample;
+    Ok(Generated { object, hooks, split, sample, ring, records, groups, stacks, counters, span, marks })
 }
 
 pub(crate) fn add_map(

@@ -147,7 +147,7 @@ impl Writing<'_> {
     fn begin_recorded(&self, code: &mut Code<'_>) -> Result<(), Failure> {
         let record = self.origin.record(&self.query.table, self.side).map_err(Failure::Kernel)?;
         if let Some(slot) = record.slot(None) {
-            copy_slot(code, slot, (Reg::R6, slot.offset as i16), self.frame.pair_key);
+            copy_slot(code, slot, (Reg::R6, slot.offset as i16), (Reg::R10, self.frame.pair_key));
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Writing<'_> {
     fn read_recorded(&self, code: &mut Code<'_>, column: usize, at: i16) -> Result<(), Failure> {
         let record = self.origin.record(&self.query.table, self.side).map_err(Failure::Kernel)?;
         let slot = record.slot(Some(column)).ok_or_else(|| Failure::NotHere(format!("column {column}")))?;
-        copy_slot(code, slot, (Reg::R6, slot.offset as i16), at);
+        copy_slot(code, slot, (Reg::R6, slot.offset as i16), (Reg::R10, at));
         Ok(())
     }
 
@@ -333,15 +333,6 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Deletes the stored beginning with this key.
-    fn forget(&self, code: &mut Code<'_>, starts: MapId) {
-        if let Scan::Pair { endless: true, .. } = self.query.table.scan {
-            code.map(Reg::R1, starts);
-            code.frame_address(Reg::R2, self.frame.pair_key);
-            code.call("map_delete_elem");
-        }
-    }
-
     /// Reads the columns of this hook into the record, and exits unless all conditions of this hook hold. Each condition is
     /// decided as soon as its columns are read, so that an event that is not wanted costs no clock and no texts.
     fn read_and_decide(&self, code: &mut Code<'_>, index: usize, out: Label) -> Result<(), Failure> {
@@ -400,7 +391,7 @@ impl Writing<'_> {
     }
 
     /// Adds one to a counter of what was lost.
-    fn count(&self, code: &mut Code<'_>, maps: &Maps<'_>, counter: u32) {
+    pub(super) fn count(&self, code: &mut Code<'_>, maps: &Maps<'_>, counter: u32) {
         code.map_value(Reg::R1, maps.counters, 8 * counter);
         code.push(Insn::mov_imm(Reg::R2, 1));
         code.atomic_add(Reg::R1, 0, Reg::R2);
@@ -424,50 +415,6 @@ impl Writing<'_> {
         code.call("ringbuf_output");
         code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
         self.count(code, maps, 0);
-        Ok(())
-    }
-
-    /// Stores the columns of the beginning.
-    fn remember(&self, code: &mut Code<'_>, maps: &Maps<'_>, starts: MapId, out: Label) -> Result<(), Failure> {
-        let start = self.plan.start.as_ref().ok_or_else(|| Failure::NotHere("pairs".to_owned()))?;
-        let place = self.frame.group_value;
-        clear_gaps(code, start, place);
-        if start.bytes == 0 {
-            code.store(Size::B8, Reg::R10, place, Operand::Imm(0));
-        }
-        for slot in &start.slots {
-            let from = self.frame.record.slot(slot.column).ok_or_else(|| Failure::NotHere("a column".to_owned()))?;
-            let from = self.frame.start() + from.offset as i16;
-            copy_slot(code, slot, (Reg::R10, from), place + slot.offset as i16);
-        }
-        code.map(Reg::R1, starts);
-        code.frame_address(Reg::R2, self.frame.pair_key);
-        code.frame_address(Reg::R3, place);
-        code.constant(Reg::R4, 0);
-        code.call("map_update_elem");
-        code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
-        self.count(code, maps, 1);
-        Ok(())
-    }
-
-    /// Exits unless a beginning is stored; loads it and deletes it.
-    fn find_beginning(&self, code: &mut Code<'_>, starts: MapId, out: Label) -> Result<(), Failure> {
-        let start = self.plan.start.as_ref().ok_or_else(|| Failure::NotHere("pairs".to_owned()))?;
-        code.map(Reg::R1, starts);
-        code.frame_address(Reg::R2, self.frame.pair_key);
-        code.call("map_lookup_elem");
-        code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
-        if !self.plan.conditions[0].is_empty() {
-            code.mark(Odds::Unwanted);
-        }
-        code.copy(Reg::R8, Reg::R0);
-        for slot in &start.slots {
-            let to = self.frame.record.slot(slot.column).ok_or_else(|| Failure::NotHere("a column".to_owned()))?;
-            copy_slot(code, slot, (Reg::R8, slot.offset as i16), self.frame.start() + to.offset as i16);
-        }
-        code.map(Reg::R1, starts);
-        code.frame_address(Reg::R2, self.frame.pair_key);
-        code.call("map_delete_elem");
         Ok(())
     }
 
@@ -534,7 +481,7 @@ impl Writing<'_> {
                 KernelKey::Text(column) => {
                     let (from, kind) = self.frame.column(*column)?;
                     let slot = Slot { column: None, offset: 0, kind };
-                    copy_slot(code, &slot, (Reg::R10, from), at);
+                    copy_slot(code, &slot, (Reg::R10, from), (Reg::R10, at));
                     at += kind.bytes() as i16;
                 }
             }

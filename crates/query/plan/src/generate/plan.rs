@@ -7,6 +7,7 @@ use kiln_program::MapId;
 use super::failure::Failure;
 use super::frame::{self, Frame};
 use super::layout::{Origin, Record, SlotKind};
+use super::pairs::{THREAD_ENDS, start_bytes};
 use crate::expr::Expr;
 use crate::query::{Query, Shape};
 use crate::split::{KernelGroups, KernelKey, Split, aggregates_in_kernel, in_kernel};
@@ -71,6 +72,8 @@ pub struct Plan {
     pub exit: Record,
     /// The stored part of a beginning.
     pub start: Option<Record>,
+    /// Whether the entry of a beginning stays until its thread ends.
+    pub stays: bool,
     /// Groups, and the bytes of their keys and values.
     pub groups: Option<(KernelGroups, [u16; 2])>,
     /// Conditions that the first hook decides, and that the last one does.
@@ -140,6 +143,7 @@ impl Plan {
         Ok(Plan {
             enter: record(at_enter, two.then_some(0))?,
             exit: record(at_exit, two.then_some(1))?,
+            stays: pairs && table.is_of_calls() && origin.has_tracepoint(THREAD_ENDS),
             start: if pairs { Some(record(enter_only, None)?) } else { None },
             groups,
             conditions,
@@ -149,7 +153,7 @@ impl Plan {
 
     pub fn frame(&self, side: Side) -> Result<Frame, Failure> {
         let record = if side == Side::Enter { &self.enter } else { &self.exit };
-        let start = self.start.as_ref().map_or(0, |start| start.bytes.max(8));
+        let start = self.start.as_ref().map_or(0, |start| start_bytes(start, self.stays));
         let sizes = match (side, &self.groups) {
             // The stored part of a beginning is built in the place of a group's value.
             (Side::Enter, _) => [8, 0, start],

@@ -5,17 +5,17 @@ use kiln_isa::{Reg, Size, Source as Operand};
 use super::code::Code;
 use super::layout::{Record, Slot, SlotKind, TAG_BYTES, size};
 
-/// Copies a slot from an address into the frame.
-pub fn copy_slot(code: &mut Code<'_>, slot: &Slot, (base, from): (Reg, i16), to: i16) {
+/// Copies a slot from an address to another, through R1.
+pub fn copy_slot(code: &mut Code<'_>, slot: &Slot, (base, from): (Reg, i16), (target, to): (Reg, i16)) {
     match slot.kind {
         SlotKind::Number(scalar) => {
             code.load(size(scalar), false, Reg::R1, base, from);
-            code.store(size(scalar), Reg::R10, to, Operand::Reg(Reg::R1));
+            code.store(size(scalar), target, to, Operand::Reg(Reg::R1));
         }
         SlotKind::Command | SlotKind::Text | SlotKind::Short(_) | SlotKind::Bytes(_) => {
             for word in 0..slot.kind.bytes() as i16 / 8 {
                 code.load(Size::B8, false, Reg::R1, base, from + 8 * word);
-                code.store(Size::B8, Reg::R10, to + 8 * word, Operand::Reg(Reg::R1));
+                code.store(Size::B8, target, to + 8 * word, Operand::Reg(Reg::R1));
             }
         }
     }

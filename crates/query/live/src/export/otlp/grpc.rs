@@ -55,6 +55,15 @@ impl Channel {
     /// # Errors
     /// Returns [`Error::InvalidInput`] for another address, and for files of certificates that cannot be read.
     pub fn new(url: &str, timeout: Duration) -> Result<Channel, Error> {
+        Channel::below(url, timeout, &authorities)
+    }
+
+    /// As [`Channel::new`], with what gives the authorities.
+    fn below(
+        url: &str,
+        timeout: Duration,
+        authorities: &dyn Fn() -> Result<Vec<u8>, String>,
+    ) -> Result<Channel, Error> {
         let invalid = |why: String| Error::InvalidInput(format!("{url}: {why}"));
         let uri: Uri = url.parse().map_err(|error| invalid(format!("{error}")))?;
         let host = uri.host().filter(|_| matches!(uri.path(), "" | "/") && uri.query().is_none());
@@ -200,9 +209,14 @@ fn status(trailers: &HeaderMap) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
     use http::Response;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::crypto::ring::default_provider;
+    use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
     use super::*;
 
@@ -210,7 +224,8 @@ mod tests {
     type Answer = (&'static str, bool, bool);
 
     /// Answers calls on one port, each by the next of these. Returns the port, and what each call was: its path and its bytes.
-    fn receiver(mut answers: std::vec::IntoIter<Answer>) -> (u16, Receiver<(String, Vec<u8>)>) {
+    fn receiver(answers: Vec<Answer>, tls: Option<TlsAcceptor>) -> (u16, Receiver<(String, Vec<u8>)>) {
+        let mut answers = answers.into_iter();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         listener.set_nonblocking(true).expect("it is a socket");
@@ -220,46 +235,62 @@ mod tests {
             let listener = tokio::net::TcpListener::from_std(listener).expect("it is a socket");
             while !answers.as_slice().is_empty() {
                 let (stream, _) = listener.accept().await.expect("a client");
-                let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
-                while let Some(Ok((request, mut respond))) = connection.accept().await {
-                    let (status, has_message, ends) = answers.next().expect("an answer");
-                    let (head, mut body) = request.into_parts();
-                    let read = async move {
-                        let mut bytes = Vec::new();
-                        while let Some(Ok(part)) = body.data().await {
-                            bytes.extend_from_slice(&part);
-                            body.flow_control().release_capacity(part.len()).expect("it was taken");
+                match &tls {
+                    None => answer(stream, &mut answers, &calls).await,
+                    // A client that does not trust it, or does not encrypt, is followed by the next one.
+                    Some(tls) => {
+                        if let Ok(stream) = tls.accept(stream).await {
+                            answer(stream, &mut answers, &calls).await;
                         }
-                        bytes
-                    };
-                    // The connection goes on while the body is read.
-                    let mut read = std::pin::pin!(read);
-                    let bytes = std::future::poll_fn(|context| {
-                        let _ = connection.poll_closed(context);
-                        read.as_mut().poll(context)
-                    })
-                    .await;
-                    calls.send((head.uri.path().to_owned(), bytes)).expect("the test waits");
-                    let answer = Response::builder().header("content-type", "application/grpc");
-                    if has_message {
-                        let mut stream =
-                            respond.send_response(answer.body(()).expect("it is one"), false).expect("sent");
-                        stream.send_data(vec![0, 0, 0, 0, 2, 8, 7].into(), false).expect("sent");
-                        let mut trailers = HeaderMap::new();
-                        trailers.insert("grpc-status", status.parse().expect("text"));
-                        stream.send_trailers(trailers).expect("sent");
-                    } else {
-                        let answer = answer.header("grpc-status", status).header("grpc-message", "full");
-                        respond.send_response(answer.body(()).expect("it is one"), true).expect("sent");
-                    }
-                    if ends {
-                        connection.graceful_shutdown();
                     }
                 }
             }
         };
         std::thread::spawn(move || runtime.block_on(serve));
         (port, seen)
+    }
+
+    /// Answers the calls of a connection.
+    async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+        stream: S,
+        answers: &mut std::vec::IntoIter<Answer>,
+        calls: &Sender<(String, Vec<u8>)>,
+    ) {
+        let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            let (status, has_message, ends) = answers.next().expect("an answer");
+            let (head, mut body) = request.into_parts();
+            let read = async move {
+                let mut bytes = Vec::new();
+                while let Some(Ok(part)) = body.data().await {
+                    bytes.extend_from_slice(&part);
+                    body.flow_control().release_capacity(part.len()).expect("it was taken");
+                }
+                bytes
+            };
+            // The connection goes on while the body is read.
+            let mut read = std::pin::pin!(read);
+            let bytes = std::future::poll_fn(|context| {
+                let _ = connection.poll_closed(context);
+                read.as_mut().poll(context)
+            })
+            .await;
+            calls.send((head.uri.path().to_owned(), bytes)).expect("the test waits");
+            let answer = Response::builder().header("content-type", "application/grpc");
+            if has_message {
+                let mut stream = respond.send_response(answer.body(()).expect("it is one"), false).expect("sent");
+                stream.send_data(vec![0, 0, 0, 0, 2, 8, 7].into(), false).expect("sent");
+                let mut trailers = HeaderMap::new();
+                trailers.insert("grpc-status", status.parse().expect("text"));
+                stream.send_trailers(trailers).expect("sent");
+            } else {
+                let answer = answer.header("grpc-status", status).header("grpc-message", "full");
+                respond.send_response(answer.body(()).expect("it is one"), true).expect("sent");
+            }
+            if ends {
+                connection.graceful_shutdown();
+            }
+        }
     }
 
     fn failed(result: Result<Vec<u8>, Failure>) -> (&'static str, String) {
@@ -275,7 +306,7 @@ mod tests {
     fn calls_are_answered_on_one_connection_until_it_ends() {
         let answers =
             vec![("0", true, false), ("14", true, false), ("8", false, false), ("3", false, true), ("0", true, false)];
-        let (port, seen) = receiver(answers.into_iter());
+        let (port, seen) = receiver(answers, None);
         let url = format!("grpc://127.0.0.1:{port}");
         let mut channel = Channel::new(&url, Duration::from_secs(30)).expect("an address");
         // More than the receiver has room for at once.
@@ -292,6 +323,64 @@ mod tests {
         let again = channel.call("/a.B/C", &[]).or_else(|_| channel.call("/a.B/C", &[]));
         assert!(again.is_ok_and(|answer| answer == [8, 7]));
         assert_eq!(seen.iter().take(4).count(), 4);
+    }
+
+    /// An authority, a certificate below it for `localhost` and its key, and another authority, in PEM.
+    fn certificates() -> Option<[Vec<u8>; 4]> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let openssl = |arguments: String| {
+            let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+            let mut command = std::process::Command::new("openssl");
+            command.args(new.split(' ')).args(arguments.split(' ')).current_dir(folder.path());
+            command.output().is_ok_and(|output| output.status.success())
+        };
+        let below = "-addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:localhost -CA above -CAkey above.key";
+        let made = openssl("-subj /CN=above -keyout above.key -out above".to_owned())
+            && openssl(format!("-subj /CN=localhost {below} -keyout key -out cert"))
+            && openssl("-subj /CN=other -keyout other.key -out other".to_owned());
+        if !made {
+            println!("skipped: openssl makes no certificates here");
+            return None;
+        }
+        Some(
+            ["above", "cert", "key", "other"].map(|name| std::fs::read(folder.path().join(name)).expect("it was made")),
+        )
+    }
+
+    fn acceptor(certificate: &[u8], key: &[u8]) -> TlsAcceptor {
+        let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>().expect("certificates");
+        let key = PrivateKeyDer::from_pem_slice(key).expect("a key");
+        let builder = ServerConfig::builder_with_provider(default_provider().into());
+        let builder = builder.with_safe_default_protocol_versions().expect("versions").with_no_client_auth();
+        let mut config = builder.with_single_cert(chain, key).expect("a server");
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        TlsAcceptor::from(std::sync::Arc::new(config))
+    }
+
+    #[test]
+    fn calls_are_encrypted_for_a_receiver_below_the_authority() {
+        let Some([authority, certificate, key, other]) = certificates() else { return };
+        let answers = vec![("0", true, false), ("14", true, false), ("0", true, true)];
+        let (port, seen) = receiver(answers, Some(acceptor(&certificate, &key)));
+        let to = |url: String, authorities: &[u8]| {
+            Channel::below(&url, Duration::from_secs(30), &|| Ok(authorities.to_vec())).expect("an address")
+        };
+        for (host, authorities, wanted) in
+            [("localhost", &other, "UnknownIssuer"), ("127.0.0.1", &authority, "not valid for name")]
+        {
+            let (kind, why) = failed(to(format!("grpcs://{host}:{port}"), authorities).call("/a.B/C", &[]));
+            assert!(kind == "silent" && why.contains(wanted), "{kind}: {why}");
+        }
+        assert_eq!(failed(to(format!("grpc://localhost:{port}"), &authority).call("/a.B/C", &[])).0, "silent");
+        let mut channel = to(format!("grpcs://localhost:{port}"), &authority);
+        let message = vec![7; 300_000];
+        assert!(channel.call("/a.B/C", &message).is_ok_and(|answer| answer == [8, 7]));
+        assert_eq!(failed(channel.call("/a.B/C", &[])).0, "busy");
+        assert!(channel.call("/a.B/C", &[]).is_ok_and(|answer| answer == [8, 7]));
+        let lengths: Vec<usize> = seen.iter().take(3).map(|(_, bytes)| bytes.len()).collect();
+        assert_eq!(lengths, [300_005, 5, 5]);
+        let unreadable = Channel::below("grpcs://localhost", Duration::from_secs(1), &|| Ok(b"none".to_vec()));
+        assert!(unreadable.is_err_and(|error| error.to_string().contains("no certificate in PEM")));
     }
 
     #[test]
