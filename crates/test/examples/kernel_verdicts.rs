@@ -10,21 +10,27 @@
 //! agreement test uses these verdicts where the running kernel could not be asked. Arguments are parts of object names
 //! to select.
 
-use kiln_driver::kernel::{Answer, ask};
+use kiln_driver::kernel::{Answer, ask, ask_unread};
 use kiln_test::corpus::{self, CorpusObject};
+
+fn print(entry: &CorpusObject, program: &str, answer: Answer) {
+    let (says, why) = match answer {
+        Answer::Accept => ("accept", String::new()),
+        Answer::Reject(why) => ("reject", why),
+        Answer::NotAsked(why) => ("not asked", why.to_string()),
+    };
+    let name = format!("{}:{program}", entry.file_name());
+    println!("{}", serde_json::json!({ "program": name, "group": entry.group, "says": says, "why": why }));
+}
 
 fn answers(entry: &CorpusObject) {
     let Ok(mut input) = entry.read() else { return };
     let bytes = std::mem::take(&mut input.bytes);
     for program in input.object.programs.iter().filter(|program| program.program_type.is_some()) {
-        let (says, why) = match ask(&bytes, &input.object, program, None) {
-            Answer::Accept => ("accept", String::new()),
-            Answer::Reject(why) => ("reject", why),
-            Answer::NotAsked(why) => ("not asked", why.to_string()),
-        };
-        let name = format!("{}:{}", entry.file_name(), program.name);
-        let line = serde_json::json!({ "program": name, "group": entry.group, "says": says, "why": why });
-        println!("{line}");
+        print(entry, &program.name, ask(&bytes, &input.object, program, None));
+    }
+    for program in input.unreadable() {
+        print(entry, &program.function, ask_unread(&bytes, &input.object.name, &program.function));
     }
 }
 

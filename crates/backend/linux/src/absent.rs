@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use kiln_isa::Slot;
-use kiln_platform::{AttachType, ProgramType};
+use kiln_platform::ProgramType;
 use kiln_program::{MapId, Object, Program};
 
 use crate::data::{LoadFailure, ProgInfo, ProgramEntry, ProgramLog, TestInput, TestOutput, Walked};
@@ -260,7 +260,7 @@ impl ObjectFile {
     ///
     /// # Errors
     /// None: there is no object.
-    pub fn set_type(&mut self, _: &str, _: ProgramType, _: Option<AttachType>) -> Result<(), Error> {
+    pub fn set_type(&mut self, _: &Program, _: ProgramType) -> Result<(), Error> {
         match self.0 {}
     }
 

@@ -8,6 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use kiln_platform::{AttachType, ProgramType};
+use kiln_program::Program;
 
 pub use crate::data::{LoadFailure, ProgramEntry, ProgramLog};
 use crate::error::{Error, c_string, check, check_pointer};
@@ -230,23 +231,27 @@ impl ObjectFile {
         }
     }
 
-    /// Sets a program's type, for sections whose name says nothing.
+    /// Says what a section's name does not tell libbpf of a program: type, attach type, flags and, if it is a typed
+    /// tracepoint's, the tracepoint.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for a name the object lacks.
-    pub fn set_type(
-        &mut self,
-        name: &str,
-        program_type: ProgramType,
-        attach_type: Option<AttachType>,
-    ) -> Result<(), Error> {
-        let pointer = self.find(name)?;
+    /// [`Error::InvalidInput`] for a name the object lacks, [`Error::Os`] if the kernel has no such tracepoint.
+    pub fn set_type(&mut self, program: &Program, program_type: ProgramType) -> Result<(), Error> {
+        let pointer = self.find(&program.name)?;
         // SAFETY: `pointer` belongs to this object, which is open and not loaded.
         unsafe {
             libbpf_sys::bpf_program__set_type(pointer, program_type.number());
-            if let Some(attach_type) = attach_type {
+            if let Some(attach_type) = program.attach_type {
                 libbpf_sys::bpf_program__set_expected_attach_type(pointer, attach_type.number());
             }
+            libbpf_sys::bpf_program__set_flags(pointer, program.flags());
+        }
+        let traced = program.section.split_once('/').filter(|_| program.attach_type == Some(AttachType::TraceRawTp));
+        if let Some((_, tracepoint)) = traced {
+            let tracepoint = c_string(tracepoint)?;
+            // SAFETY: as above; libbpf copies the name.
+            let result = unsafe { libbpf_sys::bpf_program__set_attach_target(pointer, 0, tracepoint.as_ptr()) };
+            check("finding the tracepoint", result)?;
         }
         Ok(())
     }

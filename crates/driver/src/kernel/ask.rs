@@ -11,10 +11,10 @@
 
 use std::fmt;
 
-use kiln_linux::LoadFailure;
+use kiln_linux::{LoadFailure, ObjectFile};
 use kiln_program::{Object, Program};
 
-use super::{Target, load_for, load_tersely};
+use super::{LOG_STATISTICS, Target, load_for, load_tersely};
 
 /// What the kernel says of one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +105,20 @@ pub fn ask(bytes: &[u8], object: &Object, program: &Program, target: Option<Targ
             let told = again.as_ref().and_then(|failure| failure.reason_of(&program.name));
             Answer::Reject(told.unwrap_or(reason).to_owned())
         }
+        Some(reason) => Answer::Reject(reason.to_owned()),
+        None => Answer::NotAsked(why_not_asked(&failure)),
+    }
+}
+
+/// Asks the running kernel about a program that Kiln does not read, of the object file `name`.
+pub fn ask_unread(bytes: &[u8], name: &str, program: &str) -> Answer {
+    let loaded = ObjectFile::open(name, bytes).and_then(|mut file| {
+        file.only(&[program])?;
+        file.size_empty_maps(kiln_platform::LOAD_TIME_ENTRIES);
+        file.load_with_log(LOG_STATISTICS)
+    });
+    let Err(failure) = loaded else { return Answer::Accept };
+    match failure.reason_of(program) {
         Some(reason) => Answer::Reject(reason.to_owned()),
         None => Answer::NotAsked(why_not_asked(&failure)),
     }

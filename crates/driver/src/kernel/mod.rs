@@ -7,7 +7,7 @@ use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, ProgInfo, TestInpu
 use kiln_platform::ProgramType;
 use kiln_program::{MapContents, Needs, Object, Program};
 
-pub use ask::{Answer, NotAsked, ask};
+pub use ask::{Answer, NotAsked, ask, ask_unread};
 
 use kiln_inspect::input::Input;
 use kiln_program::Error;
@@ -113,7 +113,7 @@ fn opened<'a>(
     for program in programs {
         let known = entries.iter().any(|entry| entry.name == program.name && entry.program_type != 0);
         if let (false, Some(program_type)) = (known, program.program_type) {
-            file.set_type(&program.name, program_type, program.attach_type)?;
+            file.set_type(program, program_type)?;
         }
     }
     file.without_maps(|name| {

@@ -232,6 +232,8 @@ features! {
     FewLinks: (6, 12), "noting only six copies of compared numbers";
     /// Copies that differ by a negative constant, or in their lower halves, learn from one another.
     LinkedDifferences: (6, 18), "learning through copies that differ by what was subtracted";
+    /// An unknown bit of a factor leaves those bits of the product known that it does not change.
+    ProductBits: (6, 18), "knowing the bits of a product";
     /// A call of one of the program's functions counts as reading r1 to r5, whatever the function reads.
     CallsReadArguments: (6, 18), "taking every argument of a call as read";
     /// A number that is 0 or -1 is followed as two where bits of it are cleared or set by a constant.
@@ -292,6 +294,8 @@ features! {
     ExchangesUnderLock: (7, 3), "exchanging a kernel pointer while a lock is held";
     /// The range of what `bpf_get_retval` returns is known.
     KnownRetval: (7, 3), "knowing the range of bpf_get_retval";
+    /// Only the frames of functions that are not global are counted, from the last global one on.
+    GlobalsBeginFrames: (7, 2), "a chain of global functions of more than 8 frames";
     /// Kprobe programs may write the registers of what they interrupt.
     WrittenRegisters: (7, 2), "writing to the registers of a kprobe's function";
     /// Tracepoint programs that may sleep.

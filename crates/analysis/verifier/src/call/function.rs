@@ -19,9 +19,20 @@ const PRIVATE_STACK_BYTES: u32 = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Depth {
     bytes: u32,
+    /// Functions, the deepest chain's.
+    calls: usize,
+    /// Frames of which there may be [`MAX_CALL_FRAMES`].
     frames: usize,
     /// Bytes that the functions from here on keep on the stack while a function below them makes a tail call.
     before_tail_call: Option<u32>,
+}
+
+/// What is above a function in a chain of calls.
+#[derive(Clone, Copy)]
+struct Above {
+    bytes: u32,
+    /// Frames that count for the function.
+    frames: usize,
 }
 
 /// A chain of calls that is refused.
@@ -151,7 +162,7 @@ impl Findings {
         for root in later.chain([0]) {
             chains.known = vec![None; count];
             let private = root == 0 && options.has_private_stacks(code);
-            most = most.max(chains.deepest(root, 0, private, &mut Vec::new())?.bytes);
+            most = most.max(chains.deepest(root, Above { bytes: 0, frames: 0 }, private, &mut Vec::new())?.bytes);
         }
         Ok(most)
     }
@@ -169,46 +180,57 @@ struct Chains<'a> {
 }
 
 impl Chains<'_> {
-    /// The deepest chain of calls that begins with a function; `above`: bytes that its callers use.
+    /// The deepest chain of calls that begins with a function.
     fn deepest(
         &mut self,
         function: usize,
-        above: u32,
+        above: Above,
         private: bool,
         chain: &mut Vec<usize>,
     ) -> Result<Depth, TooDeep> {
-        let callers = chain.len();
         if let Some(depth) = self.known[function] {
-            return depth.within(function, above, callers);
+            return depth.within(function, above, chain.len());
         }
-        if chain.contains(&function) || callers >= MAX_CALL_FRAMES {
-            return Err(TooDeep { function, bytes: above, calls: callers + 1, why: Deep::Frames });
+        let calls = chain.len() + 1;
+        let too_deep = |function, why| Err(TooDeep { function, bytes: above.bytes, calls, why });
+        if chain.contains(&function) || above.frames >= MAX_CALL_FRAMES {
+            return too_deep(function, Deep::Frames);
         }
         let own = self.own_bytes(function, private);
         let code = self.code;
         // The program that follows begins on top of what the callers keep.
         let mut before_tail_call = (!chain.is_empty() && code.makes_tail_call(function)).then_some(0);
-        Depth { bytes: own, frames: 1, before_tail_call }.within(function, above, callers)?;
-        chain.push(function);
-        let mut below = Depth { bytes: 0, frames: 0, before_tail_call: None };
+        Depth { bytes: own, calls: 1, frames: 1, before_tail_call }.within(function, above, chain.len())?;
+        let mut below = Depth { bytes: 0, calls: 0, frames: 0, before_tail_call: None };
         for op in code.ops_of(function) {
             let Some(callee) = op.callee else { continue };
             let later = self.findings.noted.later_callbacks[callee];
             if later && code.makes_tail_call(callee) {
-                return Err(TooDeep { function: callee, bytes: above, calls: callers + 1, why: Deep::LaterTailCall });
+                return too_deep(callee, Deep::LaterTailCall);
             }
             if later && matches!(op.node.insn, Insn::LoadImm64 { .. }) {
                 continue;
             }
-            let depth = self.deepest(callee, above + own, private, chain)?;
+            let restarts = self.frames_restart_at(callee);
+            let frames = if restarts { 0 } else { above.frames + 1 };
+            chain.push(function);
+            let depth = self.deepest(callee, Above { bytes: above.bytes + own, frames }, private, chain)?;
+            chain.pop();
             before_tail_call = before_tail_call.max(depth.before_tail_call.map(|bytes| own + bytes));
             below.bytes = below.bytes.max(depth.bytes);
-            below.frames = below.frames.max(depth.frames);
+            below.calls = below.calls.max(depth.calls);
+            below.frames = below.frames.max(if restarts { 0 } else { depth.frames });
         }
-        chain.pop();
-        let depth = Depth { bytes: own + below.bytes, frames: 1 + below.frames, before_tail_call };
+        let [calls, frames] = [1 + below.calls, 1 + below.frames];
+        let depth = Depth { bytes: own + below.bytes, calls, frames, before_tail_call };
         self.known[function] = Some(depth);
         Ok(depth)
+    }
+
+    /// Whether the frames above a function do not count for it: it is verified by itself.
+    fn frames_restart_at(&self, function: usize) -> bool {
+        let routine = &self.code.functions[function];
+        routine.global && routine.btf_id != 0 && self.options.kernel_has(Feature::GlobalsBeginFrames)
     }
 
     /// What a function adds to the stack of its callers.
@@ -235,13 +257,12 @@ impl<'a> Code<'a> {
 }
 
 impl Depth {
-    /// Itself, if a function of that depth may be called with `above` bytes of stack in use by so many callers.
-    fn within(self, function: usize, above: u32, callers: usize) -> Result<Depth, TooDeep> {
-        let calls = callers + self.frames;
-        let bytes = above + self.bytes;
-        let too_deep = |why, bytes| Err(TooDeep { function, bytes, calls, why });
-        match self.before_tail_call.map(|bytes| above + bytes) {
-            _ if calls > MAX_CALL_FRAMES => too_deep(Deep::Frames, bytes),
+    /// Itself, if a function of that depth may be called below so many functions.
+    fn within(self, function: usize, above: Above, callers: usize) -> Result<Depth, TooDeep> {
+        let bytes = above.bytes + self.bytes;
+        let too_deep = |why, bytes| Err(TooDeep { function, bytes, calls: callers + self.calls, why });
+        match self.before_tail_call.map(|bytes| above.bytes + bytes) {
+            _ if above.frames + self.frames > MAX_CALL_FRAMES => too_deep(Deep::Frames, bytes),
             _ if bytes > MAX_CALL_CHAIN_STACK_BYTES => too_deep(Deep::Sum, bytes),
             Some(bytes) if bytes >= MAX_STACK_BEFORE_TAIL_CALL_BYTES => too_deep(Deep::TailCall, bytes),
             _ => Ok(self),

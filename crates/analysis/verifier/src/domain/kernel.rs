@@ -44,6 +44,13 @@ pub fn apply_as_kernel(op: AluOp, width: Width, dst: &Scalar, src: &Scalar) -> S
     result.deduced().or_unbounded()
 }
 
+/// The effect of a multiplication before Linux 6.18, which knew fewer bits of a product.
+pub fn multiply_as_older_kernel(width: Width, dst: &Scalar, src: &Scalar) -> Scalar {
+    let result = by_halves(dst, src, dst.tnum.mul_by_parts(src.tnum), Bounds::mul);
+    let result = if width == Width::W32 { zero_extended(&result) } else { result };
+    result.deduced().or_unbounded()
+}
+
 /// The effect of a negation (`BPF_NEG` in `adjust_scalar_min_max_vals`).
 pub fn negate_as_kernel(width: Width, value: &Scalar) -> Scalar {
     apply_as_kernel(AluOp::Sub, width, &Scalar::constant(0), value)

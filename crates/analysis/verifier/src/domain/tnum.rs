@@ -108,8 +108,25 @@ impl Tnum {
         Tnum { value: difference & !mask, mask }
     }
 
-    /// Product.
+    /// Product, as since Linux 6.18: an unknown bit of one factor adds the other factor or does not.
     pub fn mul(self, other: Tnum) -> Tnum {
+        let (mut a, mut b) = (self, other);
+        let mut sum = Tnum::constant(0);
+        while a.value != 0 || a.mask != 0 {
+            let added = sum.add(b);
+            if a.value & 1 != 0 {
+                sum = added;
+            } else if a.mask & 1 != 0 {
+                sum = sum.join(added);
+            }
+            a = a.shr(1);
+            b = b.shl(1);
+        }
+        sum
+    }
+
+    /// Product, as before Linux 6.18: the known parts are multiplied, and everything else is added as unknown bits.
+    pub fn mul_by_parts(self, other: Tnum) -> Tnum {
         let (mut a, mut b) = (self, other);
         let known = a.value.wrapping_mul(b.value);
         let mut unknown = Tnum::constant(0);

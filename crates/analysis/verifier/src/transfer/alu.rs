@@ -8,8 +8,8 @@ use kiln_program::{Extern, ExternKind, JumpTable, Reference};
 
 use crate::code::Code;
 use crate::domain::{
-    Abstract, Scalar, apply, apply_as_kernel, narrowed_as_kernel, negate_as_kernel, reordered_as_kernel,
-    sign_extended_as_kernel,
+    Abstract, Scalar, apply, apply_as_kernel, multiply_as_older_kernel, narrowed_as_kernel, negate_as_kernel,
+    reordered_as_kernel, sign_extended_as_kernel,
 };
 use crate::error::{Step, refuse, reject};
 use crate::path::Path;
@@ -315,7 +315,12 @@ impl Arithmetic<'_, '_> {
             let bits = if known { 32 } else { 64 };
             return Register { origin, ..Register::scalar(Scalar::of_width(bits)) };
         }
-        let kernel = apply_as_kernel(op, width, &first.scalar, &second.scalar);
+        let kernel = match op {
+            AluOp::Mul if !self.path.options.kernel_has(Feature::ProductBits) => {
+                multiply_as_older_kernel(width, &first.scalar, &second.scalar)
+            }
+            _ => apply_as_kernel(op, width, &first.scalar, &second.scalar),
+        };
         let scalar = self.path.known(kernel, || apply(op, width, &first.scalar, &second.scalar));
         let mut result = Register { origin, ..Register::scalar(scalar) };
         // A copy plus a constant is still tied to what it is a copy of.
