@@ -389,6 +389,13 @@ impl Story<'_> {
         if index == 0 && matches!(self.insn(), Insn::Exit) {
             return Some("return a value on every path".to_owned());
         }
+        let code = self.names.code;
+        if let Some(callee) = code.op(self.last().at).callee.map(|callee| &code.functions[callee])
+            && callee.global
+        {
+            let name = callee.name;
+            return Some(format!("use the argument in {name}, or make {name} static: clang passes nothing for one without a use"));
+        }
         if index <= 5 && steps.iter().any(|step| step.loss == Some(Loss::Destroyed)) {
             return Some("keep the value in a local variable across the call (r6 to r9 survive it)".to_owned());
         }

@@ -30,11 +30,16 @@ impl Words<'_> {
     /// For every wrong argument of a global function, the kernel's last message is the same.
     pub(super) fn global_call(&self, reason: Reason) -> Option<String> {
         let Insn::Call(CallTarget::Subprogram(_)) = self.insn else { return None };
-        if matches!(reason, Reason::UninitializedRegister | Reason::CallDepth | Reason::LockDiscipline) {
+        if matches!(reason, Reason::CallDepth | Reason::LockDiscipline) {
             return None;
         }
         let callee = self.path.code.op(self.path.at).callee?;
-        let name = self.path.code.functions[callee].name;
+        let routine = &self.path.code.functions[callee];
+        let is_checked = routine.global && routine.btf_id != 0;
+        if reason == Reason::UninitializedRegister && !is_checked {
+            return None;
+        }
+        let name = routine.name;
         let reg = self.reg()?.number();
         Some(match self.cause.case {
             Case::PacketMayChange => format!("R{reg} is a packet pointer, but func#{callee} may change packet data"),
