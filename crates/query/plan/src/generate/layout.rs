@@ -82,6 +82,14 @@ impl Record {
     }
 }
 
+/// The tracepoint in a thread that ends.
+pub const THREAD_ENDS: &str = "sched_process_exit";
+
+/// Bytes of a stored beginning.
+pub const fn start_bytes(start: &Record, stays: bool) -> u16 {
+    if stays || start.bytes == 0 { start.bytes + 8 } else { start.bytes }
+}
+
 /// The path to a value: members to follow, as offsets, and the kind of value at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resolved {

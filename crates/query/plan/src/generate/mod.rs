@@ -30,9 +30,9 @@ use crate::query::Query;
 use crate::split::Split;
 use crate::table::{Hook, Moment, Side};
 use code::Marks;
-use layout::{Origin, Record, check_hook};
+use layout::{Origin, Record, THREAD_ENDS, check_hook, start_bytes};
 use operators::Writing;
-use pairs::{THREAD_ENDS, forget_thread, start_bytes};
+use pairs::forget_thread;
 use plan::Plan;
 
 pub use failure::Failure;

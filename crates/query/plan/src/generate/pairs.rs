@@ -18,15 +18,7 @@ use super::operators::{Maps, Writing};
 use super::slots::{clear_gaps, copy_slot};
 use crate::table::Scan;
 
-/// The tracepoint in a thread that ends.
-pub const THREAD_ENDS: &str = "sched_process_exit";
-
-/// Bytes of a stored beginning.
-pub const fn start_bytes(start: &Record, stays: bool) -> u16 {
-    if stays || start.bytes == 0 { start.bytes + 8 } else { start.bytes }
-}
-
-/// The program of [`THREAD_ENDS`]: deletes the entry of the running thread.
+/// The program of [`super::layout::THREAD_ENDS`]: deletes the entry of the running thread.
 pub fn forget_thread(object: &mut Object, starts: MapId) -> Vec<Node> {
     let mut code = Code::new(object);
     code.call("get_current_pid_tgid");

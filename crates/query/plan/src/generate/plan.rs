@@ -6,8 +6,7 @@ use kiln_program::MapId;
 
 use super::failure::Failure;
 use super::frame::{self, Frame};
-use super::layout::{Origin, Record, SlotKind};
-use super::pairs::{THREAD_ENDS, start_bytes};
+use super::layout::{Origin, Record, SlotKind, THREAD_ENDS, start_bytes};
 use crate::expr::Expr;
 use crate::query::{Query, Shape};
 use crate::split::{KernelGroups, KernelKey, Split, aggregates_in_kernel, in_kernel};
