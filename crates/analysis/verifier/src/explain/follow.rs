@@ -12,7 +12,7 @@
 use kiln_isa::{Address, AluOp, CallTarget, Insn, Reg, Size, Source, Width};
 use kiln_program::Reference;
 
-use super::names::{Names, number, signed_plain};
+use super::names::{Names, number};
 use crate::domain::Scalar;
 use crate::explore::observe::Visit;
 use crate::rejection::{Loss, Part, StoryStep};
@@ -35,8 +35,6 @@ pub(super) struct Follower<'a> {
     pub visits: &'a [Visit],
     /// Found so far: index into the path, and the step.
     pub found: Vec<(usize, StoryStep)>,
-    /// Steps that are told only on lines that nothing else marks: moves by a constant, and whose address was moved.
-    pub minor: Vec<(usize, StoryStep)>,
     /// Where the first value came from, as an index into the path.
     pub origin: Option<usize>,
     pending: Vec<(Place, usize)>,
@@ -55,22 +53,13 @@ enum Told {
 
 impl<'a> Follower<'a> {
     pub(super) fn new(names: &'a Names<'a>, visits: &'a [Visit]) -> Follower<'a> {
-        Follower {
-            names,
-            visits,
-            found: Vec::new(),
-            minor: Vec::new(),
-            origin: None,
-            pending: Vec::new(),
-            seen: Vec::new(),
-        }
+        Follower { names, visits, found: Vec::new(), origin: None, pending: Vec::new(), seen: Vec::new() }
     }
 
-    /// Follows a value that is at a place before the instruction at that index of the path. The origin is that of the
-    /// value that was followed first.
+    /// Follows a value that is at a place before the instruction at that index of the path.
     pub(super) fn follow(&mut self, place: Place, index: usize) {
         self.pending.push((place, index));
-        let mut first = self.seen.is_empty();
+        let mut first = true;
         while let Some((place, index)) = self.pending.pop() {
             if self.seen.contains(&(place, index)) || self.seen.len() > 4 {
                 continue;
@@ -84,8 +73,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn follow_one(&mut self, start: Place, index: usize) -> Option<usize> {
-        let mut place = start;
+    fn follow_one(&mut self, mut place: Place, index: usize) -> Option<usize> {
         for at in (0..index).rev() {
             let Some(after) = self.visits.get(at + 1) else { continue };
             match self.told(place, at, &self.visits[at], &after.state) {
@@ -97,12 +85,12 @@ impl<'a> Follower<'a> {
                 return None;
             }
         }
-        self.beginning(place, start, index);
+        self.beginning(place);
         None
     }
 
-    /// The start of the path was reached, from a value that was followed from `start`, at that index of the path.
-    fn beginning(&mut self, place: Place, start: Place, end: usize) {
+    /// The start of the path was reached.
+    fn beginning(&mut self, place: Place) {
         let Some(first) = self.visits.first() else { return };
         let function = first.state.frame().function;
         match place {
@@ -117,13 +105,8 @@ impl<'a> Follower<'a> {
                         format!("the argument{name}: {}", self.names.value(register))
                     }
                 };
-                let is_moved = held(&self.visits[end].state, start).is_some_and(|value| value.offset != 0);
-                match register.kind() {
-                    // Every program has the context, so it says something only of an address in it.
-                    Kind::Context if is_moved => self.tell_minor(0, Part::Origin, text),
-                    Kind::Context => {}
-                    _ if reg == Reg::R10 => {}
-                    _ => self.found.push((0, self.step(0, Part::Origin, text))),
+                if register.kind() != Kind::Context && reg != Reg::R10 {
+                    self.found.push((0, self.step(0, Part::Origin, text)));
                 }
             }
             Place::Slot { index, .. } => {
@@ -140,15 +123,6 @@ impl<'a> Follower<'a> {
     fn tell(&mut self, at: usize, part: Part, text: String) {
         let step = self.step(at, part, text);
         self.found.push((at, step));
-    }
-
-    /// Adds a minor step. Turns of a loop add it once, in the first of them.
-    fn tell_minor(&mut self, at: usize, part: Part, text: String) {
-        let step = self.step(at, part, text);
-        match self.minor.iter_mut().find(|(_, known)| known.insn == step.insn && known.text == step.text) {
-            Some((known, _)) => *known = at,
-            None => self.minor.push((at, step)),
-        }
     }
 
     /// A call makes the value unusable.
@@ -304,14 +278,6 @@ impl<'a> Follower<'a> {
                 if let Some(other) = other {
                     self.pending.push((place(other), at));
                 }
-            } else if let Some(offset) = now.fixed_offset().filter(|_| now.kind() == Kind::Stack) {
-                let text = format!("the address of a local variable, r10{offset:+}");
-                self.tell_minor(at, Part::Moved, text);
-            } else if let Some(by) = moved_by.scalar.as_constant().filter(|by| *by != 0) {
-                let by = if op == AluOp::Sub { by.wrapping_neg() } else { by } as i64;
-                let verb = if by < 0 { "back" } else { "forward" };
-                let text = format!("the pointer is moved {verb} by {}", signed_plain(by).trim_start_matches('-'));
-                self.tell_minor(at, Part::Moved, text);
             }
             return Told::From(place(pointer));
         }
@@ -437,7 +403,7 @@ impl<'a> Follower<'a> {
                     let text = format!("{callee} gives up {}: it may not be used after", self.names.pointee(&before));
                     self.tell_loss(at, Loss::GivenUp, text);
                 }
-                // Where the pointer came from before is part of the story.
+                return Told::Origin;
             }
             Insn::Call(_) if before.is_packet() && now.range < before.range => {
                 self.tell(at, Part::Lost, "the call may change the packet: bounds from before are void".to_owned());
