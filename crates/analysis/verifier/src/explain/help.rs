@@ -394,7 +394,9 @@ impl Story<'_> {
             && callee.global
         {
             let name = callee.name;
-            return Some(format!("use the argument in {name}, or make {name} static: clang passes nothing for one without a use"));
+            return Some(format!(
+                "use the argument in {name}, or make {name} static: clang passes nothing for one without a use"
+            ));
         }
         if index <= 5 && steps.iter().any(|step| step.loss == Some(Loss::Destroyed)) {
             return Some("keep the value in a local variable across the call (r6 to r9 survive it)".to_owned());

@@ -15,7 +15,7 @@ use super::code::{Code, Label};
 use super::failure::Failure;
 use super::frame::DATAGRAM_BYTES;
 use super::layout::{Origin, behind, size};
-use super::operators::Writing;
+use super::writing::Writing;
 use crate::table::{Direction, Hook, Read};
 
 /// Bytes of IPv4's first header with UDP's and 12 more, and of IPv6's.

@@ -6,7 +6,7 @@ use kiln_isa::{AluOp, Insn, Reg, Size, Source as Operand};
 use super::code::Code;
 use super::failure::Failure;
 use super::layout::{Origin, behind, size};
-use super::operators::Writing;
+use super::writing::Writing;
 use crate::table::{Read, Scalar};
 
 impl Writing<'_> {

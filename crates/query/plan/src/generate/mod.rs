@@ -22,6 +22,7 @@ mod operators;
 mod pairs;
 mod plan;
 mod slots;
+mod writing;
 
 use kiln_platform::{AttachType, MapType, ProgramType};
 use kiln_program::{Function, FunctionId, Linkage, Map, MapContents, MapId, Object, Program};
@@ -31,9 +32,9 @@ use crate::split::Split;
 use crate::table::{Hook, Moment, Side};
 use code::Marks;
 use layout::{Origin, Record, THREAD_ENDS, check_hook, start_bytes};
-use operators::Writing;
 use pairs::forget_thread;
 use plan::Plan;
+use writing::{Maps, Writing};
 
 pub use failure::Failure;
 pub use plan::{GroupMap, Settings};
@@ -113,7 +114,7 @@ pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Sett
         let side = if query.table.is_pair() && index == 0 { Side::Enter } else { Side::Exit };
         let frame = plan.frame(side)?;
         let writing = Writing { query, plan: &plan, settings, origin, side, frame: &frame, stacks };
-        let maps = operators::Maps { counters, span, ring, starts, groups: groups.as_ref() };
+        let maps = Maps { counters, span, ring, starts, groups: groups.as_ref() };
         let (nodes, own) = writing.program(&mut object, &maps)?;
         marks.extend(own);
         add_program(&mut object, hook, origin, nodes);

@@ -10,10 +10,10 @@ use kiln_program::{MapId, Node, Object};
 use super::code::{Code, Label, Marks, Odds};
 use super::expression::Writer;
 use super::failure::Failure;
-use super::frame::Frame;
 use super::layout::{Origin, Slot, SlotKind, field, resolve, size};
-use super::plan::{GroupMap, Plan, Settings, pair_key};
+use super::plan::{GroupMap, pair_key};
 use super::slots::{clear_gaps, copy_slot};
+use super::writing::{Maps, Writing};
 use crate::query::{Query, Shape};
 use crate::split::{KernelKey, Sign, State};
 use crate::table::{Read, Scalar, Scan, Side, Source};
@@ -25,26 +25,6 @@ const WAKE: [u64; 2] = [1, 2];
 const USER_STACK: i32 = 1 << 8;
 /// `BPF_RB_AVAIL_DATA`.
 const AVAILABLE: u64 = 0;
-
-/// One program that is being written.
-pub struct Writing<'a> {
-    pub query: &'a Query,
-    pub plan: &'a Plan,
-    pub settings: &'a Settings,
-    pub origin: Origin<'a>,
-    pub side: Side,
-    pub frame: &'a Frame,
-    pub stacks: Option<MapId>,
-}
-
-/// The maps of a query.
-pub struct Maps<'a> {
-    pub counters: MapId,
-    pub span: Option<MapId>,
-    pub ring: Option<MapId>,
-    pub starts: Option<MapId>,
-    pub groups: Option<&'a GroupMap>,
-}
 
 impl Writing<'_> {
     /// The program's instructions, and what is known of its branches.
@@ -388,13 +368,6 @@ impl Writing<'_> {
 
     fn writer(&self) -> Writer<'_> {
         Writer { table: &self.query.table, frame: self.frame, unknown_zero: None }
-    }
-
-    /// Adds one to a counter of what was lost.
-    pub(super) fn count(&self, code: &mut Code<'_>, maps: &Maps<'_>, counter: u32) {
-        code.map_value(Reg::R1, maps.counters, 8 * counter);
-        code.push(Insn::mov_imm(Reg::R2, 1));
-        code.atomic_add(Reg::R1, 0, Reg::R2);
     }
 
     /// Outputs the record. User space is woken when enough bytes wait.

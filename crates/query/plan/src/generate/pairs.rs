@@ -14,8 +14,8 @@ use kiln_program::{MapId, Node, Object};
 use super::code::{Code, Label, Odds};
 use super::failure::Failure;
 use super::layout::Record;
-use super::operators::{Maps, Writing};
 use super::slots::{clear_gaps, copy_slot};
+use super::writing::{Maps, Writing};
 use crate::table::Scan;
 
 /// The program of [`super::layout::THREAD_ENDS`]: deletes the entry of the running thread.
