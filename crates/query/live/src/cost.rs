@@ -289,6 +289,7 @@ mod tests {
         let generated = Generated {
             split: kiln_plan::Split::Mvsf,
             hooks: Vec::new(),
+            span: None,
             sample,
             ring: None,
             records: Vec::new(),
