@@ -14,7 +14,7 @@ use super::layout::{Origin, Slot, SlotKind, field, resolve, size};
 use super::plan::{GroupMap, pair_key};
 use super::slots::{clear_gaps, copy_slot};
 use super::writing::{Maps, Writing};
-use crate::query::{Query, Shape};
+use crate::query::Shape;
 use crate::split::{KernelKey, Sign, State};
 use crate::table::{Read, Scalar, Scan, Side, Source};
 use crate::tables::DATA_LOC;
