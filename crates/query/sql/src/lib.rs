@@ -11,7 +11,7 @@
 //! let sql = "SELECT pid, name, max(latency_ns) FROM syscalls GROUP BY pid, name WINDOW 1 SECOND";
 //! let parsed = kiln_sql::parse(sql, None)?;
 //! assert_eq!(parsed.flow.outputs()[2].name, "max(latency_ns)");
-//! let wrong = kiln_sql::parse("SELECT latency FROM syscalls", None).unwrap_err();
+//! let wrong = kiln_sql::parse("SELECT latencyns FROM syscalls", None).unwrap_err();
 //! assert_eq!(wrong.help.as_deref(), Some("did you mean `latency_ns`?"));
 //! # Ok::<(), kiln_sql::Error>(())
 //! ```
