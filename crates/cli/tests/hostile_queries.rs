@@ -149,8 +149,8 @@ fn names_of_threads_and_columns_forge_nothing() {
 #[test]
 fn errors_in_queries_are_marked_and_forge_nothing() {
     let Some(_) = Recordings::new() else { return };
-    let said = ends(&kiln(&["query", "SELECT latency FROM syscalls"]), &[2]);
-    assert!(said.contains("\n  | SELECT latency FROM syscalls\n  |        ^^^^^^^\n"), "{said}");
+    let said = ends(&kiln(&["query", "SELECT latancy FROM syscalls"]), &[2]);
+    assert!(said.contains("\n  | SELECT latancy FROM syscalls\n  |        ^^^^^^^\n"), "{said}");
     for sql in [format!("SELECT \"{NAME}\" FROM syscalls"), format!("SELECT pid FROM \"{NAME}\""), NAME.to_owned()] {
         let said = ends(&kiln(&["query", &sql]), &[2]);
         let hidden = said.chars().find(|letter| !kiln_driver::shown::is_visible(*letter) && *letter != '\n');

@@ -492,7 +492,7 @@ fn a_recording_answers_what_was_seen_live() {
 #[test]
 fn what_is_wrong_with_a_query_is_said_where_it_is() {
     for (sql, expected) in [
-        ("SELECT latency FROM syscalls", "did you mean `latency_ns`?"),
+        ("SELECT latencyns FROM syscalls", "did you mean `latency_ns`?"),
         ("SELECT e.pid FROM execs e JOIN exits x ON e.pid = x.pid", "WITHIN 5 SECONDS"),
         ("SELECT e.pid FROM execs e JOIN exits x ON e.pid > x.pid WITHIN 1 S", "ON e.pid = x.pid"),
         ("SELECT pid FROM execs e JOIN exits x ON e.pid = x.pid WITHIN 1 S", "e.pid or x.pid"),
