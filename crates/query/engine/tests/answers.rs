@@ -347,7 +347,7 @@ fn what_plans_can_do_stays_with_them() {
 #[test]
 fn what_is_wrong_is_said_where_it_is() {
     for (sql, expected) in [
-        ("SELECT round(latency) FROM syscalls", "did you mean `latency_ns`?"),
+        ("SELECT round(latencyns) FROM syscalls", "did you mean `latency_ns`?"),
         ("SELECT pid, round(avg(ret)) FROM syscalls", "`pid` differs between the rows of a group"),
         ("SELECT rounde(pid) FROM syscalls", "did you mean `round`?"),
         ("SELECT round(comm) FROM syscalls", "round is of numbers, and this is text"),
@@ -362,7 +362,7 @@ fn what_is_wrong_is_said_where_it_is() {
         ("SELECT e.pid FROM execs e, exits x WHERE e.pid = x.pid", "WITHIN 5 SECONDS"),
         ("SELECT CAST(pid AS jsonb) FROM syscalls", "there is no type `JSONB`"),
         ("SELECT nullif(pid) FROM syscalls", "nullif takes 2 operands"),
-        ("SELECT rank() OVER (ORDER BY latency) FROM syscalls", "did you mean `latency_ns`?"),
+        ("SELECT rank() OVER (ORDER BY latencyns) FROM syscalls", "did you mean `latency_ns`?"),
         ("SELECT ranks() OVER () FROM syscalls", "did you mean `rank`?"),
         ("SELECT DISTINCT ON (pid) pid FROM syscalls ORDER BY ts", "DISTINCT ON"),
         ("SELECT INTERVAL '1 month' FROM syscalls", "is no time that is known"),
