@@ -361,9 +361,7 @@ impl Writing<'_, '_> {
         self.code.load(Size::B8, false, Reg::R1, Reg::R6, id);
         self.code.alu(AluOp::And, Reg::R1, Source::Imm(NO_SLOT));
         self.code.store(Size::B8, Reg::R10, temporary, Source::Reg(Reg::R1));
-        self.code.frame_address(Reg::R2, temporary);
-        self.code.map(Reg::R1, answers);
-        self.code.call("map_lookup_elem");
+        self.code.look_up(answers, temporary);
         self.code.copy(Reg::R8, Reg::R0);
         self.code.branch(JumpOp::Eq, Reg::R8, Source::Imm(0), out);
         self.code.load(Size::B8, false, Reg::R1, Reg::R8, at(OWNER));

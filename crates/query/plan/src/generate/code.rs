@@ -14,7 +14,7 @@ pub struct Label(usize);
 pub enum Odds {
     /// Hardly any event takes it, such as those of the process that reads the results.
     Seldom,
-    /// All events take it but those of the first milliseconds.
+    /// All events take it but those of a query's first and last milliseconds.
     Usual,
     /// Events take it that the query's conditions drop.
     Unwanted,
@@ -133,6 +133,31 @@ impl<'o> Code<'o> {
     /// `dst` is the address of a byte in a map's only value.
     pub fn map_value(&mut self, dst: Reg, map: MapId, offset: u32) {
         self.refer(Node::address_load(dst), Reference::MapValue { map, offset });
+    }
+
+    /// `r0 = ` the address of a map's value by the key at a place in the frame, or 0.
+    pub fn look_up(&mut self, map: MapId, key: i16) {
+        self.with_key("map_lookup_elem", map, key);
+    }
+
+    /// Deletes a map's entry by the key at a place in the frame.
+    pub fn delete(&mut self, map: MapId, key: i16) {
+        self.with_key("map_delete_elem", map, key);
+    }
+
+    fn with_key(&mut self, helper: &str, map: MapId, key: i16) {
+        self.map(Reg::R1, map);
+        self.frame_address(Reg::R2, key);
+        self.call(helper);
+    }
+
+    /// Makes or replaces a map's entry by the key and the value at two places in the frame. R0 is 0 if there was room.
+    pub fn update(&mut self, map: MapId, key: i16, value: i16) {
+        self.map(Reg::R1, map);
+        self.frame_address(Reg::R2, key);
+        self.frame_address(Reg::R3, value);
+        self.constant(Reg::R4, 0);
+        self.call("map_update_elem");
     }
 
     /// Calls a helper by its name in the table of helpers.

@@ -395,9 +395,7 @@ impl Writing<'_> {
     fn group(&self, code: &mut Code<'_>, maps: &Maps<'_>, map: &GroupMap, out: Label) -> Result<(), Failure> {
         self.group_key(code, map)?;
         let (fresh, update) = (code.label(), code.label());
-        code.map(Reg::R1, map.map);
-        code.frame_address(Reg::R2, self.frame.group_key);
-        code.call("map_lookup_elem");
+        code.look_up(map.map, self.frame.group_key);
         code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), fresh);
         code.copy(Reg::R8, Reg::R0);
         // If another processor made the group, this processor's value has no rows yet.
@@ -418,11 +416,7 @@ impl Writing<'_> {
         let place = self.frame.group_value;
         code.store(Size::B8, Reg::R10, place, Operand::Imm(1));
         self.states(code, map, |code, at, state, sign| first_state(code, (Reg::R10, place + at), state, sign))?;
-        code.map(Reg::R1, map.map);
-        code.frame_address(Reg::R2, self.frame.group_key);
-        code.frame_address(Reg::R3, place);
-        code.constant(Reg::R4, 0);
-        code.call("map_update_elem");
+        code.update(map.map, self.frame.group_key, place);
         code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
         self.count(code, maps, 2);
         Ok(())

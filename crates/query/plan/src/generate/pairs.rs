@@ -25,9 +25,7 @@ pub fn forget_thread(object: &mut Object, starts: MapId) -> Vec<Node> {
     code.alu(AluOp::Lsh, Reg::R0, Operand::Imm(32));
     code.alu(AluOp::Rsh, Reg::R0, Operand::Imm(32));
     code.store(Size::B8, Reg::R10, -8, Operand::Reg(Reg::R0));
-    code.map(Reg::R1, starts);
-    code.frame_address(Reg::R2, -8);
-    code.call("map_delete_elem");
+    code.delete(starts, -8);
     code.push(Insn::mov_imm(Reg::R0, 0));
     code.push(Insn::Exit);
     code.finish()
@@ -54,11 +52,7 @@ impl Writing<'_> {
         let place = self.frame.group_value;
         clear_gaps(code, start, place);
         self.write_start(code, start, (Reg::R10, place))?;
-        code.map(Reg::R1, starts);
-        code.frame_address(Reg::R2, self.frame.pair_key);
-        code.frame_address(Reg::R3, place);
-        code.constant(Reg::R4, 0);
-        code.call("map_update_elem");
+        code.update(starts, self.frame.pair_key, place);
         code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
         self.count(code, maps, 1);
         Ok(())
@@ -79,9 +73,7 @@ impl Writing<'_> {
 
     /// R0 is the address of the stored beginning with the pair's key.
     fn look_up(&self, code: &mut Code<'_>, starts: MapId, none: Label) {
-        code.map(Reg::R1, starts);
-        code.frame_address(Reg::R2, self.frame.pair_key);
-        code.call("map_lookup_elem");
+        code.look_up(starts, self.frame.pair_key);
         code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), none);
     }
 
@@ -110,21 +102,15 @@ impl Writing<'_> {
         if self.plan.stays {
             code.store(Size::B8, Reg::R8, mark, Operand::Imm(0));
         } else {
-            self.delete(code, starts);
+            code.delete(starts, self.frame.pair_key);
         }
         Ok(())
-    }
-
-    fn delete(&self, code: &mut Code<'_>, starts: MapId) {
-        code.map(Reg::R1, starts);
-        code.frame_address(Reg::R2, self.frame.pair_key);
-        code.call("map_delete_elem");
     }
 
     /// Deletes the stored beginning with this key.
     pub(super) fn forget(&self, code: &mut Code<'_>, starts: MapId) {
         if let Scan::Pair { endless: true, .. } = self.query.table.scan {
-            self.delete(code, starts);
+            code.delete(starts, self.frame.pair_key);
         }
     }
 }

@@ -150,9 +150,7 @@ impl Writing<'_, '_> {
             return Ok(());
         }
         self.code.store(Size::B4, Reg::R10, self.frame.pair_key, Source::Imm(0));
-        self.code.frame_address(Reg::R2, self.frame.pair_key);
-        self.code.map(Reg::R1, self.maps.count);
-        self.code.call("map_lookup_elem");
+        self.code.look_up(self.maps.count, self.frame.pair_key);
         self.code.branch(JumpOp::Eq, Reg::R0, Source::Imm(0), left);
         self.code.push(Insn::mov_imm(Reg::R1, 1));
         let address = kiln_isa::Address { base: Reg::R0, offset: 0 };
@@ -177,9 +175,7 @@ impl Writing<'_, '_> {
 
     /// Adds one to the count whose key is in the frame.
     fn add_one(&mut self, absent: Label) {
-        self.code.frame_address(Reg::R2, self.frame.pair_key);
-        self.code.map(Reg::R1, self.maps.chosen);
-        self.code.call("map_lookup_elem");
+        self.code.look_up(self.maps.chosen, self.frame.pair_key);
         self.code.branch(JumpOp::Eq, Reg::R0, Source::Imm(0), absent);
         self.code.load(Size::B8, false, Reg::R1, Reg::R0, 0);
         self.code.alu(AluOp::Add, Reg::R1, Source::Imm(1));

@@ -156,9 +156,7 @@ impl Writing<'_, '_> {
     /// Sends the packet to the executor in R1.
     pub(super) fn redirect(&mut self, processors: MapId, left: Label) {
         self.code.store(Size::B4, Reg::R10, self.frame.pair_key, Source::Reg(Reg::R1));
-        self.code.frame_address(Reg::R2, self.frame.pair_key);
-        self.code.map(Reg::R1, processors);
-        self.code.call("map_lookup_elem");
+        self.code.look_up(processors, self.frame.pair_key);
         self.code.branch(JumpOp::Eq, Reg::R0, Source::Imm(0), left);
         self.code.load(Size::B4, false, Reg::R7, Reg::R0, 0);
         let counted = self.code.label();

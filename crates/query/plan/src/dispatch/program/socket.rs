@@ -177,9 +177,7 @@ impl Writing<'_, '_> {
     /// Gives the lookup the socket of the executor in R1.
     pub(super) fn assign(&mut self, left: Label) {
         self.code.store(Size::B4, Reg::R10, self.frame.pair_key, Source::Reg(Reg::R1));
-        self.code.frame_address(Reg::R2, self.frame.pair_key);
-        self.code.map(Reg::R1, self.maps.targets);
-        self.code.call("map_lookup_elem");
+        self.code.look_up(self.maps.targets, self.frame.pair_key);
         self.code.branch(JumpOp::Eq, Reg::R0, Source::Imm(0), left);
         self.code.copy(Reg::R7, Reg::R0);
         self.code.copy(Reg::R1, Reg::R6);
