@@ -54,9 +54,12 @@ def newest_series(ask):
 
 class Archive:
     """Debian's archive, as the machine's own source names it, in a private configuration with all of `SUITES`; for a
-    series that only Ubuntu has, that release of Ubuntu instead."""
+    series that only Ubuntu has, that release of Ubuntu instead; or other `sources`, as lines of apt's."""
 
-    def __init__(self, folder, series=None):
+    def __init__(self, folder, series=None, sources=None):
+        if sources:
+            self.open(folder, sources)
+            return
         if series in UBUNTU:
             self.open(os.path.join(folder, UBUNTU[series]), ubuntu_sources(Archive(folder), UBUNTU[series]))
             return
@@ -117,11 +120,11 @@ def unpack_source(folder, package, suite):
     root = os.path.join(folder, "source")
     if os.path.isdir(root):
         return root
-    archive = Archive.__new__(Archive)
-    archive.open(folder, [f"deb-src [signed-by={KEYRING}] {own_server()}/debian {suite} main"])
+    archive = Archive(folder, sources=[f"deb-src [signed-by={KEYRING}] {own_server()}/debian {suite} main"])
     run(*archive.command("apt-get", "source", "--download-only", package), cwd=archive.folder, capture_output=True)
-    os.makedirs(root)
-    run("tar", "-xf", glob.glob(os.path.join(folder, "*.orig.tar.*"))[0], "--strip-components=1", "-C", root)
+    os.makedirs(root + ".new", exist_ok=True)
+    run("tar", "-xf", glob.glob(os.path.join(folder, "*.orig.tar.*"))[0], "--strip-components=1", "-C", root + ".new")
+    os.rename(root + ".new", root)
     return root
 
 
