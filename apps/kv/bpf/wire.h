@@ -151,7 +151,10 @@ static __always_inline int kv_resize(struct xdp_md *ctx, __s64 bytes)
 	return more && bpf_xdp_adjust_tail(ctx, more) ? -1 : 0;
 }
 
-/* An answer's words that a request does not say, as they are in memory: version, lengths and type of service; time to live and UDP. */
+/*
+ * Words of an answer's IP header, as they are in memory, whatever the request's are: version, header length and type of
+ * service 0; time to live 64 and UDP.
+ */
 #define KV_SERVICE 0x0045ull
 #define KV_LIFE 0x1140ull
 
