@@ -189,31 +189,42 @@ impl Scalar {
     pub(super) fn deduced_where(mut self, crosses: bool) -> Scalar {
         self.bounds_from_tnum();
         let first = self;
-        for _ in 0..3 {
-            if self.is_one_range() {
-                break;
+        if self.becomes_one_range() {
+            // The lower half has the whole number's known bits.
+            self.tnum = self.tnum.intersect(Tnum::range(self.umin, self.umax));
+        } else {
+            for _ in 0..3 {
+                let before = self;
+                self.ranges_from_each_other(crosses);
+                if self == before {
+                    break;
+                }
             }
-            let before = self;
-            self.ranges_from_each_other(crosses);
-            if self == before {
-                break;
-            }
+            self.tnum_from_bounds();
         }
-        self.tnum_from_bounds();
         if self != first {
             self.bounds_from_tnum();
         }
         self
     }
 
-    /// Whether all four ranges are one that has no sign: then none says anything of another.
-    fn is_one_range(&self) -> bool {
+    /// Makes all four ranges the unsigned one, where that has no sign and lies within the others: what they say to each other
+    /// comes to that.
+    fn becomes_one_range(&mut self) -> bool {
         let (low, high) = (self.umin, self.umax);
-        low <= high
-            && high <= i32::MAX as u64
-            && (self.smin, self.smax) == (low as i64, high as i64)
-            && (self.u32_min, self.u32_max) == (low as u32, high as u32)
-            && (self.s32_min, self.s32_max) == (low as i32, high as i32)
+        let has_no_sign = low <= high && high <= i32::MAX as u64;
+        let within = self.smin <= low as i64
+            && high as i64 <= self.smax
+            && self.u32_min <= low as u32
+            && high as u32 <= self.u32_max
+            && self.s32_min <= low as i32
+            && high as i32 <= self.s32_max;
+        if has_no_sign && within {
+            (self.smin, self.smax) = (low as i64, high as i64);
+            (self.u32_min, self.u32_max) = (low as u32, high as u32);
+            (self.s32_min, self.s32_max) = (low as i32, high as i32);
+        }
+        has_no_sign && within
     }
 
     fn bounds_from_tnum(&mut self) {
