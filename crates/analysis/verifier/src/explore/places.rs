@@ -1,33 +1,38 @@
 //! Where kept states are found: by position and by call.
 
+use std::collections::HashMap;
+
 use crate::code::Position;
 
-/// Kept states by position and, there, by the call that made their last frame, in order.
-pub(super) struct Places(Vec<Vec<(Position, Vec<u32>)>>);
+/// The state kept last at each position for the call that made its last frame, 0 for none. Each state knows the one before it.
+pub(super) struct Places {
+    /// By position, the first call that a state was kept for: mostly the only one.
+    first: Vec<(Position, u32)>,
+    others: HashMap<(Position, Position), u32>,
+}
 
 impl Places {
     /// For a program of so many instructions.
     pub(super) fn new(insns: usize) -> Places {
-        Places(Vec::with_capacity(insns))
+        Places { first: vec![(0, 0); insns], others: HashMap::new() }
     }
 
-    /// The states there, if some were kept.
-    pub(super) fn get_mut(&mut self, at: Position, call_site: Position) -> Option<&mut Vec<u32>> {
-        let here = self.0.get_mut(at as usize)?;
-        let found = here.binary_search_by_key(&call_site, |(site, _)| *site).ok()?;
-        Some(&mut here[found].1)
-    }
-
-    /// Adds a state as the last one there.
-    pub(super) fn add(&mut self, at: Position, call_site: Position, state: u32) {
-        let at = at as usize;
-        if self.0.len() <= at {
-            self.0.resize_with(at + 1, Vec::new);
+    /// The state kept last there.
+    pub(super) fn last(&self, at: Position, call_site: Position) -> u32 {
+        match self.first.get(at as usize) {
+            Some((site, last)) if *site == call_site => *last,
+            Some((_, last)) if *last != 0 => self.others.get(&(at, call_site)).copied().unwrap_or(0),
+            _ => 0,
         }
-        let here = &mut self.0[at];
-        match here.binary_search_by_key(&call_site, |(site, _)| *site) {
-            Ok(found) => here[found].1.push(state),
-            Err(place) => here.insert(place, (call_site, vec![state])),
+    }
+
+    /// Makes a state, or none, the one kept last there.
+    pub(super) fn set(&mut self, at: Position, call_site: Position, state: u32) {
+        match self.first.get_mut(at as usize) {
+            Some(first) if first.0 == call_site || first.1 == 0 => *first = (call_site, state),
+            _ => {
+                self.others.insert((at, call_site), state);
+            }
         }
     }
 }

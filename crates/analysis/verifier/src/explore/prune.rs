@@ -30,6 +30,8 @@ use crate::state::{Byte, Caller, Frame, Kind, Register, Slot, Stack, State};
 struct KeptState {
     state: Option<Box<State>>,
     at: Position,
+    /// The one kept before it for the same position and call, 0 for none.
+    before: u32,
     parent: u32,
     /// Paths from here that are not finished.
     branches: u32,
@@ -66,6 +68,7 @@ impl Kept {
         let root = KeptState {
             state: None,
             at: 0,
+            before: 0,
             parent: 0,
             branches: 1,
             hits: 0,
@@ -192,15 +195,9 @@ impl Explorer<'_> {
     /// Whether a kept state covers the current one here; keeps the current one if it is worth it.
     pub(crate) fn is_covered(&mut self) -> Step<bool> {
         let (at, call_site) = (self.path.at, self.path.state.frame().call_site);
-        // They are out of the table while they are compared: looking each of them up costs more than comparing does.
-        let mut candidates = self.kept.at.get_mut(at, call_site).map(std::mem::take).unwrap_or_default();
-        self.clean_explored(&candidates);
-        let (covering, keep) = self.covering(&mut candidates)?;
-        if !candidates.is_empty()
-            && let Some(place) = self.kept.at.get_mut(at, call_site)
-        {
-            *place = candidates;
-        }
+        let last = self.kept.at.last(at, call_site);
+        self.clean_explored(last);
+        let (covering, keep) = self.covering(last)?;
         if let Some(candidate) = covering {
             self.kept.states[candidate as usize].hits += 1;
             self.inherit(candidate);
@@ -213,16 +210,22 @@ impl Explorer<'_> {
         Ok(false)
     }
 
-    /// The last of the kept states that covers the current one; and whether that is worth keeping where none does.
-    fn covering(&mut self, candidates: &mut Vec<u32>) -> Step<(Option<u32>, bool)> {
+    /// The last of the kept states here that covers the current one; and whether that is worth keeping where none does.
+    fn covering(&mut self, last: u32) -> Step<(Option<u32>, bool)> {
         let forced = self.path.code.op(self.path.at).checkpoint || self.path.state.history > LONG_HISTORY;
         let since = self.processed - self.kept.processed_when_kept;
         let jumps = self.jumps - self.kept.jumps_when_kept;
         let mut keep = forced || jumps >= 2 && since >= 8;
-        for index in (0..candidates.len()).rev() {
-            let candidate = candidates[index];
+        // The one after it that stays.
+        let mut after = 0;
+        let mut candidate = last;
+        while candidate != 0 {
             let kept = &self.kept.states[candidate as usize];
-            let Some(old) = kept.state.as_deref() else { continue };
+            let before = kept.before;
+            let Some(old) = kept.state.as_deref() else {
+                (after, candidate) = (candidate, before);
+                continue;
+            };
             let covered = if kept.branches > 0 {
                 let covered = self.is_turn_of_loop(kept, old)?;
                 if !covered && !forced && jumps < 20 && since < 100 {
@@ -237,27 +240,38 @@ impl Explorer<'_> {
             if covered {
                 return Ok((Some(candidate), keep));
             }
-            if self.is_useless(candidate, keep) {
-                candidates.remove(index);
+            if !self.is_useless(candidate, keep) {
+                after = candidate;
+            } else if after == 0 {
+                let call_site = self.path.state.frame().call_site;
+                self.kept.at.set(self.path.at, call_site, before);
+            } else {
+                self.kept.states[after as usize].before = before;
             }
+            candidate = before;
         }
         Ok((None, keep))
     }
 
     /// Computes which stack slots count for the states kept here whose future has been explored, once, and forgets their
     /// registers that are not read any more.
-    fn clean_explored(&mut self, candidates: &[u32]) {
-        for candidate in candidates {
-            let kept = &self.kept.states[*candidate as usize];
-            let (Some(old), None) = (kept.state.as_deref(), &kept.alive) else { continue };
-            if !self.kept.is_open(kept) && same_calls(old, &self.path.state) {
+    fn clean_explored(&mut self, last: u32) {
+        let mut candidate = last;
+        while candidate != 0 {
+            let kept = &self.kept.states[candidate as usize];
+            let before = kept.before;
+            if let (Some(old), None) = (kept.state.as_deref(), &kept.alive)
+                && !self.kept.is_open(kept)
+                && same_calls(old, &self.path.state)
+            {
                 let alive = self.path.findings.liveness.alive(self.path.code, old, kept.at);
-                let kept = &mut self.kept.states[*candidate as usize];
+                let kept = &mut self.kept.states[candidate as usize];
                 kept.alive = Some(alive);
                 if let Some(old) = kept.state.as_deref_mut() {
                     self.path.code.forget_unread(old, kept.at);
                 }
             }
+            candidate = before;
         }
     }
 
@@ -336,9 +350,11 @@ impl Explorer<'_> {
         let parent = state.parent;
         self.kept.state_bytes += self.kept.bytes_of(&state);
         let visit = self.kept.visits.of(self.path.code, &state, self.path.at, self.strict_callbacks);
+        let call_site = self.path.state.frame().call_site;
         let kept = KeptState {
             state: Some(Box::new(state)),
             at: self.path.at,
+            before: self.kept.at.last(self.path.at, call_site),
             parent,
             branches: 1,
             hits: 0,
@@ -351,7 +367,7 @@ impl Explorer<'_> {
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
         self.kept.visits.enter(visit, id);
-        self.kept.at.add(self.path.at, self.path.state.frame().call_site, id);
+        self.kept.at.set(self.path.at, call_site, id);
         self.kept.alive += 1;
         self.kept.peak = self.kept.peak.max(self.kept.alive);
         self.kept.processed_when_kept = self.processed;
