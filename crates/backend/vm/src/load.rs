@@ -71,7 +71,9 @@ impl Vm {
             profile: crate::jump_tables::profile(&self.object),
             ..Default::default()
         };
-        kiln_verifier::verify(&self.object, program, &options)
+        // Whoever made the VM has looked whether its object is well formed.
+        kiln_verifier::Prepared::of_well_formed(&self.object, &options)
+            .verify(program, &options)
             .map_err(|source| Error::Rejected { program: program.name.clone(), source: Box::new(source) })
     }
 

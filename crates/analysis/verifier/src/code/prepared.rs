@@ -46,6 +46,11 @@ impl<'a> Prepared<'a> {
 
     /// Prepares an object for [`Options::kernel_types`].
     pub fn new(object: &'a Object, options: &Options) -> Prepared<'a> {
+        Prepared { well_formed: kiln_program::validate(object), ..Prepared::of_well_formed(object, options) }
+    }
+
+    /// As [`Prepared::new`], of an object that [`kiln_program::validate()`] has found well formed: it is not asked again.
+    pub fn of_well_formed(object: &'a Object, options: &Options) -> Prepared<'a> {
         let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok()).map(Arc::new);
         let kernel = options.kernel_types.as_deref();
         let accepted_btf = btf.clone().filter(|btf| Tables { own: Some(btf), kernel }.accepted());
@@ -55,7 +60,7 @@ impl<'a> Prepared<'a> {
         let inner = |map: &Map| map.inner.as_deref().map_or_else(|| Arc::clone(&none), record);
         Prepared {
             object,
-            well_formed: kiln_program::validate(object),
+            well_formed: Ok(()),
             kernel_types: options.kernel_types.clone(),
             records: object.maps.iter().map(record).collect(),
             inner_records: object.maps.iter().map(inner).collect(),
