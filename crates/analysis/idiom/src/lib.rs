@@ -76,7 +76,8 @@ fn recognize_in(function: &Function, passes: &[Pass; 2], is_hard: &dyn Fn(InsnId
                 continue;
             }
             let paying = |form: &Sequence| !form.loses_branch || root > 0 && is_hard(nodes[root - 1].id);
-            let forms = ending.within(&blocks.before[root]).iter();
+            let previous = root.checked_sub(1).and_then(|at| blocks.kinds[at]);
+            let forms = ending.within(&blocks.before[root], previous).iter();
             let mut likely = forms.filter(|form| (form.tail <= 1 || blocks.may_have(form, root)) && paying(form));
             marks.extend(likely.find_map(|form| find(nodes, &mut checker, pass, form, root)));
         }
@@ -132,6 +133,12 @@ struct Sequence {
 }
 
 impl Sequence {
+    /// The kinds that the instruction right before the last one may be of, if the sequence has several blocks: from the first
+    /// branch on, members are side by side.
+    fn previous(&self) -> Option<&Kinds> {
+        self.kinds.len().checked_sub(2).filter(|_| self.tail > 1).map(|at| &self.kinds[at])
+    }
+
     /// Whether a function with instructions of these kinds may have an instance of it.
     fn is_viable(&self, present: &Kinds) -> bool {
         let has_all = self.needs.0.iter().zip(present.0).all(|(needed, present)| needed & !present == 0);
@@ -143,18 +150,24 @@ impl Sequence {
 struct Ending<'p> {
     /// Those that the kinds of a function's instructions allow, in the registry's order.
     viable: Vec<&'p Sequence>,
-    /// The kinds of a block's instructions that were asked for last. Code repeats itself: the next ones are mostly the same.
-    window: Kinds,
-    /// Those of `viable` that these kinds allow, and those of several blocks.
+    /// The kinds of a block's instructions that were asked for last, and that of the instruction before the sequence's last
+    /// one. Code repeats itself: the next ones are mostly the same.
+    asked: (Kinds, Option<usize>),
+    /// Those of `viable` that these kinds allow, and those of several blocks that may have such an instruction there.
     within: Vec<&'p Sequence>,
 }
 
 impl<'p> Ending<'p> {
-    fn within(&mut self, window: &Kinds) -> &[&'p Sequence] {
-        if self.window != *window {
-            self.window = *window;
+    fn within(&mut self, window: &Kinds, previous: Option<usize>) -> &[&'p Sequence] {
+        let asked = (*window, previous);
+        if self.asked != asked {
+            let fits = |form: &&&Sequence| match form.previous() {
+                Some(kinds) => previous.is_some_and(|kind| kinds.has(kind)),
+                None => form.is_viable(window),
+            };
+            self.asked = asked;
             self.within.clear();
-            self.within.extend(self.viable.iter().filter(|form| form.tail > 1 || form.is_viable(window)));
+            self.within.extend(self.viable.iter().filter(fits));
         }
         &self.within
     }
@@ -180,6 +193,15 @@ struct Kinds([u64; KINDS.div_ceil(64)]);
 impl Kinds {
     fn has(&self, kind: usize) -> bool {
         self.0[kind / 64] & 1 << (kind % 64) != 0
+    }
+
+    /// Its kinds, in order.
+    fn iter(self) -> impl Iterator<Item = usize> {
+        (0..).step_by(64).zip(self.0).flat_map(|(first, word)| {
+            std::iter::successors(Some(word), |left| Some(left & (left - 1)).filter(|left| *left != 0))
+                .filter(|left| *left != 0)
+                .map(move |left| first + left.trailing_zeros() as usize)
+        })
     }
 
     fn with(mut self, kind: usize) -> Kinds {
@@ -274,12 +296,12 @@ impl Pass {
     /// last instruction.
     fn viable(&self, present: &Kinds) -> Viable<'_> {
         let mut all = Viable { places: [0; KINDS], endings: Vec::new() };
-        for kind in (0..KINDS).filter(|kind| present.has(*kind)) {
+        for kind in present.iter() {
             let sequences = self.endings[kind].iter().map(|at| &self.sequences[*at]);
             let viable: Vec<_> = sequences.filter(|sequence| sequence.is_viable(present)).collect();
             if !viable.is_empty() {
                 // The window of an instruction has its own kind at least.
-                all.endings.push(Ending { viable, window: Kinds::default(), within: Vec::new() });
+                all.endings.push(Ending { viable, asked: Default::default(), within: Vec::new() });
                 all.places[kind] = all.endings.len() as u8;
             }
         }
