@@ -179,7 +179,7 @@ impl Follower<'_> {
         explorer.path.resume(state, at);
         explorer.path.begin_instruction();
         let carried = explorer.carry_out();
-        next.append(&mut explorer.pending);
+        next.extend(explorer.pending.drain(..).map(|fork| (fork.state, fork.at)));
         explorer.path.forks.clear();
         match explorer.placed(carried)? {
             Next::At(at) | Next::Widened(at, _) => next.push((std::mem::take(&mut explorer.path.state), at)),

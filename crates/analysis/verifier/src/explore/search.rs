@@ -15,7 +15,7 @@ use super::observe::{Moment, Observer};
 use super::prune::Kept;
 use super::step::is_jump;
 use crate::check::profile::newer_instructions;
-use crate::code::{Code, Position};
+use crate::code::Code;
 use crate::error::{Error, Step, TIME_IS_UP, WORK_IS_DONE, limit, refuse, reject, unsupported};
 use crate::explain::explained;
 use crate::facts::record::Recorder;
@@ -23,7 +23,7 @@ use crate::options::{Options, Statistics};
 use crate::path::{Fork, Next, Path, Trail};
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Caller, Frame, Holds, Register, State};
+use crate::state::{Caller, Frame, Holds, Register};
 
 /// Bytes that kept states and the origins of their numbers may take.
 pub(crate) const MAX_STATE_BYTES: usize = 512 << 20;
@@ -39,7 +39,7 @@ pub(crate) struct Explorer<'a> {
     /// The path that is followed.
     pub path: Path<'a>,
     /// What waits to be explored, the state put aside last at the end.
-    pub(super) pending: Vec<(State, Position)>,
+    pub(super) pending: Vec<Fork>,
     pub(super) kept: Kept,
     /// What facts are made from, where they are wanted.
     pub recorder: Option<Recorder>,
@@ -130,7 +130,7 @@ impl<'a> Explorer<'a> {
             self.placed(walked)?;
             self.path.findings.liveness.update(self.path.code, &self.path.state);
             self.kept.path_ended(self.path.state.parent);
-            let Some((state, at)) = self.pending.pop() else { return Ok(()) };
+            let Some(Fork { state, at, .. }) = self.pending.pop() else { return Ok(()) };
             self.path.resume(state, at);
             observer.resumed();
             if self.processed > self.limits.processed {
@@ -204,21 +204,21 @@ impl<'a> Explorer<'a> {
     /// Puts aside the other ways that the path could go.
     fn take_forks(&mut self) -> Step<()> {
         let mut forks = std::mem::take(&mut self.path.forks);
-        for Fork { mut state, at, since } in forks.drain(..) {
-            if let Some(since) = since {
-                self.widen(&mut state, since);
-            }
-            let most = self.limits.pending;
-            if self.pending.len() >= most {
-                return refuse(
-                    Reason::TooComplex,
-                    Case::Branches,
-                    format!("more than {most} branches wait to be explored"),
-                );
+        let most = self.limits.pending;
+        if self.pending.len() + forks.len() > most {
+            return refuse(
+                Reason::TooComplex,
+                Case::Branches,
+                format!("more than {most} branches wait to be explored"),
+            );
+        }
+        for Fork { state, since, .. } in &mut forks {
+            if let Some(since) = since.take() {
+                self.widen(state, since);
             }
             self.kept.path_forked(state.parent);
-            self.pending.push((state, at));
         }
+        self.pending.append(&mut forks);
         self.path.forks = forks;
         Ok(())
     }

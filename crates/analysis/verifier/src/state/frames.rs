@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-use super::Frame;
+use super::{Frame, Stack};
 
 /// States whose memory each thread keeps for others.
 const MOST_SPARE: usize = 64;
@@ -24,11 +24,25 @@ impl From<Frame> for Frames {
     }
 }
 
+impl Frame {
+    fn become_copy(&mut self, of: &Frame) {
+        let Frame { registers, stack, function, call_site, caller, callback_turns, instance } = of;
+        self.registers = *registers;
+        self.stack.clone_from(stack);
+        (self.function, self.call_site, self.caller) = (*function, *call_site, *caller);
+        (self.callback_turns, self.instance) = (*callback_turns, *instance);
+    }
+}
+
 impl Clone for Frames {
     fn clone(&self) -> Frames {
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
         let mut frames = spare.ok().flatten().unwrap_or_default();
-        frames.extend_from_slice(&self.0);
+        frames.truncate(self.0.len());
+        let (over, more) = self.0.split_at(frames.len());
+        // In place: a frame is large.
+        frames.iter_mut().zip(over).for_each(|(frame, of)| frame.become_copy(of));
+        frames.extend_from_slice(more);
         Frames(frames)
     }
 }
@@ -36,7 +50,7 @@ impl Clone for Frames {
 impl Drop for Frames {
     fn drop(&mut self) {
         let mut frames = std::mem::take(&mut self.0);
-        frames.clear();
+        frames.iter_mut().for_each(|frame| frame.stack = Stack::default());
         if (1..=MOST_FRAMES).contains(&frames.capacity()) {
             // A thread that ends keeps nothing.
             let _ = SPARE.try_with(|spare| {

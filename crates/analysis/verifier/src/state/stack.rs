@@ -146,7 +146,8 @@ impl Slot {
 /// Slots from the frame pointer down: slot 0 is the eight bytes below it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stack {
-    slots: Rc<Vec<Slot>>,
+    /// None, until one is used.
+    slots: Option<Rc<Vec<Slot>>>,
 }
 
 /// The slot of the byte at frame pointer + `offset`, and the byte's place in it.
@@ -157,11 +158,15 @@ pub(crate) fn slot_of(offset: i32) -> (usize, usize) {
 
 impl Stack {
     pub(crate) fn slots(&self) -> &[Slot] {
-        &self.slots
+        self.slots.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    fn slots_mut(&mut self) -> &mut Vec<Slot> {
+        Rc::make_mut(self.slots.get_or_insert_default())
     }
 
     pub(crate) fn slot(&self, index: usize) -> &Slot {
-        self.slots.get(index).unwrap_or(&Slot::INVALID)
+        self.slots().get(index).unwrap_or(&Slot::INVALID)
     }
 
     /// What the byte at frame pointer + `offset` holds.
@@ -171,7 +176,7 @@ impl Stack {
     }
 
     pub(crate) fn slot_mut(&mut self, index: usize) -> &mut Slot {
-        let slots = Rc::make_mut(&mut self.slots);
+        let slots = self.slots_mut();
         if slots.len() <= index {
             slots.resize(index + 1, Slot::INVALID);
         }
@@ -180,7 +185,7 @@ impl Stack {
 
     /// The frame is used as far down as slot `index`, whatever is there (the kernel's `grow_stack_state`).
     pub(crate) fn reach(&mut self, index: usize) {
-        if self.slots.len() <= index {
+        if self.slots().len() <= index {
             self.slot_mut(index);
         }
     }
@@ -188,8 +193,8 @@ impl Stack {
     /// Replaces the slots of objects for which `change` gives something else.
     pub(crate) fn replace_objects(&mut self, change: impl Fn(&StackObject) -> Option<Slot>) {
         let new = |slot: &Slot| slot.object.as_ref().and_then(&change);
-        if self.slots.iter().any(|slot| new(slot).is_some()) {
-            for slot in Rc::make_mut(&mut self.slots) {
+        if self.slots().iter().any(|slot| new(slot).is_some()) {
+            for slot in self.slots_mut() {
                 if let Some(new) = new(slot) {
                     *slot = new;
                 }
@@ -199,11 +204,14 @@ impl Stack {
 
     /// The registers spilled in it.
     pub(crate) fn spilled(&self) -> impl Iterator<Item = &Register> {
-        self.slots.iter().filter(|slot| slot.bytes[0] == Byte::Spill).map(|slot| &slot.register)
+        self.slots().iter().filter(|slot| slot.bytes[0] == Byte::Spill).map(|slot| &slot.register)
     }
 
     pub(crate) fn same(&self, other: &Stack) -> bool {
-        Rc::ptr_eq(&self.slots, &other.slots)
+        match (&self.slots, &other.slots) {
+            (Some(own), Some(other)) => Rc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
     }
 
     pub(crate) fn for_each_spilled_where(
@@ -212,10 +220,10 @@ impl Stack {
         change: &mut impl FnMut(&mut Register),
     ) {
         let picked = |slot: &Slot| slot.bytes[0] == Byte::Spill && wanted(&slot.register);
-        if !self.slots.iter().any(picked) {
+        if !self.slots().iter().any(picked) {
             return;
         }
-        for slot in Rc::make_mut(&mut self.slots).iter_mut().filter(|slot| picked(slot)) {
+        for slot in self.slots_mut().iter_mut().filter(|slot| picked(slot)) {
             change(&mut slot.register);
             if slot.register.kind() == Kind::Uninit {
                 slot.bytes = slot.bytes.map(|byte| if byte == Byte::Spill { Byte::Misc } else { byte });
