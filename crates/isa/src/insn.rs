@@ -409,6 +409,7 @@ impl Insn {
     }
 
     /// The register it writes. For calls, which destroy R0 to R5, see [`RegSet::CALLER_SAVED`].
+    #[inline]
     pub fn written(&self) -> Option<Reg> {
         match *self {
             Insn::Alu { dst, .. }
@@ -427,6 +428,7 @@ impl Insn {
     }
 
     /// The registers it reads, without the arguments of calls, which depend on the prototype. `exit` reads R0.
+    #[inline]
     pub fn read(&self) -> RegSet {
         let mut set = RegSet::EMPTY;
         let source = |set: &mut RegSet, src: Source| {
@@ -511,8 +513,14 @@ impl RegSet {
     pub const CALLER_SAVED: RegSet = RegSet(0x3f);
 
     /// The set of these registers.
-    pub fn of(regs: &[Reg]) -> RegSet {
-        regs.iter().copied().collect()
+    #[inline]
+    pub const fn of(regs: &[Reg]) -> RegSet {
+        let (mut set, mut at) = (0, 0);
+        while at < regs.len() {
+            set |= 1 << regs[at].number();
+            at += 1;
+        }
+        RegSet(set)
     }
 
     /// The first `count` argument registers, R1 upwards.
@@ -521,6 +529,7 @@ impl RegSet {
     }
 
     /// Adds one.
+    #[inline]
     pub fn insert(&mut self, reg: Reg) {
         self.0 |= 1 << reg.number();
     }

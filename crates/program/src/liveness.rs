@@ -111,14 +111,16 @@ pub fn live_after(nodes: &[Node], positions: &Positions) -> Vec<RegSet> {
 }
 
 /// The registers that an instruction writes or destroys.
+#[inline]
 pub fn written(insn: &Insn) -> RegSet {
     match insn {
         Insn::Call(_) | Insn::LoadPacket { .. } => RegSet::CALLER_SAVED,
-        _ => insn.written().into_iter().collect(),
+        _ => insn.written().map_or(RegSet::EMPTY, |reg| RegSet::of(&[reg])),
     }
 }
 
 /// The registers that an instruction may read.
+#[inline]
 pub fn read(insn: &Insn) -> RegSet {
     match insn {
         Insn::Call(_) => RegSet::arguments(5),

@@ -42,6 +42,9 @@ impl Path<'_> {
     /// Once all is explored: nothing calls the exception callback, and nothing ends a callback but its return.
     pub(crate) fn check_ends_of_callbacks(&mut self) -> Step<()> {
         let code = self.code;
+        if !code.has_callees {
+            return Ok(());
+        }
         let all = || (0..code.ops.len() as Position).map(|at| (at, code.op(at)));
         let calls = |op: &Op<'_>| {
             let is_called = op.callee.is_some_and(|callee| code.is_exception_callback(callee));

@@ -120,6 +120,8 @@ pub(crate) struct Code<'a> {
     pub exception_callback: ExceptionCallback,
     /// Functions that BTF says return no number.
     pub without_number: Vec<bool>,
+    /// Whether an instruction calls a function of the program or has its address.
+    pub has_callees: bool,
     /// Whether all branches and calls lead to later positions, so that there is no loop.
     forward: bool,
     /// Where the indirect jumps of each function lead.
@@ -209,10 +211,12 @@ impl<'a> Code<'a> {
             functions,
             exception_callback,
             without_number,
+            has_callees: false,
             forward: false,
             jump_targets,
             positions,
         };
+        code.has_callees = code.ops.iter().any(|op| op.callee.is_some());
         code.forward = code.is_forward();
         code.mark_prune_points();
         code.mark_components();
@@ -356,8 +360,7 @@ impl<'a> Code<'a> {
     /// Which registers may be read, and which the kernel takes for read.
     fn live_registers(&mut self, calls_read_arguments: bool) {
         let needed = self.read_later(false);
-        let has_calls = self.ops.iter().any(|op| op.callee.is_some());
-        let live = if calls_read_arguments && has_calls { self.read_later(true) } else { needed.clone() };
+        let live = if calls_read_arguments && self.has_callees { self.read_later(true) } else { needed.clone() };
         for (op, (needed, live)) in self.ops.iter_mut().zip(needed.into_iter().zip(live)) {
             (op.needed, op.live) = (needed, live);
         }

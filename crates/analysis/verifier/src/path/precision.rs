@@ -36,6 +36,8 @@ struct Node {
     detour: bool,
 }
 
+/// Nodes of a small program: room for them is made at once.
+const FEW_NODES: usize = 128;
 /// Bytes of a follower in its table, about.
 pub(crate) const FOLLOWER_BYTES: usize = 64;
 
@@ -56,8 +58,10 @@ pub(crate) struct Origins {
 
 impl Origins {
     pub(crate) fn new() -> Origins {
+        let mut nodes = Vec::with_capacity(FEW_NODES);
+        nodes.extend([true, false, false].map(|precise| Node { parents: [0, 0], precise, detour: false }));
         Origins {
-            nodes: [true, false, false].map(|precise| Node { parents: [0, 0], precise, detour: false }).to_vec(),
+            nodes,
             followers: HashMap::new(),
             followed: 0,
             pending: Vec::new(),

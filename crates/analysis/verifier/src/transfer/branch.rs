@@ -20,15 +20,22 @@ const MOST_LINKS: usize = 6;
 impl Path<'_> {
     pub(crate) fn branch(&mut self, op: JumpOp, width: Width, dst: Reg, src: Source) -> Step<Next> {
         let target = self.code.op(self.at).target;
-        let first = self.read(dst)?;
-        let second = self.operand(src)?;
+        let mut first = self.read(dst)?;
+        let mut second = self.operand(src)?;
         self.options.check_leaking_branch(op, width, src, &first, &second)?;
         // A branch to the next instruction has two outcomes too: they say different things about its operands.
         let target = if self.code.op(self.at).node.target().is_none() { self.at + 1 } else { target };
         // Another kernel may return null where this one never does.
         let of_kernel = first.kind() == Kind::BtfId || second.kind() == Kind::BtfId;
-        let compared = [&first, &second].map(|side| self.options.compared(op, width, side));
-        let decided = match decided(op, width, &compared[0], &compared[1]) {
+        let halves;
+        let compared = match self.options.compares_whole(op, width) {
+            true => [&first, &second],
+            false => {
+                halves = [&first, &second].map(Options::compared);
+                [&halves[0], &halves[1]]
+            }
+        };
+        let decided = match decided(op, width, compared[0], compared[1]) {
             _ if of_kernel && self.any_load() => Truth::Unknown,
             _ if src == Source::Reg(dst)
                 && first.kind() == Kind::Scalar
@@ -59,7 +66,10 @@ impl Path<'_> {
             }
             Truth::Unknown => {}
         }
-        let (first, second) = self.collect_links(dst, src, &first, &second)?;
+        if [&first, &second].iter().any(|number| number.kind() == Kind::Scalar && number.id != 0) {
+            self.collect_links([&first, &second]);
+            (first, second) = (self.read(dst)?, self.operand(src)?);
+        }
         let mut taken = self.state.clone();
         let possible_taken = self.learn(&mut taken, op, width, true, dst, src, &first, &second);
         let mut fallen = std::mem::take(&mut self.state);
@@ -84,21 +94,11 @@ impl Path<'_> {
     }
 
     /// Notes the copies of two numbers that are compared, all of which learn from it: as many as the kernel has room for,
-    /// of those that may still be read. The others stop being copies (`collect_linked_regs`). Returns the numbers as they are
-    /// then.
-    fn collect_links(
-        &mut self,
-        dst: Reg,
-        src: Source,
-        first: &Register,
-        second: &Register,
-    ) -> Step<(Register, Register)> {
+    /// of those that may still be read. The others stop being copies (`collect_linked_regs`).
+    fn collect_links(&mut self, [first, second]: [&Register; 2]) {
         let ids = [second, first].map(|number| if number.kind() == Kind::Scalar { number.id } else { 0 });
         let lives = |index: usize| self.code.live_in_frame(&self.state, self.at, index);
-        let lives: Vec<RegSet> = match ids {
-            [0, 0] => Vec::new(),
-            _ => (0..self.state.frames.len()).map(lives).collect(),
-        };
+        let lives: Vec<RegSet> = (0..self.state.frames.len()).map(lives).collect();
         let copies = self.state.copies(ids, &lives);
         if copies > 1 {
             self.note_history();
@@ -106,7 +106,6 @@ impl Path<'_> {
         if copies > MOST_LINKS && self.options.kernel_has(Feature::FewLinks) {
             self.state.cut_links(ids, &lives);
         }
-        Ok((self.read(dst)?, self.operand(src)?))
     }
 
     /// Applies what an outcome says to a state. Returns `false` if the outcome is impossible.
@@ -219,10 +218,15 @@ impl Options {
         !unequal && (equality || first.constant_at(width).is_some() || second.constant_at(width).is_some())
     }
 
-    /// A number as the kernel compares it: one without ranges of lower halves cuts the whole number, and knows no bits.
-    fn compared(&self, op: JumpOp, width: Width, side: &Register) -> Register {
+    /// Whether the kernel compares numbers with all that it knows of them.
+    fn compares_whole(&self, op: JumpOp, width: Width) -> bool {
         let by_bits = matches!(op, JumpOp::Eq | JumpOp::Ne | JumpOp::Set);
-        if width == Width::W64 || by_bits || side.kind() != Kind::Scalar || self.kernel_has(Feature::HalfRanges) {
+        width == Width::W64 || by_bits || self.kernel_has(Feature::HalfRanges)
+    }
+
+    /// A number as a kernel compares it that has no ranges of lower halves: it cuts the whole number, and knows no bits.
+    fn compared(side: &Register) -> Register {
+        if side.kind() != Kind::Scalar {
             return *side;
         }
         let half = side.scalar.without_half();
