@@ -5,9 +5,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
-use common::{cargo, first_of, root, succeeds, target};
+use common::{first_of, root, succeeds, target};
 
 /// C compilers, clang before others.
 const C: [&str; 4] = ["clang-19", "clang", "gcc", "cc"];
@@ -62,16 +61,10 @@ fn count(path: &Path, what: &str) -> usize {
     std::fs::read_to_string(path).expect("a source").matches(what).count()
 }
 
-/// Builds the libraries with the features that the workspace's tests ask for together: all but the libraries is there.
-/// Alone they need neither Z3 nor libbpf, which `crates/driver/tests/embedding.rs` checks. Returns their folder.
-fn build() -> PathBuf {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    let made = || {
-        let arguments = ["build", "--offline", "--quiet", "--workspace", "--lib", "--tests"];
-        succeeds(cargo().args(arguments), "cargo");
-        target()
-    };
-    FOLDER.get_or_init(made).clone()
+/// The folder of the libraries. Cargo has built them, in all their forms, for this test, which depends on the crate. Alone they
+/// need neither Z3 nor libbpf, which `crates/driver/tests/embedding.rs` checks.
+fn libraries() -> PathBuf {
+    target().join("deps")
 }
 
 /// What a program that includes the header may be compiled with.
@@ -86,7 +79,7 @@ fn compile(compiler: &str, standard: &str) -> Command {
 
 /// Compiles a program, links it with a library and runs it.
 fn run(compiler: &str, flags: &[&str], source: &Path, library: &str) -> Output {
-    let (libraries, folder) = (build(), tempfile::tempdir().expect("a folder"));
+    let (libraries, folder) = (libraries(), tempfile::tempdir().expect("a folder"));
     let program = folder.path().join("program");
     let mut command = compile(compiler, "-std=c11");
     command.args(flags).arg(source).arg(libraries.join(library)).arg("-o").arg(&program);
