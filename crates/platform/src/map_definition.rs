@@ -119,6 +119,9 @@ const EARLIER: &[Earlier] = &[
     earlier((5, 15), MapTypes::of(&[CgroupStorage, PercpuCgroupStorage]), false, SizeRule::Between(1, 4096)),
 ];
 
+/// Bytes of a hash table's key and value: with its own fields, an element is less than `KMALLOC_MAX_SIZE`.
+const MOST_OF_AN_ELEMENT: u64 = (4 << 20) - 49;
+
 /// Flags that exclude each other.
 const EXCLUSIVE: &[(u32, &str)] =
     &[(3 << 3, "BPF_F_RDONLY and BPF_F_WRONLY"), (3 << 7, "BPF_F_RDONLY_PROG and BPF_F_WRONLY_PROG")];
@@ -144,8 +147,12 @@ impl MapDefinition {
             (of(false, rules.value), self.value, "a value of", " bytes"),
             (rules.entries, self.entries, "max_entries", ""),
         ];
-        let (rule, size, what, unit) = sizes.into_iter().find(|(rule, size, ..)| !rule.allows(*size))?;
-        Some(format!("{what} {size}{unit}; {} takes {}", self.map_type, words(rule)))
+        if let Some((rule, size, what, unit)) = sizes.into_iter().find(|(rule, size, ..)| !rule.allows(*size)) {
+            return Some(format!("{what} {size}{unit}; {} takes {}", self.map_type, words(rule)));
+        }
+        let element = u64::from(self.key) + u64::from(self.value);
+        (HASHES.contains(self.map_type) && element > MOST_OF_AN_ELEMENT)
+            .then(|| format!("keys and values of {element} bytes; {} takes {MOST_OF_AN_ELEMENT}", self.map_type))
     }
 
     fn refused_flags(&self, kernel: KernelVersion) -> Option<String> {

@@ -135,6 +135,8 @@ const PAGE_BYTES: u32 = 4096;
 const ANY_KEY: SizeRule = SizeRule::Between(1, MAX);
 const ANY_VALUE: SizeRule = SizeRule::Between(1, MAX);
 const SOME: SizeRule = SizeRule::Between(1, MAX);
+/// As many as a hash table can have buckets.
+const BUCKETS: SizeRule = SizeRule::Between(1, 1 << 27);
 const FOUR: SizeRule = SizeRule::Exactly(4);
 const NOTHING: SizeRule = SizeRule::Exactly(0);
 /// The largest value of storage attached to sockets, tasks, inodes and cgroups.
@@ -220,14 +222,14 @@ impl MapType {
     pub const fn rules(self) -> MapRules {
         use Lookup::{InnerMap, None as NoLookup, ReadOnlyValue, Socket, Value, XdpSocket};
         match self {
-            MapType::Hash => rules(ANY_KEY, ANY_VALUE, SOME, Value).forgets_lookups().seen_as("bpf_htab"),
-            MapType::LruHash => rules(ANY_KEY, ANY_VALUE, SOME, Value).seen_as("bpf_htab"),
-            MapType::PercpuHash => rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value)
+            MapType::Hash => rules(ANY_KEY, ANY_VALUE, BUCKETS, Value).forgets_lookups().seen_as("bpf_htab"),
+            MapType::LruHash => rules(ANY_KEY, ANY_VALUE, BUCKETS, Value).seen_as("bpf_htab"),
+            MapType::PercpuHash => rules(ANY_KEY, SizeRule::Between(1, 32_768), BUCKETS, Value)
                 .per_cpu()
                 .forgets_lookups()
                 .seen_as("bpf_htab"),
             MapType::LruPercpuHash => {
-                rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value).per_cpu().seen_as("bpf_htab")
+                rules(ANY_KEY, SizeRule::Between(1, 32_768), BUCKETS, Value).per_cpu().seen_as("bpf_htab")
             }
             MapType::Array => rules(FOUR, ANY_VALUE, SOME, Value)
                 .indexed()
@@ -243,9 +245,9 @@ impl MapType {
                 .forgets_lookups()
                 .finds_every_key()
                 .seen_as("bpf_array"),
-            MapType::LpmTrie => {
-                rules(SizeRule::Between(5, 260), ANY_VALUE, SOME, Value).forgets_lookups().seen_as("lpm_trie")
-            }
+            MapType::LpmTrie => rules(SizeRule::Between(5, 260), SizeRule::Between(1, 4_194_024), SOME, Value)
+                .forgets_lookups()
+                .seen_as("lpm_trie"),
             MapType::ProgArray => rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&["tail_call"]).seen_as("bpf_array"),
             MapType::PerfEventArray => rules(FOUR, FOUR, SOME, NoLookup)
                 .indexed()

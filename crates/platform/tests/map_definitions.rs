@@ -47,6 +47,21 @@ fn maps_have_the_sizes_the_rules_allow() {
             check(MapDefinition { entries, ..right });
         }
     }
+    let of =
+        |map_type: MapType| typed_maps(kernel.version).find(|map| map.map_type == map_type).expect("a map of the type");
+    let hash = of(MapType::Hash);
+    let largest = [
+        MapDefinition { value: 4_194_255 - hash.key, entries: 1, flags: 1, ..hash },
+        MapDefinition { value: 4_194_256 - hash.key, entries: 1, flags: 1, ..hash },
+        MapDefinition { entries: (1 << 27) + 1, ..hash },
+        MapDefinition { value: 4_194_024, entries: 1, ..of(MapType::LpmTrie) },
+        MapDefinition { value: 4_194_025, entries: 1, ..of(MapType::LpmTrie) },
+    ];
+    let expected = [true, false, false, true, false];
+    for (definition, expected) in largest.into_iter().zip(expected) {
+        let (made, refused) = (makes(&mut kernel, &definition), definition.refused(kernel.version));
+        assert_eq!((made, refused.is_none()), (expected, expected), "{definition:?}: {refused:?}");
+    }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 

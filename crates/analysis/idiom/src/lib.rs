@@ -198,8 +198,8 @@ impl Kinds {
     /// Its kinds, in order.
     fn iter(self) -> impl Iterator<Item = usize> {
         (0..).step_by(64).zip(self.0).flat_map(|(first, word)| {
-            std::iter::successors(Some(word), |left| Some(left & (left - 1)).filter(|left| *left != 0))
-                .filter(|left| *left != 0)
+            std::iter::successors(Some(word), |left| Some(left & left.wrapping_sub(1)))
+                .take_while(|left| *left != 0)
                 .map(move |left| first + left.trailing_zeros() as usize)
         })
     }

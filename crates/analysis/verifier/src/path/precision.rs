@@ -60,14 +60,7 @@ impl Origins {
     pub(crate) fn new() -> Origins {
         let mut nodes = Vec::with_capacity(FEW_NODES);
         nodes.extend([true, false, false].map(|precise| Node { parents: [0, 0], precise, detour: false }));
-        Origins {
-            nodes,
-            followers: HashMap::new(),
-            followed: 0,
-            pending: Vec::new(),
-            everything: false,
-            lost: false,
-        }
+        Origins { nodes, followers: HashMap::new(), followed: 0, pending: Vec::new(), everything: false, lost: false }
     }
 
     fn add(&mut self, parents: [Origin; 2]) -> Origin {
