@@ -106,3 +106,35 @@ fn the_kernel_is_asked_about_many_programs() {
     let said = [count("the kernel: accepted, "), count("the kernel: rejected, "), count("could not be asked")];
     assert_eq!((said, count("disagreement:")), ([192, 4, 4], 0), "{text}");
 }
+
+/// libbpf compares what an object declares of the kernel's functions and variables with the kernel's types, and refuses it.
+#[test]
+fn declarations_that_are_not_the_kernels_are_rejected() {
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        eprintln!("skipped: the running kernel has no BTF");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let symbols = "__attribute__((section(\".ksyms\")))";
+    let lock = |takes: &str, gets: &str| {
+        format!(
+            "{HEAD}extern void bpf_rcu_read_lock({takes}) {symbols};\nextern void bpf_rcu_read_unlock(void) {symbols};\n\
+             SEC(\"tc\") int p(void *skb) {{ bpf_rcu_read_lock({gets}); bpf_rcu_read_unlock(); return 0; }}\n"
+        )
+    };
+    let forward = format!(
+        "{HEAD}struct __sk_buff; struct bpf_dynptr;\n\
+         extern int bpf_dynptr_from_skb(struct __sk_buff *, unsigned long long, struct bpf_dynptr *) {symbols};\n\
+         SEC(\"tc\") int p(void *skb) {{ unsigned long long d[2]; bpf_dynptr_from_skb(skb, 0, (void *)d); return 0; }}\n"
+    );
+    let cases = [
+        (lock("void", ""), Some(0), "accepted p"),
+        (lock("int, int", "1, 2"), Some(1), "bpf_rcu_read_lock takes 0 arguments, its declaration 2"),
+        (forward, Some(1), "bpf_dynptr_from_skb has other types than its declaration"),
+    ];
+    for (source, expected, words) in cases {
+        let Some(object) = compiled(folder.path(), &source) else { return };
+        let (text, code) = kiln(&object, &["check"]);
+        assert!(code == expected && text.contains(words), "{code:?}: {text}");
+    }
+}

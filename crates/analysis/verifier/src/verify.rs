@@ -13,7 +13,7 @@ use crate::explain::{self, explained, rejection};
 use crate::explore::cost::{Cost, Profiler};
 use crate::explore::search::Explorer;
 use crate::facts::Facts;
-use crate::options::{Options, Statistics};
+use crate::options::{Assumptions, Options, Statistics};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Rejection;
@@ -92,6 +92,10 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     let mut explorer = Explorer::new(&code, options);
     if let Some((at, lack)) = explorer.path.options.lacks_before_exploring(explorer.path.code) {
         return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::KernelLacks, lack.to_string()))));
+    }
+    let kernel = options.kernel_types.as_deref().filter(|_| options.assumptions != Assumptions::AnyLoad);
+    if let Some((at, message)) = kernel.and_then(|kernel| code.misdeclared(kernel)) {
+        return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::KernelLacks, message))));
     }
     let told = |error| match error {
         Error::Rejected(rejection) if options.explain => {

@@ -253,7 +253,7 @@ fn header(
     module: &Module,
     addresses: &[String],
 ) -> String {
-    let guard = format!("KILN_{}_H", symbols.to_uppercase());
+    let guard = format!("KILN_{symbols}_H");
     let cpu = options.cpu.as_deref().unwrap_or("the one that it was built on");
     let type_name = program.program_type.map_or("program", |known| known.name());
     let (entry, table) = (entry_symbol(symbols), table_symbol(symbols));
@@ -282,11 +282,10 @@ fn header(
     let _ = write!(
         text,
         "/* Addresses that the code needs; to be filled before the first run. */\n\
-         #define {upper}_ADDRESSES {count}\nextern uint64_t {table}[{words}];\n\n\
+         #define {symbols}_ADDRESSES {count}\nextern uint64_t {table}[{words}];\n\n\
          /* Runs it once. Returns R0. */\n\
          uint64_t {entry}(uint64_t context, struct kiln_runtime *runtime);\n\n\
          #ifdef __cplusplus\n}}\n#endif\n#endif\n",
-        upper = symbols.to_uppercase(),
         count = addresses.len(),
     );
     text

@@ -27,6 +27,7 @@
 //! assert_eq!(btf.size_of(id), Some(4));
 //! ```
 
+pub mod compat;
 mod lookup;
 mod parse;
 mod sections;

@@ -19,7 +19,6 @@
 //! Resolving is for running or analysing a program against one kernel. A resolved object is no longer portable and must
 //! not be passed to [`crate::ElfObject::write`], because libbpf would relocate it again.
 
-mod compat;
 mod spec;
 
 #[cfg(test)]
@@ -28,6 +27,7 @@ mod tests;
 use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Imm64, Insn, Size, Source};
+use kiln_program::btf::compat::{self, essential};
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{CoreId, CoreRelocation, InsnId, Node, Object, Reference};
 
@@ -131,15 +131,6 @@ struct Resolver<'a> {
     /// The target's types with a flavor, by essential name.
     flavors: Option<HashMap<&'a str, Vec<TypeId>>>,
     known: HashMap<CoreId, Patch>,
-}
-
-/// A name without its flavor: `task_struct___v5` is `task_struct`. Exactly three underscores separate the two.
-fn essential(name: &str) -> &str {
-    let separates = |window: &[u8]| window[0] != b'_' && &window[1..4] == b"___" && window[4] != b'_';
-    match name.as_bytes().windows(5).rposition(separates) {
-        Some(at) => name.get(..=at).unwrap_or(name),
-        None => name,
-    }
 }
 
 impl<'a> Resolver<'a> {

@@ -1,13 +1,20 @@
-//! Decides whether a type of the object and a type of the target are compatible.
+//! Decides whether a type of an object and a type of another kernel's are versions of one type, as libbpf does.
 
-use kiln_program::btf::{Btf, Kind, MAX_DEPTH, TypeId};
-
-use super::essential;
+use super::{Btf, Kind, MAX_DEPTH, TypeId};
 
 type Result<T> = std::result::Result<T, String>;
 
+/// A name without its flavor: `task_struct___v5` is `task_struct`. Exactly three underscores separate the two.
+pub fn essential(name: &str) -> &str {
+    let separates = |window: &[u8]| window[0] != b'_' && &window[1..4] == b"___" && window[4] != b'_';
+    match name.as_bytes().windows(5).rposition(separates) {
+        Some(at) => name.get(..=at).unwrap_or(name),
+        None => name,
+    }
+}
+
 /// Whether two kinds can be versions of each other: they are equal, and all enums count as one kind.
-pub(super) fn same_kind(local: &Kind, target: &Kind) -> bool {
+pub fn same_kind(local: &Kind, target: &Kind) -> bool {
     match (local, target) {
         (Kind::Composite { union: a, .. }, Kind::Composite { union: b, .. }) => a == b,
         (Kind::Qualifier { qualifier: a, .. }, Kind::Qualifier { qualifier: b, .. }) => a == b,
@@ -16,9 +23,12 @@ pub(super) fn same_kind(local: &Kind, target: &Kind) -> bool {
 }
 
 /// A comparison in progress; every step is counted against the budget.
-pub(super) struct Compare<'a> {
+pub struct Compare<'a> {
+    /// The object's types.
     pub local: &'a Btf,
+    /// The other kernel's.
     pub target: &'a Btf,
+    /// Steps that are left.
     pub budget: &'a mut u32,
 }
 
@@ -39,6 +49,9 @@ impl Compare<'_> {
 
     /// Whether a member of one type can replace a member of the other. The check is loose, because only its place is
     /// needed.
+    ///
+    /// # Errors
+    /// Says what is wrong with the types, or that comparing them takes too long.
     pub fn fields_are_compatible(&mut self, mut local: TypeId, mut target: TypeId) -> Result<bool> {
         for _ in 0..MAX_DEPTH {
             (local, target) = self.resolved(local, target)?;
@@ -64,6 +77,9 @@ impl Compare<'_> {
     }
 
     /// Whether two types of the same name are versions of one type (`bpf_core_type_exists`).
+    ///
+    /// # Errors
+    /// Says what is wrong with the types, or that comparing them takes too long.
     pub fn types_are_compatible(&mut self, local: TypeId, target: TypeId) -> Result<bool> {
         self.compatible(local, target, MAX_DEPTH)
     }
@@ -104,6 +120,9 @@ impl Compare<'_> {
     }
 
     /// Whether the target's type has everything that the object's has (`bpf_core_type_matches`).
+    ///
+    /// # Errors
+    /// Says what is wrong with the types, or that comparing them takes too long.
     pub fn matches(
         &mut self,
         mut local: TypeId,
