@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel kernel-checks test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-all dist-python dist-test test-build-systems test-forges test-redis test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-bare test-newest-kernel test-editor lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel kernel-checks test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-others dist-all dist-python dist-test test-build-systems test-forges test-redis test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-bare test-newest-kernel test-editor lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -107,6 +107,15 @@ dist-arm64: $(MATURIN)/maturin ## The same for 64-bit Arm, cross-compiled, playe
 	@rm -rf target/dist-play && mkdir target/dist-play
 	@tests/users/install target/dist target/dist-play aarch64
 
+# zig, which links for macOS without Apple's SDK.
+target/tools/zig/bin/python:
+	@python3 -m venv target/tools/zig && target/tools/zig/bin/pip install -q ziglang==0.15.2 || { rm -rf target/tools/zig; exit 1; }
+
+dist-others: target/tools/zig/bin/python ## Build kiln-check, the checker alone, for Windows and macOS into target/dist; run Windows' under Wine (needs rustup)
+	@scripts/setup --other-systems
+	@cargo xtask dist --other-systems
+	@scripts/other-systems --try
+
 dist-python: $(MATURIN)/maturin ## Build the wheel of the Python module (kiln-ebpf-vm) into target/dist, install and try it in a new environment
 	@rm -rf target/dist-python && mkdir -p target/dist
 	@CARGO_TARGET_DIR=$(CURDIR)/target/python $(MATURIN)/maturin build --quiet --locked --manifest-path crates/python/Cargo.toml --out target/dist
@@ -118,7 +127,7 @@ dist-test: ## Install and use each package of target/dist in a clean root of Deb
 	@rm -rf target/packages-play && mkdir -p target/packages-play target/roots
 	@ROOTS=$(CURDIR)/target/roots tests/packages/play target/dist target/packages-play
 
-dist-all: dist dist-arm64 dist-test ## All of it, as a release has it
+dist-all: dist dist-arm64 dist-others dist-test ## All of it, as a release has it
 
 test-build-systems: ## Build the projects of examples/build-systems with CMake, Meson, bpf2go and libbpf-rs (some minutes)
 	@scripts/setup --build-systems

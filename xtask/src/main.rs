@@ -93,7 +93,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "dist",
-        arguments: "[--without-solver] [--output FOLDER]",
+        arguments: "[--without-solver | --other-systems] [--output FOLDER]",
         what: "build the static binary and pack it: tarball, .deb, manual pages, completions, SBOM, checksums",
         run: dist::run,
     },

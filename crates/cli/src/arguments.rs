@@ -20,6 +20,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use kiln_checker::arguments::program_type;
 use kiln_driver::ProgramType;
 use kiln_driver::commands::dump as native_dump;
 use kiln_driver::kernels::Kernel;
@@ -92,6 +93,20 @@ pub enum Format {
     FlameGraph,
     /// The same for `go tool pprof` and its kin (`kiln query` only).
     Pprof,
+}
+
+impl Format {
+    /// The format of a check that an error is printed in: text for those that no check has.
+    pub fn of_check(self) -> kiln_checker::print::Format {
+        use kiln_checker::print::Format as Checks;
+        match self {
+            Format::Json => Checks::Json,
+            Format::Sarif => Checks::Sarif,
+            Format::Github => Checks::Github,
+            Format::Gitlab => Checks::Gitlab,
+            _ => Checks::Text,
+        }
+    }
 }
 
 /// What to do.
@@ -513,16 +528,4 @@ impl Machine {
             Machine::Arm => native_dump::Arch::Aarch64,
         }
     }
-}
-
-fn program_type(text: &str) -> Result<(String, ProgramType), String> {
-    let (name, word) = text.split_once('=').unwrap_or(("", text));
-    if let Some(program_type) = ProgramType::from_name(word) {
-        return Ok((name.to_owned(), program_type));
-    }
-    let names = || ProgramType::ALL.iter().map(|known| known.name());
-    Err(match kiln_driver::input::closest(word, names()) {
-        Some(near) => format!("did you mean {near}?"),
-        None => format!("the types are {}", names().collect::<Vec<_>>().join(", ")),
-    })
 }

@@ -1,19 +1,18 @@
 //! `kiln check`: any number of objects on several threads, reported in their order.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use kiln_checker::told::{Checking, Told, told};
 use kiln_driver::check::Checked;
-use kiln_driver::commands::check::baseline::{Baseline, Judged};
+use kiln_driver::commands::check::baseline::Baseline;
 use kiln_driver::commands::check::cache::{Cache, Entry, Place};
-use kiln_driver::commands::check::reports::{self, Document, Outcome, Report, SCHEMA, Summary, Wanted, worst};
+use kiln_driver::commands::check::reports::{self, Report, Wanted};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
-use kiln_driver::{Error, Input, fix, flame, forge, input, lint, output, sarif};
+use kiln_driver::{Error, Input, fix, flame, input, lint, output, running};
 
 use crate::arguments::{CheckArguments, Format};
 use crate::commands::Code;
@@ -63,12 +62,7 @@ fn stamps(arguments: &CheckArguments, included: &[PathBuf]) -> Vec<(PathBuf, Opt
 fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) -> Code {
     let choice = kernels_of(arguments)?;
     let kernel_types = Types::open(choice.btf.as_deref())?;
-    let gathered = objects::gather(&arguments.objects)?;
-    if gathered.objects.is_empty() {
-        return Err(Error::InvalidInput(
-            "the folders hold no BPF objects for little-endian machines (.o, .elf, .bpf)".to_owned(),
-        ));
-    }
+    let gathered = objects::gather_some(&arguments.objects)?;
     if arguments.with_kernel {
         kiln_driver::require_kernel()?;
     }
@@ -90,11 +84,10 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
         settings: arguments.set.clone(),
         target: arguments.replaces.as_deref().map(target_of).transpose()?,
     };
-    let text = !matches!(format, Format::Json | Format::Sarif | Format::Gitlab);
     let baseline = arguments.baseline.as_deref().map(Baseline::read).transpose()?;
-    let mut all = Checking { several, quiet: arguments.quiet, text, ..Checking::default() };
-    (all.summary.left_out, all.summary.big_endian) = (gathered.left_out, gathered.big_endian);
-    let printed = text.then_some(arguments.quiet);
+    let running = running::release().ok().map(|release| release.to_string());
+    let mut all = Checking::new(&gathered, arguments.quiet, format.of_check(), running);
+    let printed = all.text();
     // A fix is made of the source as it is now.
     let cache =
         if several && !arguments.fix { open_cache(arguments, &wanted, printed, baseline.as_ref())? } else { None };
@@ -106,34 +99,14 @@ fn once(arguments: &CheckArguments, format: Format, files: &mut Vec<PathBuf>) ->
     if let Some(cache) = &cache {
         cache.prune();
     }
-    if let Some((name, _)) = all.unknown.iter().find(|(_, lacking)| **lacking == all.read) {
-        return Err(Error::InvalidInput(format!("no object has a program {name}")));
-    }
-    write_flame_graph(arguments, &all.reports)?;
+    all.check_names()?;
+    write_flame_graph(arguments, all.reports())?;
     if arguments.fix {
-        write_fixes(arguments, &all.reports)?;
+        write_fixes(arguments, all.reports())?;
     }
-    match format {
-        Format::Json => print::json(&Document { schema: SCHEMA, objects: &all.reports, summary: &all.summary })?,
-        Format::Sarif => print::json(&log(&all.reports, baseline.as_ref()))?,
-        Format::Gitlab => print::json(&forge::gitlab(&log(&all.reports, baseline.as_ref())))?,
-        _ if several || all.summary.failed == 0 => say!("{}", all.summary),
-        _ => {}
-    }
-    if format == Format::Github {
-        crate::output::write(&forge::github(&log(&all.reports, baseline.as_ref())));
-    }
-    let included = all.reports.iter().filter_map(|report| report.compiled.as_ref());
+    let included = all.reports().iter().filter_map(|report| report.compiled.as_ref());
     *files = included.flat_map(|how| how.read.clone()).collect();
-    if baseline.is_none() {
-        return Ok(worst(all.reports.iter().map(Report::exit_code)));
-    }
-    let judged = all.judged.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let known: usize = judged.iter().map(|judged| judged.known).sum();
-    if text && known > 0 {
-        say!("{} known from the baseline, not counted", print::count(known, "problem"));
-    }
-    Ok(worst(judged.iter().map(|judged| judged.exit_code)))
+    all.end(baseline.as_ref())
 }
 
 /// The object, or source, of a target, and its function's name if there is one behind the path.
@@ -144,21 +117,6 @@ fn target_of(text: &str) -> Result<reports::Target, Error> {
     };
     let bytes = reports::read(Path::new(path)).1?;
     Ok(reports::Target { input: Arc::new(input::parse(path, bytes, &[])?), function })
-}
-
-/// The SARIF log of what was checked.
-fn log(reports: &[Report], baseline: Option<&Baseline>) -> serde_json::Value {
-    sarif::log(&std::env::current_dir().unwrap_or_default(), reports, baseline)
-}
-
-/// An object's report, and its text form, which was made where the object still was.
-struct Shown {
-    report: Report,
-    text: String,
-    unknown: Vec<String>,
-    judged: Option<Result<Judged, Error>>,
-    /// Whether it was kept from an earlier run.
-    cached: bool,
 }
 
 /// Opens the folder of kept verdicts. What is kept has its text, so how that looks is part of the question.
@@ -187,115 +145,27 @@ struct How<'a> {
 }
 
 /// One object's verdicts: kept ones, or else new ones, which are kept.
-fn kept(found: &Found, how: &How<'_>, cache: Option<&Cache>) -> Shown {
+fn kept(found: &Found, how: &How<'_>, cache: Option<&Cache>) -> Told {
     let (compiled, bytes) = reports::read(&found.path);
     let named = cache.and_then(|cache| Some((cache, cache.name(found, bytes.as_ref().ok()?))));
     if let Some(Entry { report, unknown, text }) = named.and_then(|(cache, name)| cache.get(&name)) {
         let judged = how.baseline.map(|baseline| baseline.judge(&report));
-        return Shown { report: Report { compiled, ..report }, text, unknown, judged, cached: true };
+        return Told { report: Report { compiled, ..report }, text, unknown, judged, cached: true };
     }
     let mut outcome = reports::check_bytes(found, compiled, bytes, how.wanted);
     if let Some(budget) = how.fixing {
         outcome.report.fixes = fix::fixes(found, &outcome.report, how.wanted, budget);
     }
-    let shown = one(outcome, how);
+    let helps = |input: &Input, programs: &[Checked]| match how.wanted.several || how.wanted.unprivileged {
+        true => String::new(),
+        false => would_help(input, programs),
+    };
+    let shown = told(outcome, how.text, how.baseline, helps);
     if let Some((cache, name)) = named {
         let entry = Entry { report: shown.report.clone(), unknown: shown.unknown.clone(), text: shown.text.clone() };
         cache.put(&name, &entry);
     }
     shown
-}
-
-/// Adds the text form if it is wanted, without what is known.
-fn one(outcome: Outcome, how: &How<'_>) -> Shown {
-    let How { wanted, text, baseline, .. } = *how;
-    let judged = baseline.map(|baseline| baseline.judge(&outcome.report));
-    let known = judged.as_ref().and_then(|judged| judged.as_ref().ok());
-    let mut shown = match (&outcome.report.result, &outcome.input, text) {
-        (reports::Result::Checked { programs, .. }, Some(input), Some(quiet)) => {
-            let programs = unknown(programs, known);
-            let helps =
-                if wanted.several || wanted.unprivileged { String::new() } else { would_help(input, &programs) };
-            print::checked(input, &programs, quiet) + &helps
-        }
-        (reports::Result::Kernels(matrix), Some(input), Some(quiet)) => print::matrix(input, matrix, quiet),
-        _ => String::new(),
-    };
-    if let (Some(maps), Some(false)) = (outcome.input.as_ref().and_then(Input::only_maps), text) {
-        shown.push_str(&format!("{}\n", kiln_driver::Shown::from(maps.as_str())));
-    }
-    if text.is_some() {
-        outcome.report.fixes.iter().for_each(|own| shown.push_str(&print::fix(own)));
-    }
-    if let (Some(input), Some(findings), Some(_)) = (&outcome.input, &outcome.report.findings, text) {
-        shown.push_str(&print::warnings(input, findings));
-    }
-    Shown { report: outcome.report, text: shown, unknown: outcome.unknown, judged, cached: false }
-}
-
-/// The programs without those whose problems are known.
-fn unknown<'a>(programs: &'a [Checked], judged: Option<&Judged>) -> Cow<'a, [Checked]> {
-    match judged {
-        Some(judged) => programs.iter().filter(|checked| !judged.knows(&checked.program)).cloned().collect(),
-        None => Cow::Borrowed(programs),
-    }
-}
-
-/// What was checked so far.
-#[derive(Default)]
-struct Checking {
-    several: bool,
-    quiet: bool,
-    text: bool,
-    said_kernels: bool,
-    reports: Vec<Report>,
-    /// The reports beside the baseline, if there is one.
-    judged: Vec<Result<Judged, Error>>,
-    summary: Summary,
-    /// Objects that could be read.
-    read: usize,
-    /// Names that were asked for, with the number of objects that lack them.
-    unknown: BTreeMap<String, usize>,
-}
-
-impl Checking {
-    /// Takes the next object's report, and prints its text form.
-    fn take(&mut self, shown: Shown) {
-        let Shown { report, text, unknown, judged, cached } = shown;
-        self.summary.cached += usize::from(cached);
-        self.judged.extend(judged);
-        self.summary.add(&report);
-        for name in unknown {
-            *self.unknown.entry(name).or_default() += 1;
-        }
-        if let Some(how) = report.compiled.as_ref().filter(|_| self.text) {
-            how.said.iter().for_each(|line| anstream::eprintln!("{line}"));
-            if !self.quiet {
-                anstream::eprintln!("compiled {} with {}", report.object, how.in_words());
-            }
-        }
-        match &report.result {
-            reports::Result::Failed { error } => {
-                let named = error.message.to_string().contains(&report.object.to_string());
-                let name = (!named).then_some(&report.object);
-                print::failure(name, &error.message);
-            }
-            result => {
-                self.read += 1;
-                if self.text && !self.said_kernels && !self.quiet {
-                    print::which_kernels(result);
-                    self.said_kernels = true;
-                }
-            }
-        }
-        if self.text && !text.is_empty() {
-            if self.several {
-                say!("{}:", report.object);
-            }
-            crate::output::write(&text);
-        }
-        self.reports.push(report);
-    }
 }
 
 /// The kernels that a check is about. What is asked about the running kernel alone is not about the project's kernels.
@@ -327,7 +197,7 @@ fn write_fixes(arguments: &CheckArguments, reports: &[Report]) -> Result<(), Err
         match arguments.dry_run {
             true => anstream::eprintln!("{}: not written (--dry-run)", own.file),
             false => {
-                own.write()?;
+                fix::write(own)?;
                 anstream::eprintln!("{}: fixed {}", own.file, own.program);
             }
         }

@@ -16,7 +16,6 @@ mod kv;
 mod live;
 mod measured;
 mod optimize;
-mod output;
 mod print;
 mod progress;
 mod query;
@@ -29,8 +28,9 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
 use clap_complete::CompleteEnv;
+use kiln_checker::{output, say};
 
-use arguments::{Cli, Color, Command, Format, complete};
+use arguments::{Cli, Color, Command, complete};
 
 /// Terms, states and sets of facts are many small pieces, and the solver's are, too: it takes its memory from here as well.
 #[cfg(feature = "mimalloc")]
@@ -42,25 +42,7 @@ fn main() -> ExitCode {
     CompleteEnv::with_factory(arguments::command).var(complete::VARIABLE).complete();
     let (cli, command) = match parse() {
         Ok(parsed) => parsed,
-        Err(error) => {
-            // Help and version are answers, not errors; anything else is bad usage.
-            let code = if error.use_stderr() { 2 } else { 0 };
-            if let Err(failure) = error.print() {
-                let failure = kiln_driver::Error::io("standard output", &failure);
-                print::error(&failure, Format::Text);
-                return ExitCode::from(failure.exit_code());
-            }
-            let wants = |format: &str| {
-                std::env::args_os().any(|argument| argument == format || argument == *format!("--format={format}"))
-            };
-            let message = error.render().to_string();
-            if code != 0 && wants("json") {
-                print::error_document("usage", message.trim(), code, None);
-            } else if code != 0 && wants("sarif") {
-                print::failed_log(message.trim(), code);
-            }
-            return ExitCode::from(code);
-        }
+        Err(error) => return ExitCode::from(kiln_checker::arguments::answer(&error)),
     };
     let format = cli.format;
     match cli.color {

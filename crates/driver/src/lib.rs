@@ -58,7 +58,6 @@ pub mod heap;
 pub mod inputs;
 pub mod kernel;
 pub mod loading;
-pub mod objects;
 pub mod output;
 pub mod packets;
 pub mod profile;
@@ -74,6 +73,7 @@ pub use commands::doctor::calibrate;
 pub use commands::run::replay;
 pub use commands::{bench, build, cc, doctor, kv, learn, optimize, repair, run, sandbox, tables, verify_evidence};
 pub use inputs::{capture, feed};
+pub use kiln_checker::objects;
 pub use kiln_inspect::show::{diagnostic, shown};
 pub use kiln_inspect::{
     Error, Input, Shown, check, cost, dump, explain, file, folders, hex, input, kernels, lint, ops, sandboxed,

@@ -14,10 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use kiln_checker::sources::DATABASE;
+pub use kiln_checker::sources::How;
 use kiln_inspect::{Shown, file, input};
 use kiln_program::Error;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use wait_timeout::ChildExt as _;
 
 use crate::{clang, target};
@@ -31,7 +33,6 @@ const MEMORY: u64 = 2 << 30;
 /// Bytes of clang's messages that are read.
 const MAX_SAID_BYTES: u64 = 1 << 20;
 /// The name of a compilation database, as CMake, Meson, Bear and the kernel write it.
-const DATABASE: &str = "compile_commands.json";
 
 /// How a flag is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,24 +98,6 @@ pub struct Compiled {
     pub folder: PathBuf,
     /// The compiler and the project's flags.
     pub how: How,
-}
-
-/// How a source was compiled.
-#[derive(Clone, Debug, Serialize)]
-pub struct How {
-    /// The compiler.
-    pub clang: Shown,
-    /// The project's flags, which come after those of `kiln cc`.
-    pub flags: Vec<Shown>,
-    /// The file that gives them, if one does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<Shown>,
-    /// What the compiler says, in lines.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub said: Vec<Shown>,
-    /// The files that were read: the source and what it includes.
-    #[serde(skip)]
-    pub read: Vec<PathBuf>,
 }
 
 /// One of clang's messages.
@@ -220,21 +203,6 @@ impl Compiled {
     /// [`Error::InvalidInput`] where clang refuses the source.
     pub fn object(self, source: &Path) -> Result<Vec<u8>, Error> {
         self.object.ok_or_else(|| Error::InvalidInput(format!("{} does not compile", source.display())))
-    }
-}
-
-impl How {
-    /// The compiler and the flags in words, such as `clang-19 -Iinclude (flags of kiln.toml)`.
-    pub fn in_words(&self) -> String {
-        let mut words = self.clang.to_string();
-        for flag in &self.flags {
-            words.push(' ');
-            words.push_str(&flag.to_string());
-        }
-        match &self.from {
-            Some(from) => format!("{words} (flags of {from})"),
-            None => format!("{words} (the flags of kiln cc; no {DATABASE} or kiln.toml names others)"),
-        }
     }
 }
 

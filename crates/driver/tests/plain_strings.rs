@@ -3,14 +3,15 @@
 use std::path::Path;
 
 /// The sources of what has results, below `crates/`.
-const ROOMS: &[&str] = &["inspect/src", "driver/src", "query/live/src", "query/serve/src", "query/policy/src"];
+const ROOMS: &[&str] =
+    &["inspect/src", "checker/src", "driver/src", "query/live/src", "query/serve/src", "query/policy/src"];
 
 /// Fields that hold text already laid out for a reader, or nothing from input; by file below `crates/`.
 const PLAIN: &[(&str, &str)] = &[
     // Reasons of the kernel and of Kiln, as in profile.rs.
     ("driver/src/commands/doctor/calibrate.rs", "missing"),
     // Releases. Why a program does not fit, cleaned where it is said.
-    ("driver/src/commands/check/reports.rs", "by_kernel"),
+    ("checker/src/reports.rs", "by_kernel"),
     ("inspect/src/input.rs", "unlike"),
     // Names of frames, cleaned as they are made.
     ("inspect/src/cost.rs", "folded"),
@@ -20,23 +21,31 @@ const PLAIN: &[(&str, &str)] = &[
     ("driver/src/commands/check/cache.rs", "unknown"),
     ("driver/src/commands/check/cache.rs", "text"),
     // A source as it is, and what is written into it: printed as a diff of clean lines. Titles become steps, which are clean.
-    ("driver/src/commands/check/fix/mod.rs", "original"),
-    ("driver/src/commands/check/fix/mod.rs", "text"),
-    ("driver/src/commands/check/fix/mod.rs", "inserted"),
+    ("checker/src/sources.rs", "original"),
+    ("checker/src/sources.rs", "text"),
+    ("checker/src/sources.rs", "inserted"),
+    // Text already laid out, as in cache.rs.
+    ("checker/src/told.rs", "text"),
+    ("checker/src/told.rs", "unknown"),
+    // What the user asked for.
+    ("checker/src/arguments.rs", "program"),
+    ("checker/src/arguments.rs", "types"),
+    ("checker/src/arguments.rs", "deny"),
+    ("checker/src/arguments.rs", "allow"),
     ("driver/src/commands/check/fix/text.rs", "text"),
     ("driver/src/commands/check/fix/propose.rs", "title"),
     ("driver/src/commands/check/fix/propose.rs", "functions"),
-    ("driver/src/commands/check/reports.rs", "function"),
-    ("driver/src/commands/check/reports.rs", "programs"),
-    ("driver/src/commands/check/reports.rs", "settings"),
-    ("driver/src/commands/check/reports.rs", "types"),
-    ("driver/src/commands/check/reports.rs", "unknown"),
+    ("checker/src/reports.rs", "function"),
+    ("checker/src/reports.rs", "programs"),
+    ("checker/src/reports.rs", "settings"),
+    ("checker/src/reports.rs", "types"),
+    ("checker/src/reports.rs", "unknown"),
     ("driver/src/compare.rs", "maps"),
     // Words of compile commands, which are passed on or dropped; shown through `How`.
     ("driver/src/source.rs", "passed"),
     ("driver/src/source.rs", "command"),
     ("driver/src/source.rs", "arguments"),
-    ("driver/src/target/mod.rs", "flags"),
+    ("checker/src/target/mod.rs", "flags"),
     ("driver/src/commands/cc.rs", "arguments"),
     ("driver/src/commands/cc.rs", "clang"),
     ("driver/src/commands/doctor/machine.rs", "detail"),

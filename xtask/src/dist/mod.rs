@@ -12,11 +12,13 @@
 //!
 //! glibc is linked in, too: Z3 and libelf of Debian are made for it. A static glibc cannot look up users or hosts by name,
 //! which Kiln does not. `--binary FILE` packs a program that is there, for tests. `--machine aarch64` compiles for another
-//! machine with Debian's cross compiler, and writes manual and completions by running the result under QEMU.
+//! machine with Debian's cross compiler, and writes manual and completions by running the result under QEMU. `--other-systems`
+//! packs `kiln-check`, the checker alone, for Windows and macOS.
 
 mod build;
 mod files;
 mod machine;
+mod others;
 mod packages;
 mod sbom;
 mod wrappers;
@@ -33,13 +35,15 @@ struct Wanted {
     binary: Option<PathBuf>,
     output: PathBuf,
     solver: bool,
+    other_systems: bool,
     machine: &'static Machine,
 }
 
 impl Wanted {
     fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
         let output = target_dir().join("dist");
-        let mut wanted = Wanted { binary: None, output, solver: true, machine: Machine::find(None)? };
+        let mut wanted =
+            Wanted { binary: None, output, solver: true, other_systems: false, machine: Machine::find(None)? };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             let mut value = || rest.next().ok_or_else(|| Failure::usage(format!("{argument} wants a value")));
@@ -51,8 +55,9 @@ impl Wanted {
                 "--output" => wanted.output = path(value()?)?,
                 "--machine" => wanted.machine = Machine::find(Some(value()?))?,
                 "--without-solver" => wanted.solver = false,
+                "--other-systems" => wanted.other_systems = true,
                 other => {
-                    let known = "--binary FILE, --output FOLDER, --machine NAME, --without-solver";
+                    let known = "--binary FILE, --output FOLDER, --machine NAME, --without-solver, --other-systems";
                     return Err(Failure::usage(format!("unknown argument '{other}' (known: {known})")));
                 }
             }
@@ -69,6 +74,10 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let wanted = Wanted::parse(arguments)?;
     let Wanted { machine, output, .. } = &wanted;
     std::fs::create_dir_all(output).map_err(file_error(output))?;
+    if wanted.other_systems {
+        others::pack(output)?;
+        return list(output);
+    }
     let (binary, features) = match &wanted.binary {
         Some(binary) => (binary.clone(), build::WITH_SOLVER),
         None => build::build(machine, wanted.solver)?,
@@ -91,6 +100,11 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         build::wheel(machine, features, output)?;
     }
     wrappers::formula(output)?;
+    list(output)
+}
+
+/// Writes checksums, and lists all files with their sizes.
+fn list(output: &Path) -> Result<(), Failure> {
     for file in packages::checksums(output)? {
         println!("{} ({} bytes)", file.display(), size(&file)?);
     }

@@ -41,15 +41,19 @@ pub fn stage(machine: &Machine, binary: &Path, stage: &Path) -> Result<(), Failu
 /// An archive whose bytes depend on the files alone: sorted, owned by root, of one date.
 pub fn tarball(machine: &Machine, stage: &Path, output: &Path) -> Result<(), Failure> {
     let file = output.join(format!("kiln-{}-{}-linux.tar.gz", version(), machine.name));
-    let tar = output.join("kiln.tar");
+    archive(stage, "./usr", &format!("s,^\\./usr,kiln-{},", version()), &file)
+}
+
+/// Packs what is below a folder under names that `renamed`, an expression of sed, changes.
+pub fn archive(folder: &Path, what: &str, renamed: &str, file: &Path) -> Result<(), Failure> {
+    let tar = file.with_file_name("kiln.tar");
     let mut command = Command::new("tar");
     command.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "--mode=u+w,go-w", "-C"]);
-    command.arg(stage).args(["--transform", &format!("s,^\\./usr,kiln-{},", version())]);
-    command.arg("-cf").arg(&tar).arg("./usr");
+    command.arg(folder).args(["--transform", renamed]).arg("-cf").arg(&tar).arg(what);
     run_command(&mut command, "tar")?;
     run_command(Command::new("gzip").args(["-9", "-n", "-f"]).arg(&tar), "gzip")?;
-    let packed = output.join("kiln.tar.gz");
-    std::fs::rename(&packed, &file).map_err(file_error(&packed))
+    let packed = file.with_file_name("kiln.tar.gz");
+    std::fs::rename(&packed, file).map_err(file_error(&packed))
 }
 
 /// A Debian package; where `dpkg-deb` is not installed, that is said.

@@ -43,7 +43,7 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     }
     for cancelled in &ran.cancelled {
         let runs = count(cancelled.runs as usize, "run");
-        say!("cancelled: {runs} at {}", cancellation_point(&cancelled.point));
+        say!("cancelled: {runs} at {}", kiln_checker::print::cancellation_point(&cancelled.point));
     }
     if maps {
         map_states(&ran.maps, &ran.heaps);
@@ -55,12 +55,6 @@ fn time(duration_ns: f64, around_ns: Option<f64>) -> String {
     let net = kiln_driver::empty::net(duration_ns, around_ns);
     let around = around_ns.map_or(String::new(), |around| format!(", and {around:.1} around the program"));
     format!("{net:.1} ns a run{around}")
-}
-
-/// Where a cancellation point is.
-pub fn cancellation_point(point: &kiln_driver::sandboxed::PointOf) -> String {
-    let line = point.line.as_ref().map_or(String::new(), |line| format!(" at {line}"));
-    format!("point {} in {}{line}", point.number, point.function)
 }
 
 /// What a replay of a capture gave.

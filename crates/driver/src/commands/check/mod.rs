@@ -3,10 +3,9 @@
 //! For other programs: [`sarif`], [`forge`], [`flame`]. Between runs: [`baseline`], what is known and does not fail, and [`cache`],
 //! verdicts that are kept. For the author: [`fix`], edits of the source that make rejected programs load.
 
-pub mod baseline;
 pub mod cache;
 pub mod fix;
 pub mod flame;
-pub mod forge;
 pub mod reports;
-pub mod sarif;
+
+pub use kiln_checker::{baseline, forge, sarif};

@@ -32,10 +32,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+pub use kiln_checker::sources::{Fix, Replacement};
 use kiln_inspect::check::{Checked, Verdict};
 use kiln_inspect::show::shown::Shown;
 use kiln_verifier::Reason;
-use serde::Serialize;
 
 use self::propose::{Case, Proposal};
 use self::text::{Edit, Source};
@@ -56,47 +56,6 @@ const MAX_WAYS: usize = 4;
 pub const BUDGET: Duration = Duration::from_secs(60);
 /// Bytes of a source that is edited at most.
 const MAX_SOURCE_BYTES: u64 = 4 << 20;
-
-/// A change of a source, and what came of it.
-#[non_exhaustive]
-#[derive(Clone, Debug, Serialize)]
-pub struct Fix {
-    /// The program that it is for.
-    pub program: Shown,
-    /// The steps, as orders.
-    pub steps: Vec<Shown>,
-    /// Whether the program is accepted with it.
-    pub accepted: bool,
-    /// The rejection that it leads to, if it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<Shown>,
-    /// Whether it only adds what the program lacks, such as a check. Other changes need a look: `--unsafe-fixes`.
-    pub safe: bool,
-    /// The file.
-    pub file: Shown,
-    /// The replacements, in the order of the file; they do not overlap.
-    pub edits: Vec<Replacement>,
-    /// The file as it was checked.
-    #[serde(skip)]
-    pub original: String,
-    /// The file with the fix.
-    #[serde(skip)]
-    pub text: String,
-    /// The file, as it can be opened.
-    #[serde(skip)]
-    pub path: PathBuf,
-}
-
-/// Lines that are replaced.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Replacement {
-    /// The first line, from 1.
-    pub line: u32,
-    /// The number of lines that go.
-    pub removed: u32,
-    /// The lines that come, each with its end.
-    pub inserted: String,
-}
 
 /// Finds fixes for the rejected programs of a source.
 pub fn fixes(found: &Found, report: &Report, wanted: &Wanted, budget: Duration) -> Vec<Fix> {
@@ -432,32 +391,16 @@ fn replacements(old: &str, new: &str) -> Vec<Replacement> {
     found
 }
 
-impl Fix {
-    /// The change as lines with `-` and `+`, under their numbers.
-    pub fn diff(&self) -> String {
-        let lines: Vec<&str> = self.original.lines().collect();
-        let mut text = String::new();
-        for edit in &self.edits {
-            let begin = edit.line as usize - 1;
-            text.push_str(&format!("@@ line {} @@\n", edit.line));
-            let own = lines.get(begin..(begin + edit.removed as usize).min(lines.len())).unwrap_or_default();
-            own.iter().for_each(|line| text.push_str(&format!("-{line}\n")));
-            edit.inserted.lines().for_each(|line| text.push_str(&format!("+{line}\n")));
-        }
-        text
+/// Writes the file with a fix, if it still is what was checked.
+///
+/// # Errors
+/// [`Error::InvalidInput`] if it changed meanwhile, and what writing gives.
+pub fn write(fix: &Fix) -> Result<(), Error> {
+    let now = kiln_inspect::file::read(&fix.path, MAX_SOURCE_BYTES)?;
+    if now != fix.original.as_bytes() {
+        return Err(Error::InvalidInput(format!("{}: it changed while it was checked", fix.path.display())));
     }
-
-    /// Writes the file with the fix, if it still is what was checked.
-    ///
-    /// # Errors
-    /// [`Error::InvalidInput`] if it changed meanwhile, and what writing gives.
-    pub fn write(&self) -> Result<(), Error> {
-        let now = kiln_inspect::file::read(&self.path, MAX_SOURCE_BYTES)?;
-        if now != self.original.as_bytes() {
-            return Err(Error::InvalidInput(format!("{}: it changed while it was checked", self.path.display())));
-        }
-        crate::output::write_whole(&self.path, self.text.as_bytes())
-    }
+    crate::output::write_whole(&fix.path, fix.text.as_bytes())
 }
 
 #[cfg(test)]

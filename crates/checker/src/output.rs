@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
 
-use kiln_driver::shown::{escaped_json, is_visible};
+use kiln_inspect::show::shown::{escaped_json, is_visible};
 
 /// Writes text; colours disappear if the stream is not a terminal or `NO_COLOR` is set.
 pub fn write(text: &str) {
@@ -21,13 +21,13 @@ fn written(stream: &mut dyn Write, text: &str) {
     if let Err(error) = stream.write_all(text.as_bytes()).and_then(|()| stream.flush())
         && error.kind() != ErrorKind::BrokenPipe
     {
-        let error = kiln_driver::Error::io("standard output", &error);
+        let error = kiln_inspect::Error::io("standard output", &error);
         anstream::eprintln!("error: {error}");
         std::process::exit(error.exit_code().into());
     }
 }
 
-/// The text without what no output of ours has: whatever is printed came through [`kiln_driver::Shown`] before, and is
+/// The text without what no output of ours has: whatever is printed came through [`kiln_inspect::Shown`] before, and is
 /// looked at once more here, where it leaves. Lines, tabs and colours stay.
 fn harmless(text: &str) -> Cow<'_, str> {
     let plain = |letter: char| is_visible(letter) || matches!(letter, '\n' | '\t');

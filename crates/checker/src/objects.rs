@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 1_000_000;
 /// Folders within one another.
 const MAX_DEPTH: usize = 64;
 /// Bytes of stack for a thread that verifies: as much as the main thread has, and room for deep programs.
-const STACK_BYTES: usize = 16 << 20;
+pub const STACK_BYTES: usize = 16 << 20;
 
 /// An object file that is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +85,20 @@ pub fn gather(paths: &[PathBuf]) -> Result<Gathered, Error> {
                 Kind::Other => {}
             }
         }
+    }
+    Ok(gathered)
+}
+
+/// Finds the objects that are meant, as [`gather`] does, and refuses to find none.
+///
+/// # Errors
+/// As [`gather`], and [`Error::InvalidInput`] if there is no object.
+pub fn gather_some(paths: &[PathBuf]) -> Result<Gathered, Error> {
+    let gathered = gather(paths)?;
+    if gathered.objects.is_empty() {
+        return Err(Error::InvalidInput(
+            "the folders hold no BPF objects for little-endian machines (.o, .elf, .bpf)".to_owned(),
+        ));
     }
     Ok(gathered)
 }

@@ -13,16 +13,16 @@
 //! Lines are those of the object's BTF. A file below the current folder is named relative to it (`%SRCROOT%`), as code
 //! review services expect; any other by a `file:` URI.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use kiln_program::clean;
 use kiln_verifier::Reason;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::baseline::{Baseline, Judged};
-use super::fix::{Fix, Replacement};
-use super::reports::{self, Report};
+use crate::baseline::{Baseline, Judged};
+use crate::reports::{self, Report};
+use crate::sources::{Fix, Replacement};
 use kiln_inspect::check::{Checked, Verdict};
 use kiln_inspect::lint::{Finding, RULES, Rule};
 use kiln_inspect::show::diagnostic::Diagnosis;
@@ -264,7 +264,7 @@ fn fingerprint(code: &str, checked: &Checked, diagnosis: &Diagnosis) -> String {
 }
 
 /// A hash of the parts without their white space.
-pub(super) fn hash(parts: &[&str]) -> String {
+pub(crate) fn hash(parts: &[&str]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in parts.join("\0").bytes().filter(|byte| !byte.is_ascii_whitespace()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -312,25 +312,25 @@ impl Files<'_> {
 
     /// A file below the root by its way from there, any other by its absolute one; never by a way that leads up.
     fn location(&self, file: &str) -> Value {
-        let path = normal(&self.root.join(file));
-        match path.strip_prefix(normal(self.root)) {
-            Ok(relative) if relative != Path::new("") => {
-                json!({"uri": escaped(&relative.to_string_lossy()), "uriBaseId": ROOT})
-            }
-            _ => json!({"uri": file_uri(&path)}),
+        let path = parts(&self.root.join(file));
+        match path.strip_prefix(parts(self.root).as_slice()) {
+            Some(below) if !below.is_empty() => json!({"uri": escaped(&below.join("/")), "uriBaseId": ROOT}),
+            _ => json!({"uri": file_uri(&self.root.join(file))}),
         }
     }
 }
 
-/// The path without `.` and `..`, which cannot lead above the root of the file system.
-fn normal(path: &Path) -> PathBuf {
-    path.components().fold(PathBuf::from("/"), |mut path, part| {
+/// The names on the way to a path, a drive's first, without `.` and `..`, which cannot lead above the root of the file
+/// system.
+fn parts(path: &Path) -> Vec<String> {
+    path.components().fold(Vec::new(), |mut parts, part| {
         match part {
-            Component::ParentDir => drop(path.pop()),
-            Component::Normal(name) => path.push(name),
-            _ => {}
+            Component::ParentDir => drop(parts.pop()),
+            Component::Normal(name) => parts.push(name.to_string_lossy().into_owned()),
+            Component::Prefix(drive) => parts.push(drive.as_os_str().to_string_lossy().into_owned()),
+            Component::RootDir | Component::CurDir => {}
         }
-        path
+        parts
     })
 }
 
@@ -342,7 +342,7 @@ fn message(text: &str) -> Value {
 }
 
 fn file_uri(path: &Path) -> String {
-    format!("file://{}", escaped(&path.to_string_lossy()))
+    format!("file:///{}", escaped(&parts(path).join("/")))
 }
 
 /// Percent-encodes what a URI's path may not have.

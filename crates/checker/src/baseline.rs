@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::reports::{Report, worst};
+use crate::reports::{Report, worst};
 use kiln_inspect::{Shown, file};
 use kiln_program::Error;
 

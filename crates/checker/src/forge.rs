@@ -38,7 +38,7 @@ pub fn gitlab(log: &Value) -> Value {
     let mut issues = Vec::new();
     for note in notes(log) {
         let path = note.path.clone().unwrap_or_else(|| ".".to_owned());
-        let fingerprint = super::sarif::hash(&[note.fingerprint, &path]);
+        let fingerprint = crate::sarif::hash(&[note.fingerprint, &path]);
         if !seen.insert(fingerprint.clone()) {
             continue;
         }

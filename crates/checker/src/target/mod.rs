@@ -6,7 +6,7 @@
 //!   kiln.toml                 the project's file: in the current folder, or the nearest folder above it
 //!     kernel = ["5.15", "running"]
 //!     btf = "btfhub"
-//!     flags = ["-Iinclude"]   for C sources, see [`crate::source`]
+//!     flags = ["-Iinclude"]   for C sources, see `kiln-driver`
 //! ```
 //!
 //! Types are those of the running kernel, of one file, or one file for each release ([`hub`]).
@@ -16,17 +16,14 @@ pub mod hub;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_platform::{KernelVersion, Profile};
-use kiln_program::Object;
+use kiln_platform::KernelVersion;
 use kiln_program::btf::Btf;
 use serde::Deserialize;
 
-use kiln_inspect::input::{RUNNING_KERNEL_TYPES, read_types, running_kernel_types};
+use kiln_inspect::input::{RUNNING_KERNEL_TYPES, read_types};
 use kiln_inspect::kernels::{self, Kernel, KernelTypes};
 use kiln_inspect::{Shown, file};
 use kiln_program::Error;
-
-use kiln_linux::running;
 
 /// The name of a project's file.
 const FILE: &str = "kiln.toml";
@@ -142,24 +139,6 @@ fn read(path: &Path) -> Result<Project, Error> {
     })
 }
 
-/// The profiles of the kernels asked for, oldest first, each once; the running one last, with what it says of the
-/// object.
-///
-/// # Errors
-/// [`Error::Unsupported`] where the running kernel does not say its release.
-pub fn profiles(kernels: &[Kernel], object: &Object) -> Result<Vec<(String, Profile)>, Error> {
-    kernels::profiles(kernels, || running::profile(&[object], running_kernel_types().as_deref()))
-}
-
-/// The profile of the oldest of these kernels, whose verifier knows the least.
-///
-/// # Errors
-/// As [`profiles`].
-pub fn oldest(kernels: &[Kernel], object: &Object) -> Result<Option<Profile>, Error> {
-    let profiles = profiles(kernels, object)?.into_iter().map(|(_, profile)| profile);
-    Ok(profiles.min_by_key(Profile::version))
-}
-
 /// The types that programs are verified against.
 #[derive(Clone, Debug)]
 pub enum Types {
@@ -209,6 +188,10 @@ impl KernelTypes for Types {
             Types::Hub(hub) if !running => {
                 let (path, types) = hub.types(release)?;
                 Ok((Some(types), of_file(path)))
+            }
+            // Another system has no such types, and nothing to mount.
+            Types::Running | Types::Hub(_) if cfg!(not(target_os = "linux")) => {
+                Ok((None, "without a kernel's BTF (--btf names one)".into()))
             }
             Types::Running | Types::Hub(_) => kernels::RunningTypes.of(running, release),
         }
