@@ -361,7 +361,7 @@ fn random_bytes_neither_stop_nor_fill_it() {
     ];
     let mut next = support::numbers();
     let mut session = Session::new(&service);
-    for _ in 0..20_000 {
+    for _ in 0..support::rounds(20_000) {
         let mut sent = Vec::new();
         for _ in 0..next(8) {
             match next(10) {
