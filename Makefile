@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel kernel-checks test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-others dist-all dist-python dist-test test-build-systems test-forges test-redis test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-bare test-newest-kernel test-editor lint spelling deny
+.PHONY: help site demo test test-long test-parquet test-arm64-kernel kernel kernel-checks test-collector test-sanitized proofs proofs-mutated fuzz bench dist dist-arm64 dist-others dist-all dist-python dist-test test-build-systems test-forges test-redis test-clients fuzz-kv test-other-systems publish-check setup setup-tests corpus corpus-all test-recipes test-bare test-newest-kernel test-editor lint spelling deny
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -138,6 +138,13 @@ test-build-systems: ## Build the projects of examples/build-systems with CMake, 
 test-redis: setup-tests ## Run Redis' own tests, as far as they fit, against kiln kv redis (a minute; downloads 3 MB once)
 	@cargo build --quiet -p kiln-cli
 	@tests/redis/run $(or $(CARGO_TARGET_DIR),target)/debug/kiln target/redis
+
+test-clients: setup-tests ## Run tests of pymemcache and redis-py, and memcaslap, against kiln kv (some minutes; PyPI)
+	@cargo build --quiet -p kiln-cli
+	@tests/clients/run $(or $(CARGO_TARGET_DIR),target)/debug/kiln target/clients
+
+fuzz-kv: setup-tests ## Fuzz the protocols of kiln kv, behind sockets and in XDP: KV_TIMES times what the tests do (200 unless set, about an hour)
+	@KILN_KV_TIMES=$(or $(KV_TIMES),200) cargo test --workspace --locked --test hostile --test extension --test protocol -- depend_on both_paths_answer one_session random_bytes
 
 test-forges: setup-tests ## Play action.yml, the GitLab component and the pre-commit hooks, and validate them (a minute; PyPI)
 	@cargo build --quiet -p kiln-cli

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * memcached's GET and SET over UDP in test runs: apps/kv's extension, or with -DSLOTS the same server on a BPF hash map whose slots
- * have room for a key of 32 bytes and a value of 128. A run writes a request into the packet, with a random key of eight letters, and
- * serves it; `nothing` only writes it.
+ * have room for a key of 32 bytes and a value of KV_VALUE bytes, or with KILN_POOL_STORE on a pool. A run writes a request into the
+ * packet, with a random key of eight letters, and serves it; `nothing` only writes it. `wire` serves what comes from a network.
  */
 #ifdef SLOTS
 #include "memcached_slots.h"
+#elif defined(KILN_POOL_STORE)
+#include "memcached_pool.h"
 #else
 #define KV_HEAP_BYTES (64u << 20)
 #include "../../apps/kv/bpf/memcached.bpf.c"
@@ -85,4 +87,10 @@ int serve(struct xdp_md *ctx)
 	if (request(ctx) || kv_serve(ctx) != XDP_TX)
 		bench()->failed++;
 	return XDP_DROP;
+}
+
+SEC("xdp")
+int wire(struct xdp_md *ctx)
+{
+	return kv_serve(ctx);
 }

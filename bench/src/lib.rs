@@ -10,7 +10,7 @@
 //! | native operations and the native tier, beside the kernel's JIT | [`repeated`], `examples/native_bench.rs` |
 //! | native operations in Linux: instructions executed, bytes | [`candidate`], `examples/native_counts.rs` |
 //! | heaps and native C | `examples/heap_bench.rs` |
-//! | memcached's GET and SET on the heap and on a hash map | `examples/kv_bench.rs` |
+//! | `kiln kv`, memcached, Redis and other stores in the kernel | `examples/kv_bench`, `kv_wire/run` |
 //! | the pool's stores | `examples/pool_bench.rs` |
 //! | queries, C by hand and bpftrace | `examples/query_bench` |
 //! | how the optimizer's time and memory grow | `examples/scale` |

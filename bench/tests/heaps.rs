@@ -9,7 +9,7 @@ mod heap_bench;
 mod pool_bench;
 
 #[allow(dead_code)]
-#[path = "../examples/kv_bench.rs"]
+#[path = "../examples/kv_bench/main.rs"]
 mod kv_bench;
 
 #[test]
@@ -55,8 +55,8 @@ fn requests_are_measured() {
         println!("skipped: the kernel: {error}");
         return;
     }
-    let effort = kv_bench::Effort { rounds: 1, requests: 500, fill: 2000 };
-    let rows = kv_bench::all(effort).unwrap_or_else(|error| panic!("{error}"));
+    let effort = kv_bench::requests::Effort { rounds: 1, requests: 500, fill: 2000 };
+    let rows = kv_bench::requests::all(effort).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(rows.len(), 4, "two commands, hot and cold");
     assert!(rows.iter().all(|row| row["heap_to_slots"].is_f64()), "{rows:?}");
 }
@@ -70,8 +70,63 @@ fn peers_are_measured() {
         println!("skipped: redis-server and redis-benchmark are not installed");
         return;
     }
-    let effort = kv_bench::PeerEffort { rounds: 1, depths: [(1, 500), (16, 2000)] };
-    let rows = kv_bench::peers(effort).unwrap_or_else(|error| panic!("{error}"));
+    let effort = kv_bench::redis::Effort { rounds: 1, depths: [(1, 500), (16, 2000)] };
+    let rows = kv_bench::redis::all(effort).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(rows.len(), 12, "six commands, alone and 16 at once");
     assert!(rows.iter().all(|row| row["kiln_to_redis"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{rows:?}");
+}
+
+#[test]
+fn the_extension_verifies_within_its_bar_on_all_kernels() {
+    if std::process::Command::new("clang-19").arg("--version").output().is_err() {
+        println!("skipped: clang-19 is not installed");
+        return;
+    }
+    let rows = kv_bench::processed::all().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(rows.len(), 3, "one for each release");
+    for kv_bench::processed::Processed { program, release, insns } in rows {
+        println!("{program}, Linux {release}: {insns} of {}", kv_bench::processed::MOST);
+        assert!((1000..=kv_bench::processed::MOST).contains(&insns), "{program}, Linux {release}: {insns}");
+    }
+}
+
+/// Whether programs are there; and this benchmark, which has the servers.
+fn has(programs: &[&str]) -> bool {
+    let is_missing = |name: &&&str| std::process::Command::new(name).arg("--version").output().is_err();
+    if let Some(missing) = programs.iter().find(is_missing) {
+        println!("skipped: {missing} is not installed");
+        return false;
+    }
+    if kv_bench::serve::own().is_none() {
+        println!("skipped: examples/kv_bench is not built");
+        return false;
+    }
+    true
+}
+
+#[test]
+fn memory_of_keys_is_measured() {
+    if !has(&["memcached", "redis-server"]) {
+        return;
+    }
+    let rows = kv_bench::memory::all(2000).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(rows.len(), 4, "three sizes and a mix");
+}
+
+#[test]
+fn requests_over_a_veth_are_measured() {
+    if let Err(error) = kiln_linux::available() {
+        println!("skipped: the kernel: {error}");
+        return;
+    }
+    if !has(&["memcached", "clang-19", "gcc", "ip", "ethtool"]) {
+        return;
+    }
+    let effort = kv_bench::wire::Effort { rounds: 1, seconds: 0.05, keys: 512 };
+    let found = kv_bench::wire::all(effort).unwrap_or_else(|error| panic!("{error}"));
+    let rows = found["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 4 * 2 + 2 * 6, "{found}");
+    assert!(rows.iter().all(|row| row["rate"].as_f64().is_some_and(|rate| rate > 0.0)), "{found}");
+    let bars = kv_bench::bars::Found { wire: found, ..kv_bench::bars::Found::default() }.bars();
+    assert_eq!(bars.len(), 4 + 2 + 2 + 2, "{bars:?}");
 }

@@ -19,7 +19,7 @@
 //! (`bench/examples/scale`).
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
 //! `cargo xtask bench pool` measures the pool's stores (`bench/examples/pool_bench.rs`).
-//! `cargo xtask bench kv` measures memcached's GET and SET on the heap and on a hash map (`bench/examples/kv_bench.rs`).
+//! `cargo xtask bench kv` measures `kiln kv` beside memcached, Redis and other stores in the kernel (`bench/examples/kv_bench`).
 //! `cargo xtask bench congestion` measures connections of congestion control policies beside the kernel's algorithms
 //! (`bench/examples/congestion_bench`).
 //! `cargo xtask bench dispatch` measures request servers under dispatch policies (`bench/examples/dispatch_bench`).

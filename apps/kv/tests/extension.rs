@@ -332,7 +332,7 @@ fn command(below: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
 
 #[test]
 fn both_paths_answer_alike() {
-    const ROUNDS: usize = 30_000;
+    let rounds = support::rounds(30_000);
     let Some((loaded, variables)) = loaded() else { return };
     let heap = KernelHeap(loaded.heap("kiln_heap_map").expect("a heap"));
     let shared = Service::new(Store::create(&heap, variables, &SETTINGS).expect("a store"));
@@ -344,8 +344,8 @@ fn both_paths_answer_alike() {
         output
     };
     let mut below = support::numbers();
-    let (mut served, mut strange) = (0, 0);
-    for round in 0..ROUNDS {
+    let (mut served, mut strange, mut memory) = (0, 0, support::Memory::default());
+    for round in 0..rounds {
         let mut packet = request(&command(&mut below));
         match below(10) {
             0 => packet[below(HEADERS)] = below(256) as u8,
@@ -383,9 +383,12 @@ fn both_paths_answer_alike() {
             });
             assert_eq!(counts[0], counts[1], "{}", shown());
         }
+        if round % 10_000 == 9999 {
+            memory.look();
+        }
     }
-    println!("{served} of {ROUNDS} were served by the program, {strange} had other headers");
-    assert!(served > ROUNDS / 25 && strange > ROUNDS / 20, "{served}, {strange}");
+    println!("{served} of {rounds} were served by the program, {strange} had other headers");
+    assert!(served > rounds / 25 && strange > rounds / 20, "{served}, {strange}");
     shared.store.clear();
     let accounts = supply::accounts(&heap).expect("an allocator");
     assert_eq!((accounts.allocated_bytes, accounts.bad_frees), (0, 0), "{accounts:?}");

@@ -190,7 +190,8 @@ fn wherever_it_is_cut(protocol: Protocol, rounds: usize) {
     let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
     let mut next = support::numbers();
     let mut compared = 0;
-    for _ in 0..rounds {
+    let mut memory = support::Memory::default();
+    for round in 0..rounds {
         let sent = requests(&mut next, protocol);
         let whole = answers(&service, protocol, &[&sent]);
         for cut in 0..sent.len() {
@@ -209,6 +210,9 @@ fn wherever_it_is_cut(protocol: Protocol, rounds: usize) {
         let bytes: Vec<&[u8]> = sent.chunks(1).collect();
         let single = answers(&service, protocol, &bytes);
         assert!(!is_comparable(&sent) || single == whole, "{:?} byte by byte", String::from_utf8_lossy(&sent));
+        if round % 500 == 499 {
+            memory.look();
+        }
     }
     assert!(compared > 5 * rounds, "{compared}");
     service.store.clear();
@@ -219,12 +223,12 @@ fn wherever_it_is_cut(protocol: Protocol, rounds: usize) {
 
 #[test]
 fn answers_of_memcached_do_not_depend_on_pieces() {
-    wherever_it_is_cut(Protocol::Memcached, 600);
+    wherever_it_is_cut(Protocol::Memcached, support::rounds(600));
 }
 
 #[test]
 fn answers_of_redis_do_not_depend_on_pieces() {
-    wherever_it_is_cut(Protocol::Redis, 600);
+    wherever_it_is_cut(Protocol::Redis, support::rounds(600));
 }
 
 #[test]
@@ -235,7 +239,7 @@ fn one_session_after_another_stays_within_its_memory() {
     for protocol in [Protocol::Memcached, Protocol::Redis] {
         let mut next = support::numbers();
         let mut session = Session::new(&service, protocol);
-        for _ in 0..60_000 {
+        for _ in 0..support::rounds(60_000) {
             // Both protocols meet what the other one has stored, too.
             let other = next(10) == 0;
             let sent = requests(&mut next, if other { Protocol::Redis } else { protocol });

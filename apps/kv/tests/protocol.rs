@@ -53,6 +53,10 @@ const CONVERSATIONS: &[(&str, &str)] = &[
         "times",
         ">set t 0 -1 1|>x|<STORED|>get t|<END|>set t 0 100 1|>x|<STORED|>touch t 200|<TOUCHED|>gat 300 t|<VALUE t 0 1|<x|<END|>touch t -1|<TOUCHED|>get t|<END|>touch t x|<CLIENT_ERROR invalid exptime argument|>gat x t|<CLIENT_ERROR invalid exptime argument",
     ),
+    (
+        "keys of slab classes, of which there are none",
+        ">stats cachedump|<CLIENT_ERROR bad command line|>stats cachedump 1|<CLIENT_ERROR bad command line|>stats cachedump x 1|<CLIENT_ERROR bad command line format|>stats cachedump 64 1|<CLIENT_ERROR Illegal slab id|>stats cachedump 63 1|<END|>stats cachedump 0 1 2|<END",
+    ),
     ("flush", ">set z 0 0 1|>x|<STORED|>flush_all|<OK|>get z|<END|>flush_all 0|<OK"),
     (
         "no reply",
@@ -361,7 +365,7 @@ fn random_bytes_neither_stop_nor_fill_it() {
     ];
     let mut next = support::numbers();
     let mut session = Session::new(&service);
-    for _ in 0..20_000 {
+    for _ in 0..support::rounds(20_000) {
         let mut sent = Vec::new();
         for _ in 0..next(8) {
             match next(10) {

@@ -2,8 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::number;
 use super::service::{Service, VERSION};
 use crate::store;
+
+/// Of memcached, which says so of one that is not below.
+const SLAB_CLASSES: u64 = 64;
 
 /// Serves `stats`, `stats reset`, `stats settings` and memcached's other statistics, which are empty here.
 pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) {
@@ -21,6 +25,18 @@ pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) {
             rows.into_iter().for_each(|(name, value)| row(output, name, value));
         }
         Some(b"items" | b"slabs" | b"sizes" | b"conns" | b"extstore") => {}
+        Some(b"cachedump") => {
+            let numbers: Vec<_> = words[2..].iter().take(2).map(|word| number::unsigned(word)).collect();
+            let refusal = match numbers[..] {
+                [Some(class), Some(_)] if class < SLAB_CLASSES => None,
+                [Some(_), Some(_)] => Some("Illegal slab id"),
+                [_, _] => Some("bad command line format"),
+                _ => Some("bad command line"),
+            };
+            if let Some(why) = refusal {
+                return output.extend(format!("CLIENT_ERROR {why}\r\n").bytes());
+            }
+        }
         Some(_) => return output.extend(b"ERROR\r\n"),
     }
     output.extend(b"END\r\n");

@@ -8,6 +8,30 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// As many rounds as `make fuzz-kv` asks for (`KILN_KV_TIMES`): a test does this many.
+pub fn rounds(tested: usize) -> usize {
+    std::env::var("KILN_KV_TIMES")
+        .ok()
+        .and_then(|times| times.parse::<usize>().ok())
+        .map_or(tested, |times| tested * times)
+}
+
+/// Notes this process's resident memory once, and from then on refuses that it grows.
+#[derive(Default)]
+pub struct Memory(Option<u64>);
+
+impl Memory {
+    /// Looks at it.
+    pub fn look(&mut self) {
+        const MORE: u64 = 32 << 10;
+        let text = std::fs::read_to_string("/proc/self/status").expect("its state");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        let now: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        let first = *self.0.get_or_insert(now);
+        assert!(now < first + MORE, "{now} KiB, and {first} at first");
+    }
+}
+
 /// Numbers below a limit, the same in every run.
 pub fn numbers() -> impl FnMut(usize) -> usize {
     let mut random = 0x2545_f491_4f6c_dd1du64;
