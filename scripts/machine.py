@@ -183,6 +183,39 @@ def wrapped(folder, name, binary, libraries, loader=()):
     return path
 
 
+GCC_PACKAGES = [f"{name}/sid" for name in ("gcc-bpf", "binutils-bpf", "libc6", "libgmp10", "libmpc3", "libmpfr6", "libzstd1",
+                                           "zlib1g")]
+
+# GCC looks for the system's headers nowhere, and its C is newer than that of the sources.
+GCC_DRIVER = """#!/bin/sh
+set -- "$@" -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include
+for word; do
+    shift
+    case $word in -target | bpf | --target=*) ;; *) set -- "$@" "$word" ;; esac
+done
+exec {folder}/bin/gcc -B{folder}/bin/ -std=gnu11 -Wno-attributes "$@"
+"""
+
+
+def gcc(kernels):
+    """The path of GCC's BPF back end, the newest of Debian's archive, driven like clang. It is unpacked into the folder of
+    kernels with its libraries."""
+    tools, libraries = os.path.join(kernels, "tools", "gcc"), "usr/lib/x86_64-linux-gnu"
+    driver = os.path.join(tools, "bin", "clang")
+    if os.path.exists(driver):
+        return driver
+    Archive(os.path.join(kernels, "apt")).unpack_all(tools, GCC_PACKAGES)
+    os.makedirs(os.path.dirname(driver), exist_ok=True)
+    loader = [f"{tools}/{libraries}/ld-linux-x86-64.so.2", "--library-path", f"{tools}/{libraries}"]
+    compile_proper, = glob.glob(f"{tools}/usr/lib/gcc/bpf/*/cc1")
+    for name, binary in (("gcc", "usr/bin/bpf-gcc"), ("as", "usr/bin/bpf-as"), ("cc1", compile_proper)):
+        wrapped(f"{tools}/bin", name, os.path.join(tools, binary), [], loader)
+    with open(driver, "w") as out:
+        out.write(GCC_DRIVER.format(folder=tools))
+    os.chmod(driver, 0o755)
+    return driver
+
+
 def ubuntu_sources(debian, release):
     """The lines of sources of a release of Ubuntu, with the keys that Debian has of it."""
     keys = os.path.join(debian.folder, "ubuntu-keyring")

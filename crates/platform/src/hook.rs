@@ -61,6 +61,11 @@ pub fn is_sleepable_lsm_hook(name: &str) -> bool {
     SLEEPABLE_LSM_HOOKS.contains(&name)
 }
 
+/// Whether programs on an LSM hook may sleep in kernels with [`Feature::SleepableDeviceHooks`](crate::Feature).
+pub fn is_sleepable_device_hook(name: &str) -> bool {
+    matches!(name, "bdev_alloc_security" | "bdev_setintegrity")
+}
+
 /// Whether programs on a tracepoint may sleep: on those of system calls, which the kernel declares as able to fault.
 pub fn is_sleepable_tracepoint(name: &str) -> bool {
     matches!(name, "sys_enter" | "sys_exit")
@@ -322,6 +327,8 @@ const SLEEPABLE_LSM_HOOKS: &[&str] = &[
 ];
 
 const UNTRUSTED_LSM_HOOKS: &[&str] = &[
+    "bdev_alloc_security",
+    "bdev_free_security",
     "bpf_map_free",
     "bpf_prog_free",
     "file_alloc_security",
@@ -341,6 +348,8 @@ pub struct WritableField {
     pub owner: &'static str,
     /// The field, with dots where it is nested; empty for all of the structure.
     pub field: &'static str,
+    /// A structure and field that the field is another name of: only that part of it.
+    pub part: Option<(&'static str, &'static str)>,
     /// Writes may begin anywhere in it, not only at its first byte.
     pub anywhere: bool,
 }
@@ -351,6 +360,7 @@ pub fn writable_fields(program_type: ProgramType, struct_ops: Option<&str>) -> &
     match (program_type, struct_ops) {
         (ProgramType::Xdp | ProgramType::SchedCls | ProgramType::SchedAct, _) => CONNTRACK_FIELDS,
         (ProgramType::StructOps, Some("tcp_congestion_ops")) => CONGESTION_CONTROL_FIELDS,
+        (ProgramType::StructOps, Some("Qdisc_ops")) => QUEUE_FIELDS,
         (ProgramType::StructOps, Some("bpf_dummy_ops")) => DUMMY_FIELDS,
         (ProgramType::StructOps, Some("sched_ext_ops")) => SCHEDULER_FIELDS,
         _ => &[],
@@ -431,17 +441,29 @@ const PATH_FUNCTIONS: &[&str] = &[
 /// Whether a `struct_ops` program may not call a helper that others may, for its member (`structure.member`): a
 /// congestion control that is being released must not set options any more. The kernel's test structure has no helpers.
 pub fn member_refuses(member: &str, helper: &str) -> bool {
-    member.starts_with("bpf_dummy_ops.")
-        || member == "tcp_congestion_ops.release" && matches!(helper, "setsockopt" | "getsockopt")
+    let queue = member.strip_prefix("Qdisc_ops.");
+    match helper {
+        "setsockopt" | "getsockopt" if member == "tcp_congestion_ops.release" => true,
+        "bpf_skb_get_hash" | "bpf_kfree_skb" | "bpf_dynptr_from_skb" => queue.is_none(),
+        "bpf_qdisc_skb_drop" => queue != Some("enqueue"),
+        "bpf_qdisc_watchdog_schedule" => !matches!(queue, Some("enqueue" | "dequeue")),
+        "bpf_qdisc_bstats_update" => queue != Some("dequeue"),
+        _ => member.starts_with("bpf_dummy_ops."),
+    }
 }
 
 const fn field(structure: &'static str, owner: &'static str, field: &'static str) -> WritableField {
-    WritableField { structure, owner, field, anywhere: false }
+    WritableField { structure, owner, field, part: None, anywhere: false }
 }
 
 impl WritableField {
     const fn anywhere(mut self) -> WritableField {
         self.anywhere = true;
+        self
+    }
+
+    const fn part(mut self, structure: &'static str, field: &'static str) -> WritableField {
+        self.part = Some((structure, field));
         self
     }
 }
@@ -460,6 +482,14 @@ const CONGESTION_CONTROL_FIELDS: &[WritableField] = &[
     field("tcp_sock", "tcp_sock", "snd_ssthresh"),
     field("tcp_sock", "tcp_sock", "ecn_flags"),
     field("tcp_sock", "tcp_sock", "app_limited"),
+];
+
+const QUEUE_FIELDS: &[WritableField] = &[
+    field("Qdisc", "Qdisc", "limit"),
+    field("Qdisc", "Qdisc", "q.qlen"),
+    field("Qdisc", "Qdisc", "qstats").anywhere(),
+    field("sk_buff", "sk_buff", "tstamp"),
+    field("sk_buff", "sk_buff", "cb").part("qdisc_skb_cb", "data").anywhere(),
 ];
 
 const DUMMY_FIELDS: &[WritableField] = &[field("bpf_dummy_ops_state", "bpf_dummy_ops_state", "").anywhere()];

@@ -46,9 +46,9 @@ pub use helper::{
 };
 pub use hook::{
     IteratorArgument, IteratorTarget, RawTracepoint, WritableField, hook_refuses, is_boolean_lsm_hook,
-    is_disabled_lsm_hook, is_never_traced, is_sleepable_lsm_hook, is_sleepable_tracepoint, is_unsupported_member,
-    is_untrusted_lsm_hook, iterator_allows, iterator_target, member_refuses, never_returns, raw_tracepoint,
-    writable_fields,
+    is_disabled_lsm_hook, is_never_traced, is_sleepable_device_hook, is_sleepable_lsm_hook, is_sleepable_tracepoint,
+    is_unsupported_member, is_untrusted_lsm_hook, iterator_allows, iterator_target, member_refuses, never_returns,
+    raw_tracepoint, writable_fields,
 };
 pub use kfunc::{DynptrSource, Kfunc, KfuncFlag, KfuncMeaning, Later};
 pub use map_definition::MapDefinition;

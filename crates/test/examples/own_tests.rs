@@ -32,8 +32,9 @@ fn print(one: &Compared) {
 }
 
 fn main() {
-    let series = std::env::args().nth(1).expect("own_tests SERIES");
-    let kernel = OtherKernel::of_own_tests(&series).expect("scripts/other-kernel SERIES --own was run");
+    let series = std::env::args().nth(1).expect("own_tests SERIES [gcc]");
+    let with_gcc = std::env::args().nth(2).is_some_and(|word| word == "gcc");
+    let kernel = OtherKernel::of_own_tests(&series, with_gcc).expect("scripts/other-kernel SERIES --own was run");
     let own = own::compare(&corpus::objects(), &kernel);
     own.compared.iter().for_each(print);
     own.unreadable.iter().for_each(|why| println!("unreadable\t{why}"));
@@ -47,7 +48,8 @@ fn main() {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let verdicts = Verdicts::read(&root.join("tests/verdicts.toml")).expect("tests/verdicts.toml");
-    let row = own.row(&kernel.release);
+    let compiler = if with_gcc { own::GCC } else { "" };
+    let (series, row) = (series + compiler, own.row(&(kernel.release + compiler)));
     let path = root.join("docs/measurements/agreement.md");
     let page = std::fs::read_to_string(&path).expect("the page");
     let section = report::section(&page, own::HEADING);

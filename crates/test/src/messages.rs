@@ -227,7 +227,10 @@ fn tables(all: &BTreeMap<&str, Counts>, none: &[String], untold: &str) -> String
         }
     }
     text.push_str(UNTOLD);
-    let _ = writeln!(text, "| program | place | what 7.3 says of it |\n|---|---|---|\n{untold}");
+    let _ = match untold {
+        "" => writeln!(text, "Of `tests/helps` and `tests/mistakes`, Kiln marks the line of every event.\n"),
+        _ => writeln!(text, "{LEFT}| program | place | what 7.3 says of it |\n|---|---|---|\n{untold}"),
+    };
     if !none.is_empty() {
         let _ = write!(
             text,
@@ -271,7 +274,12 @@ fn section(text: &mut String, name: &str, ours: &Ours, words: &Words, old: Optio
 
 const UNTOLD: &str = "
 Kiln marks a branch, a change or a call only if the rejected value depends on it. 7.3 lists each of the path that it
-still knows. These are the events of `tests/helps` and `tests/mistakes` whose line Kiln does not mark:
+still knows.
+
+";
+
+const LEFT: &str = "\
+These are the events of `tests/helps` and `tests/mistakes` whose line Kiln does not mark:
 
 ";
 

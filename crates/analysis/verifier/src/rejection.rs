@@ -194,6 +194,8 @@ pub struct StoryStep {
     pub part: Part,
     /// What happens here.
     pub text: String,
+    /// Whether it says only what led up to the rejection. An edit of its place would not mend the program.
+    pub aside: bool,
     /// How a value is lost here, for the advice.
     pub(crate) loss: Option<Loss>,
 }

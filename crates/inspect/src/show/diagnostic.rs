@@ -62,6 +62,9 @@ pub struct Step {
     pub text: Shown,
     /// Where.
     pub place: Place,
+    /// Whether it says only what led up to the rejection, so that no edit is placed by it.
+    #[serde(skip)]
+    pub aside: bool,
 }
 
 impl Diagnosis {
@@ -72,6 +75,7 @@ impl Diagnosis {
             part: step.part.name(),
             text: step.text.as_str().into(),
             place: Place::new(object, step.insn, &step.position, step.line.as_ref()),
+            aside: step.aside,
         };
         Diagnosis {
             message: rejection.message.as_str().into(),

@@ -22,7 +22,15 @@ const CASTERS: ProgramTypes = any_of(&[
 const LOOKERS: ProgramTypes = any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR]);
 
 /// Programs that may read and set socket options.
-const OPTION_SETTERS: ProgramTypes = any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR, CGROUP_SOCKOPT, STRUCT_OPS, LSM]);
+const OPTION_SETTERS: ProgramTypes =
+    any_of(&[SOCK_OPS, CGROUP_SOCK, CGROUP_SOCK_ADDR, CGROUP_SOCKOPT, STRUCT_OPS, LSM]);
+
+/// Where only some attach types do.
+const OPTION_SETTERS_AT: &[(ProgramType, AttachTypes)] = &[
+    (ProgramType::CgroupSock, AttachTypes::of(&[AttachType::CgroupInetSockCreate])),
+    (ProgramType::CgroupSockopt, SETSOCKOPT),
+    (ProgramType::Lsm, LSM_CGROUP),
+];
 
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
@@ -55,12 +63,12 @@ pub(super) const HELPERS: &[Helper] = &[
         .when_ignored("the option may not be set")
         .args(&[BTF_SOCK, Anything, Anything, READ, SIZE])
         .variants(&[variant(
-            any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR]),
+            any_of(&[SOCK_OPS, CGROUP_SOCK, CGROUP_SOCK_ADDR]),
             Prototype::new(&[Context, Anything, Anything, READ, SIZE], ReturnKind::Integer),
         )])
         .effect(ChangesAllButStack)
         .allowed(OPTION_SETTERS)
-        .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
+        .attach_rules(OPTION_SETTERS_AT),
     helper(52, "sk_redirect_map", 4, 14)
         .when_ignored("its result is the action: without it, nothing is redirected")
         .args(&[Context, ConstMapPtr, Anything, Anything])
@@ -75,12 +83,12 @@ pub(super) const HELPERS: &[Helper] = &[
     helper(57, "getsockopt", 4, 15)
         .args(&[BTF_SOCK, Anything, Anything, WRITE_UNINIT, SIZE])
         .variants(&[variant(
-            any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR]),
+            any_of(&[SOCK_OPS, CGROUP_SOCK, CGROUP_SOCK_ADDR]),
             Prototype::new(&[Context, Anything, Anything, WRITE_UNINIT, SIZE], ReturnKind::Integer),
         )])
         .effect(ChangesAllButStack)
         .allowed(OPTION_SETTERS)
-        .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
+        .attach_rules(OPTION_SETTERS_AT),
     helper(59, "sock_ops_cb_flags_set", 4, 16).args(&[Context, Anything]).effect(ChangesAllButStack).allowed(SOCK_OPS),
     helper(60, "msg_redirect_map", 4, 17)
         .when_ignored("its result is the action: without it, nothing is redirected")

@@ -3,7 +3,11 @@
 use super::row::*;
 
 pub(super) const KFUNCS: &[Kfunc] = &[
-    kfunc("bpf_dynptr_from_skb", 6, 4, SOCKET_BUFFER_TYPES, &[TrustedArgs]).means(MakeDynptr(DynptrSource::Skb)),
+    kfunc("bpf_dynptr_from_skb", 6, 4, SOCKET_BUFFER_TYPES, &[TrustedArgs])
+        .means(MakeDynptr(DynptrSource::Skb))
+        .until(6, 16),
+    kfunc("bpf_dynptr_from_skb", 6, 16, SOCKET_BUFFER_TYPES.union(STRUCT_OPS), &[TrustedArgs])
+        .means(MakeDynptr(DynptrSource::Skb)),
     kfunc("bpf_dynptr_from_skb_meta", 6, 18, TC, &[TrustedArgs]).means(MakeDynptr(DynptrSource::SkbMeta)),
     kfunc("bpf_dynptr_from_xdp", 6, 4, XDP, &[]).means(MakeDynptr(DynptrSource::Xdp)),
     kfunc("bpf_dynptr_slice", 6, 4, ALL, &[RetNull]).means(Slice { writable: false }),

@@ -76,8 +76,8 @@ pub(super) const KFUNCS: &[Kfunc] = &[
     kfunc("bpf_mem_cgroup_page_state", 7, 0, ALL, &[]),
     kfunc("bpf_mem_cgroup_usage", 7, 0, ALL, &[]),
     kfunc("bpf_mem_cgroup_vm_events", 7, 0, ALL, &[]),
-    kfunc("bpf_wakeup_sources_read_lock", 7, 3, SYSCALL, &[Acquire]),
-    kfunc("bpf_wakeup_sources_read_unlock", 7, 3, SYSCALL, &[Release]),
-    kfunc("bpf_wakeup_sources_get_head", 7, 3, SYSCALL, &[]),
+    kfunc("bpf_wakeup_sources_read_lock", 7, 2, SYSCALL, &[Acquire]),
+    kfunc("bpf_wakeup_sources_read_unlock", 7, 2, SYSCALL, &[Release]),
+    kfunc("bpf_wakeup_sources_get_head", 7, 2, SYSCALL, &[]),
     kfunc("bpf_modify_return_test_tp", 6, 10, ALL, &[]),
 ];

@@ -160,11 +160,11 @@ features! {
     /// Programs may read the kernel's structure behind a pointer to a map.
     MapStructures: (5, 9), "reading the structure of a map";
     /// A number whose range is known is remembered on the stack. Before, only constants were.
-    RangesOnStack: (5, 11), "remembering the range of a number on the stack";
+    RangesOnStack: (5, 10), "remembering the range of a number on the stack";
     /// What a comparison teaches of a number holds for its copies.
-    CopiesLearn: (5, 11), "learning through copies of a number";
+    CopiesLearn: (5, 10), "learning through copies of a number";
     /// A packet pointer that was found to be beyond the packet's end decides later comparisons.
-    PacketsBeyondEnd: (5, 11), "knowing that a pointer is beyond the packet's end";
+    PacketsBeyondEnd: (5, 10), "knowing that a pointer is beyond the packet's end";
     /// The stack may be accessed at an offset that is not constant. Since 5.12; the stable updates of 5.10 have it too.
     VariableStackOffsets: (5, 10), "an access of the stack at a variable offset";
     /// A pointer to a number that a hook gets is a number. Before, programs could not read it.
@@ -228,6 +228,9 @@ features! {
     PrivateStacks: (6, 13), "a stack for each function";
     /// A lookup in an array with a constant key within its bounds is known to find a value.
     ConstantArrayKeys: (6, 14), "knowing that an array has a value for a constant key";
+    /// The range of a number's lower half narrows that of the number. Before, it did only where the upper half is 0, after an
+    /// operation or comparison of lower halves.
+    HalvesNarrow: (6, 8), "narrowing a number by the range of its lower half";
     /// At most six copies of two compared numbers learn from the comparison. The others stop being copies.
     FewLinks: (6, 12), "noting only six copies of compared numbers";
     /// Copies that differ by a negative constant, or in their lower halves, learn from one another.
@@ -287,13 +290,30 @@ features! {
     /// A 64-bit instruction computes with arena pointers on all paths or on none.
     ArenaArithmetic: (7, 3), "refusing one instruction for arena pointers and numbers";
     /// Tracing programs may use maps with timers.
-    TracingTimers: (7, 3), "a timer in a map of a tracing program";
+    TracingTimers: (7, 2), "a timer in a map of a tracing program";
     /// The type of a global function's parameter or result says that it is an arena pointer (`__arena`).
-    ArenaTypes: (7, 3), "an arena pointer of a global function, by its type";
+    ArenaTypes: (7, 2), "an arena pointer of a global function, by its type";
     /// `bpf_kptr_xchg` may be called while a lock is held.
-    ExchangesUnderLock: (7, 3), "exchanging a kernel pointer while a lock is held";
+    ExchangesUnderLock: (7, 2), "exchanging a kernel pointer while a lock is held";
+    /// RCU read sections nest.
+    NestedRcu: (7, 0), "an RCU read section in another one";
+    /// What a comparison proves of a packet pointer counts from the packet's start, not from the part of the pointer's offset
+    /// that is not constant.
+    WholePacketOffsets: (7, 2), "subtracting a variable from a checked packet pointer";
+    /// A number to which a pointer to memory that may fault is added becomes the pointer.
+    PointersAddedToNumbers: (7, 2), "adding a pointer to memory that may fault to a number";
+    /// LSM programs that may sleep on the hooks of block devices.
+    SleepableDeviceHooks: (7, 2), "an LSM program on a block device that sleeps";
+    /// Bytes of a spilled 0 are known to be 0 wherever they are read.
+    SpilledZeros: (7, 3), "knowing the bytes of a spilled zero";
+    /// Pointers to dynptrs and tracepoint buffers are remembered on the stack.
+    SpilledBuffers: (7, 3), "remembering a pointer to a dynptr or tracepoint buffer on the stack";
+    /// One load reads memory on one path, and a structure or memory that may fault on another.
+    MixedLoads: (7, 3), "loading from memory and from what may fault";
+    /// A local object is read that nothing keeps alive any more.
+    LoadsOfStaleObjects: (7, 3), "reading a local object behind its RCU section";
     /// The range of what `bpf_get_retval` returns is known.
-    KnownRetval: (7, 3), "knowing the range of bpf_get_retval";
+    KnownRetval: (7, 2), "knowing the range of bpf_get_retval";
     /// Only the frames of functions that are not global are counted, from the last global one on.
     GlobalsBeginFrames: (7, 2), "a chain of global functions of more than 8 frames";
     /// Kprobe programs may write the registers of what they interrupt.

@@ -136,6 +136,7 @@ const HELPERS: &[Later] = &[
         attach_types: AttachTypes::of(&[AttachType::CgroupUnixGetpeername, AttachType::CgroupUnixGetsockname]),
         ..later(&["setsockopt", "getsockopt"], ProgramTypes::of(&[CgroupSockAddr]), 6, 18)
     },
+    later(&["setsockopt", "getsockopt"], ProgramTypes::of(&[CgroupSock]), 6, 19),
     later(&["copy_from_user"], PROBES, 6, 1),
     Later { attach_types: WITHOUT_SLEEP, ..later(&["copy_from_user"], TRACING, 6, 1) },
     later(&["spin_lock", "spin_unlock", "get_current_ancestor_cgroup_id"], PROBES.union(TRACING), 5, 15),

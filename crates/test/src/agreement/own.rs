@@ -21,6 +21,9 @@ use crate::verdicts::Verdicts;
 /// The section of the page.
 pub const HEADING: &str = "## The kernels' own tests";
 
+/// What the names of a row and of a list end with where GCC compiled the tests.
+pub const GCC: &str = ", GCC";
+
 const INTRODUCTION: &str = "
 `scripts/other-kernel 7.3 --own` builds the programs of `tools/testing/selftests/bpf/progs` with that kernel's types, asks the
 kernel in a virtual machine, and writes its row: of the objects that were asked about so far, the smallest first. *To be
@@ -121,12 +124,15 @@ impl Own {
         )
     }
 
-    /// What differs: Kiln's verdict and the kernel's, and the reasons of `tests/verdicts.toml` (`own-7.3 NAME`) for
-    /// programs that only Kiln accepts. Programs with one reason are one row.
+    /// What differs: Kiln's verdict and the kernel's, and the reasons of `tests/verdicts.toml` (`own-7.3 NAME`, or
+    /// `own OBJECT` for all programs of an object). Programs with one reason are one row.
     pub fn differences(&self, series: &str, verdicts: &Verdicts) -> String {
         let mut rows = BTreeMap::<(String, String), Vec<&str>>::new();
         for one in self.compared.iter().filter(|one| one.disagrees() || one.column() == Column::Unsupported) {
-            let listed = verdicts.of_program(&format!("own-{series} {}", one.name)).map(|entry| entry.reason.clone());
+            let object = one.name.split(':').next().unwrap_or_default();
+            let entry = verdicts.of_program(&format!("own-{series} {}", one.name));
+            let entry = entry.or_else(|| verdicts.of_program(&format!("own {object}")));
+            let listed = entry.map(|entry| entry.reason.clone());
             let kernel = match &one.kernel {
                 Says::Reject(message) => format!("reject: `{}`", message.replace('|', "\\|")),
                 _ => "accept".to_owned(),
@@ -155,22 +161,23 @@ pub fn put(section: &str, series: &str, row: &str, differences: &str) -> String 
     let release = |text: &str| {
         let number = text.split(|c: char| !c.is_ascii_digit() && c != '.').find(|part| !part.is_empty());
         let mut parts = number.unwrap_or_default().split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+        let name = text.lines().next().unwrap_or_default().split('|').nth(usize::from(text.starts_with('|')));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0), name.is_some_and(|name| name.trim_end().ends_with(GCC)))
     };
     let (table, lists) = section.split_at(section.find("\n### ").unwrap_or(section.len()));
-    let mut rows: BTreeMap<(u32, u32), String> = table
+    let mut rows: BTreeMap<(u32, u32, bool), String> = table
         .lines()
-        .filter(|line| line.starts_with("| ") && release(line) != (0, 0))
+        .filter(|line| line.starts_with("| ") && release(line) != (0, 0, false))
         .map(|line| (release(line), format!("{line}\n")))
         .collect();
-    let mut chunks: BTreeMap<(u32, u32), String> = lists
+    let mut chunks: BTreeMap<(u32, u32, bool), String> = lists
         .split("\n### ")
         .filter(|chunk| !chunk.is_empty())
         .map(|chunk| (release(chunk), format!("\n### {chunk}")))
         .collect();
     rows.insert(release(series), row.to_owned());
     chunks.insert(release(series), differences.to_owned());
-    let joined = |all: BTreeMap<(u32, u32), String>| all.into_values().collect::<String>();
+    let joined = |all: BTreeMap<(u32, u32, bool), String>| all.into_values().collect::<String>();
     format!("{HEADING}\n{INTRODUCTION}{HEADER}{}{}", joined(rows), joined(chunks))
 }
 
@@ -187,5 +194,8 @@ mod tests {
         assert_eq!(rows, ["| 5.10.262 | 2 |", "| 6.12.118 | 3 |"]);
         assert!(again.ends_with("\n### 5.10\n\n| b |\n\n### 6.12\n\n| c |\n"), "{again}");
         assert_eq!(put(&again, "5.10", "| 5.10.262 | 2 |\n", "\n### 5.10\n\n| b |\n"), again);
+        let other = put(&again, "5.10, GCC", "| 5.10.262, GCC | 4 |\n", "\n### 5.10, GCC\n\n| d |\n");
+        assert!(other.contains("| 5.10.262 | 2 |\n| 5.10.262, GCC | 4 |\n"), "{other}");
+        assert!(other.contains("\n### 5.10\n\n| b |\n\n### 5.10, GCC\n\n| d |\n\n### 6.12"), "{other}");
     }
 }

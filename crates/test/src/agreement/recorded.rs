@@ -58,9 +58,9 @@ impl OtherKernel {
             .max_by_key(|kernel| kernel.version)
     }
 
-    /// Reads what a kernel answered about its own tests, by its series, such as `7.3`.
-    pub fn of_own_tests(series: &str) -> Option<OtherKernel> {
-        OtherKernel::read(&folder().join(series), "own.jsonl")
+    /// Reads what a kernel answered about its own tests, by its series, such as `7.3`; those that GCC compiled `with_gcc`.
+    pub fn of_own_tests(series: &str, with_gcc: bool) -> Option<OtherKernel> {
+        OtherKernel::read(&folder().join(series), if with_gcc { "own-gcc.jsonl" } else { "own.jsonl" })
     }
 
     fn read(folder: &Path, answers: &str) -> Option<OtherKernel> {

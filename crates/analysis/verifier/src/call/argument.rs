@@ -267,7 +267,8 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             ArgKind::KptrDest => {
                 let message = self.argument.must_be("a kptr in a value or object");
-                self.call.kptr = Some(self.path.types.check_kptr_slot(self.path.code, &register, message)?);
+                let shared = self.path.options.kernel_has(Feature::ExchangesUnderLock);
+                self.call.kptr = Some(self.path.types.check_kptr_slot(self.path.code, &register, shared, message)?);
             }
             ArgKind::ReleasedBtfIdOrNull => {
                 let Some(kptr) = self.call.kptr else { return self.argument.odd_prototype() };

@@ -132,10 +132,12 @@ impl HelperEffect<'_, '_> {
             helper_id::FOR_EACH_MAP_ELEM => {
                 let Some(map) = call.map else { return unsupported("this callback") };
                 let id = map.map().unwrap_or_default();
-                let of_map = |holds: fn(u32) -> Holds| Register { inner: map.inner, ..Register::pointer(holds(id)) };
+                let Register { inner, owner, .. } = map;
+                let of_map = |holds: fn(u32) -> Holds| Register { inner, owner, ..Register::pointer(holds(id)) };
                 frame.registers[1] = map;
                 frame.registers[2] = of_map(Holds::MapKey);
-                frame.registers[3] = of_map(Holds::MapValue);
+                // Each element is another one, and so is its lock: kernels before 7.3 take all elements for one.
+                frame.registers[3] = Register { id: self.path.fresh_id(), ..of_map(Holds::MapValue) };
                 frame.registers[4] = third;
             }
             helper_id::USER_RINGBUF_DRAIN => {

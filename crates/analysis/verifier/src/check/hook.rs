@@ -4,15 +4,17 @@
 use std::rc::Rc;
 
 use kiln_platform::{
-    AttachType, ProgramType, ProgramTypes, hook_refuses, is_disabled_lsm_hook, is_never_traced, is_sleepable_lsm_hook,
-    is_sleepable_tracepoint, is_unsupported_member, is_untrusted_lsm_hook, iterator_allows, iterator_target,
-    member_refuses, never_returns, raw_tracepoint, section_program_type,
+    AttachType, Feature, ProgramType, ProgramTypes, hook_refuses, is_disabled_lsm_hook, is_never_traced,
+    is_sleepable_device_hook, is_sleepable_lsm_hook, is_sleepable_tracepoint, is_unsupported_member,
+    is_untrusted_lsm_hook, iterator_allows, iterator_target, member_refuses, never_returns, raw_tracepoint,
+    section_program_type,
 };
 use kiln_program::Program;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
 use crate::code::Code;
 use crate::error::{Fault, Step, reject, unsupported};
+use crate::options::Options;
 use crate::reason::Reason;
 use crate::types::hook::{Hook, HookReturn, lsm_range};
 use crate::types::{Types, WITHOUT_TYPES};
@@ -44,7 +46,7 @@ impl Types {
     }
 
     /// Rules of the hook that hold whatever the program does.
-    pub(crate) fn check_hook(&self, code: &Code<'_>) -> Step<()> {
+    pub(crate) fn check_hook(&self, code: &Code<'_>, options: &Options) -> Step<()> {
         let program = code.program;
         check_sleepable(program, code.program_type)?;
         let described = section_program_type(&program.section).is_some_and(|rule| rule.target_by_btf);
@@ -81,7 +83,8 @@ impl Types {
         if is_disabled_lsm_hook(&hook.name) {
             return reject(Reason::KernelLacks, format!("programs may not be attached to the LSM hook {}", hook.name));
         }
-        if program.sleepable && !is_sleepable_lsm_hook(&hook.name) {
+        let device = options.kernel_has(Feature::SleepableDeviceHooks) && is_sleepable_device_hook(&hook.name);
+        if program.sleepable && !is_sleepable_lsm_hook(&hook.name) && !device {
             return reject(Reason::KernelLacks, format!("programs on the LSM hook {} may not sleep", hook.name));
         }
         Ok(())

@@ -113,7 +113,7 @@ impl<'a> Code<'a> {
             );
         }
         let fixed = i64::from(base.offset) + offset;
-        if base.scalar.smin < 0 {
+        if base.scalar.smin.saturating_add(fixed) < 0 {
             return reject(
                 Reason::PacketBounds,
                 format!("r{number} ({}): the variable part of the offset may be negative", base.kind().name()),

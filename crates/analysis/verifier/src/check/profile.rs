@@ -8,7 +8,7 @@
 //!
 //! Rules of the verifier that newer kernels relaxed are checked where they apply: `options.kernel_has(...)`.
 
-use kiln_isa::{AluOp, AtomicOp, CallTarget, Imm64, Insn, Width, forms};
+use kiln_isa::{AluOp, AtomicOp, ByteOrder, CallTarget, Imm64, Insn, Width, forms};
 use kiln_platform::{AttachType, Feature, FieldAccess, Helper, Kfunc, Lack, Profile, ProgramType};
 use kiln_program::{ExternKind, Map, MapId, Program, Reference};
 
@@ -26,6 +26,26 @@ pub fn needs(insn: &Insn) -> Option<Feature> {
 /// The version of the instruction set that has it.
 fn needs_version(insn: &Insn) -> Option<Feature> {
     (forms::version_of(insn) == 4).then_some(Feature::CpuV4)
+}
+
+/// Whether a kernel that lacks the instruction refuses it also where no path leads: by its opcode, or a field that it looks at
+/// before it follows paths. It meets others, such as a sign-extending move, on paths only.
+fn is_refused_anywhere(profile: &Profile, insn: &Insn) -> bool {
+    match insn {
+        Insn::MayGoto { .. }
+        | Insn::JumpIndirect { .. }
+        | Insn::LoadImm64 { imm: Imm64::Code { .. }, .. }
+        | Insn::Alu { op: AluOp::Arsh, width: Width::W32, .. }
+        | Insn::Branch { width: Width::W32, .. }
+        | Insn::Endian { order: ByteOrder::Swap, .. }
+        | Insn::Jump { long: true, .. }
+        | Insn::Load { signed: true, .. } => true,
+        Insn::LoadAcquire { size, .. } | Insn::StoreRelease { size, .. } if size.bytes() < 4 => true,
+        Insn::Atomic { .. } | Insn::LoadAcquire { .. } | Insn::StoreRelease { .. } => {
+            !profile.has(Feature::FetchingAtomics)
+        }
+        _ => false,
+    }
 }
 
 /// The feature that an instruction is.
@@ -48,10 +68,15 @@ fn needs_itself(insn: &Insn) -> Option<Feature> {
 fn lacks_program(profile: &Profile, program: &Program, program_type: ProgramType) -> Option<Lack> {
     profile
         .lacks_program_type(program_type)
-        .or_else(|| program.attach_type.and_then(|attach| profile.lacks_attach_type(attach)))
+        .or_else(|| attached_at(program).and_then(|attach| profile.lacks_attach_type(attach)))
         .or_else(|| program.replaces.as_ref().and_then(|_| profile.lacks_program_type(ProgramType::Ext)))
         .or_else(|| sleeps(program, program_type).and_then(|feature| profile.lacks(feature)))
         .or_else(|| if program.frags { profile.lacks(Feature::XdpFragments) } else { None })
+}
+
+/// The program's attach type, unless it says what is so without it, too: kernels that do not know it ignore it then.
+fn attached_at(program: &Program) -> Option<AttachType> {
+    program.attach_type.filter(|attach| *attach != AttachType::SkReuseportSelect)
 }
 
 fn sleeps(program: &Program, program_type: ProgramType) -> Option<Feature> {
@@ -110,6 +135,12 @@ impl Options {
             return Some((at, lack));
         }
         code.ops.iter().enumerate().find_map(|(at, op)| {
+            let insn = &op.node.insn;
+            if is_refused_anywhere(profile, insn)
+                && let Some(lack) = needs(insn).and_then(|feature| profile.lacks(feature))
+            {
+                return Some((at as Position, lack));
+            }
             let address = || profile.lacks(Feature::MapValueAddresses).map(|lack| (at as Position, lack));
             let per_cpu =
                 |map: MapId| code.object.maps.get(map.index()).is_some_and(|map| map.map_type.rules().per_cpu);

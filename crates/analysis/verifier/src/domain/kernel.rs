@@ -15,11 +15,16 @@ use kiln_isa::{AluOp, ByteOrder, JumpOp, Size, Width};
 use super::abstract_bits::Truth;
 use super::bounds::{Bounds, as_signed, signed_max, signed_min};
 use super::refine::{self, outcome};
-use super::scalar::Scalar;
+use super::scalar::{Deduction, Scalar};
 use super::tnum::Tnum;
 
 /// The effect of an ALU operation on two 64-bit registers (`adjust_scalar_min_max_vals`).
 pub fn apply_as_kernel(op: AluOp, width: Width, dst: &Scalar, src: &Scalar) -> Scalar {
+    apply_as_kernel_where(Deduction::ALL, op, width, dst, src)
+}
+
+/// [`apply_as_kernel`] for a kernel that deduces in these steps.
+pub fn apply_as_kernel_where(steps: Deduction, op: AluOp, width: Width, dst: &Scalar, src: &Scalar) -> Scalar {
     let result = match op {
         AluOp::Mov => *src,
         AluOp::Add => by_halves(dst, src, dst.tnum.add(src.tnum), Bounds::add),
@@ -41,7 +46,7 @@ pub fn apply_as_kernel(op: AluOp, width: Width, dst: &Scalar, src: &Scalar) -> S
         },
     };
     let result = if width == Width::W32 { zero_extended(&result) } else { result };
-    result.deduced().or_unbounded()
+    result.deduced_where(steps).or_unbounded()
 }
 
 /// The effect of a multiplication before Linux 6.18, which knew fewer bits of a product.
@@ -227,13 +232,13 @@ pub(crate) fn outcome_as_kernel(op: JumpOp, width: Width, dst: &Scalar, src: &Sc
 
 /// What the kernel knows of both operands where the comparison came out as `taken` (`reg_set_min_max`). The kernel also
 /// explores what cannot be: a number of which nothing is possible any more gets unknown ranges. `same`: both operands are
-/// one register, of which it learns what it learns of either. `crosses`: as [`Scalar::deduced_where`] has it.
+/// one register, of which it learns what it learns of either. `steps`: as [`Scalar::deduced_where`] has them.
 pub(crate) fn refine_as_kernel(
     op: JumpOp,
     width: Width,
     taken: bool,
     same: bool,
-    crosses: bool,
+    steps: Deduction,
     [dst, src]: [&Scalar; 2],
 ) -> (Scalar, Scalar) {
     let (mut left, mut right) = (*dst, *src);
@@ -247,13 +252,18 @@ pub(crate) fn refine_as_kernel(
     }
     refine::narrow(op, width, taken, &mut left, &mut right);
     if same {
-        left = left.meet(&right).deduced_where(crosses);
+        left = left.meet(&right).deduced_where(steps);
         right = left;
     }
-    // A constant has nothing left to deduce.
     let settled = |side: Scalar| match side.tnum.mask {
+        // A constant has nothing left to deduce.
         0 if side == Scalar::constant(side.tnum.value) => side,
-        _ => side.deduced_where(crosses).or_unbounded(),
+        // `__reg_combine_32_into_64`: what older kernels learn of a lower half is all they know, unless the upper one is 0.
+        _ if width == Width::W32 && !steps.halves => match (side.tnum.value | side.tnum.mask) >> 32 {
+            0 => side.deduced_where(Deduction { halves: true, ..steps }).or_unbounded(),
+            _ => side.with_any_whole().deduced_where(steps).or_unbounded(),
+        },
+        _ => side.deduced_where(steps).or_unbounded(),
     };
     (settled(left), settled(right))
 }

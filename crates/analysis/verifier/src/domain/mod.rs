@@ -21,10 +21,10 @@ mod tnum;
 
 pub use abstract_bits::{Abstract, Truth, apply};
 pub use kernel::{
-    apply_as_kernel, multiply_as_older_kernel, narrowed_as_kernel, negate_as_kernel, reordered_as_kernel,
-    sign_extended_as_kernel,
+    apply_as_kernel, apply_as_kernel_where, multiply_as_older_kernel, narrowed_as_kernel, negate_as_kernel,
+    reordered_as_kernel, sign_extended_as_kernel,
 };
 pub(crate) use kernel::{outcome_as_kernel, refine_as_kernel};
 pub use refine::refine;
-pub use scalar::Scalar;
+pub use scalar::{Deduction, Scalar};
 pub use tnum::Tnum;

@@ -29,6 +29,20 @@ pub struct Scalar {
     pub s32_max: i32,
 }
 
+/// Steps of [`Scalar::deduced`] that not every kernel makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deduction {
+    /// A signed range across 0 and an unsigned one that meets it at one end narrow each other.
+    pub crosses: bool,
+    /// The range of the lower half narrows that of the whole number.
+    pub halves: bool,
+}
+
+impl Deduction {
+    /// All steps.
+    pub const ALL: Deduction = Deduction { crosses: true, halves: true };
+}
+
 impl Scalar {
     /// Nothing known.
     pub const UNKNOWN: Scalar = Scalar {
@@ -181,12 +195,12 @@ impl Scalar {
     /// The same values, with each of the six parts as narrow as the kernel makes it from the others (`reg_bounds_sync`).
     #[must_use]
     pub fn deduced(self) -> Scalar {
-        self.deduced_where(true)
+        self.deduced_where(Deduction::ALL)
     }
 
-    /// What a kernel deduces that narrows signed ranges across 0 by unsigned ones if it `crosses`.
+    /// What a kernel deduces that makes these steps.
     #[must_use]
-    pub(super) fn deduced_where(mut self, crosses: bool) -> Scalar {
+    pub(super) fn deduced_where(mut self, steps: Deduction) -> Scalar {
         self.bounds_from_tnum();
         let first = self;
         if self.becomes_one_range() {
@@ -195,7 +209,7 @@ impl Scalar {
         } else {
             for _ in 0..3 {
                 let before = self;
-                self.ranges_from_each_other(crosses);
+                self.ranges_from_each_other(steps);
                 if self == before {
                     break;
                 }
@@ -259,11 +273,13 @@ impl Scalar {
     }
 
     /// `__reg_deduce_bounds`.
-    fn ranges_from_each_other(&mut self, crosses: bool) {
+    fn ranges_from_each_other(&mut self, steps: Deduction) {
         self.half_from_whole();
-        self.half_by_sign(crosses);
-        self.whole_by_sign(crosses);
-        self.whole_from_half();
+        self.half_by_sign(steps.crosses);
+        self.whole_by_sign(steps.crosses);
+        if steps.halves {
+            self.whole_from_half();
+        }
     }
 
     /// The whole number to its lower half: where the upper half is fixed, or is one of two neighbours between which the
@@ -390,6 +406,11 @@ impl Scalar {
         if empty || other || other_low { self.unbounded() } else { self }
     }
 
+    /// The same known bits and ranges of the lower half, and any of the whole number (`__mark_reg64_unbounded`).
+    pub(super) const fn with_any_whole(self) -> Scalar {
+        Scalar { umin: 0, umax: u64::MAX, smin: i64::MIN, smax: i64::MAX, ..self }
+    }
+
     pub(super) fn wide(&self) -> Bounds {
         Bounds { umin: self.umin, umax: self.umax, smin: self.smin, smax: self.smax }
     }
@@ -453,10 +474,10 @@ mod tests {
     use super::*;
 
     /// [`Scalar::deduced_where`] without what it leaves out.
-    fn deduced_plainly(mut scalar: Scalar, crosses: bool) -> Scalar {
+    fn deduced_plainly(mut scalar: Scalar, steps: Deduction) -> Scalar {
         scalar.bounds_from_tnum();
         for _ in 0..3 {
-            scalar.ranges_from_each_other(crosses);
+            scalar.ranges_from_each_other(steps);
         }
         scalar.tnum_from_bounds();
         scalar.bounds_from_tnum();
@@ -502,10 +523,11 @@ mod tests {
             if kept & 16 == 0 {
                 (scalar.s32_min, scalar.s32_max) = (number() as i32, number() as i32);
             }
-            for crosses in [false, true] {
-                let once = scalar.deduced_where(crosses);
-                assert_eq!(once, deduced_plainly(scalar, crosses), "{scalar:?}");
-                assert_eq!(once.deduced_where(crosses), deduced_plainly(once, crosses), "{once:?}");
+            for (crosses, halves) in [(false, false), (false, true), (true, true)] {
+                let steps = Deduction { crosses, halves };
+                let once = scalar.deduced_where(steps);
+                assert_eq!(once, deduced_plainly(scalar, steps), "{scalar:?}");
+                assert_eq!(once.deduced_where(steps), deduced_plainly(once, steps), "{once:?}");
             }
         }
     }

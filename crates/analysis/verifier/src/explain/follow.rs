@@ -12,7 +12,7 @@
 use kiln_isa::{Address, AluOp, CallTarget, Insn, Reg, Size, Source, Width};
 use kiln_program::Reference;
 
-use super::names::{Names, number};
+use super::names::{Names, number, signed_plain};
 use crate::domain::Scalar;
 use crate::explore::observe::Visit;
 use crate::rejection::{Loss, Part, StoryStep};
@@ -35,9 +35,15 @@ pub(super) struct Follower<'a> {
     pub visits: &'a [Visit],
     /// Found so far: index into the path, and the step.
     pub found: Vec<(usize, StoryStep)>,
+    /// Steps that are told only on lines that nothing else marks: moves by a constant, and whose address was moved.
+    pub minor: Vec<(usize, StoryStep)>,
     /// Where the first value came from, as an index into the path.
     pub origin: Option<usize>,
-    pending: Vec<(Place, usize)>,
+    /// Whether what is followed is not what is rejected: its steps are told, and no edits are placed by them.
+    aside: bool,
+    /// Where a call took away the value that is rejected, as an index into the path.
+    pub lost: Option<usize>,
+    pending: Vec<(Place, usize, bool)>,
     seen: Vec<(Place, usize)>,
 }
 
@@ -53,14 +59,26 @@ enum Told {
 
 impl<'a> Follower<'a> {
     pub(super) fn new(names: &'a Names<'a>, visits: &'a [Visit]) -> Follower<'a> {
-        Follower { names, visits, found: Vec::new(), origin: None, pending: Vec::new(), seen: Vec::new() }
+        Follower {
+            names,
+            visits,
+            found: Vec::new(),
+            minor: Vec::new(),
+            origin: None,
+            aside: false,
+            lost: None,
+            pending: Vec::new(),
+            seen: Vec::new(),
+        }
     }
 
-    /// Follows a value that is at a place before the instruction at that index of the path.
+    /// Follows a value that is at a place before the instruction at that index of the path. The origin is that of the
+    /// value that was followed first.
     pub(super) fn follow(&mut self, place: Place, index: usize) {
-        self.pending.push((place, index));
-        let mut first = true;
-        while let Some((place, index)) = self.pending.pop() {
+        let mut first = self.seen.is_empty();
+        self.pending.push((place, index, !first));
+        while let Some((place, index, aside)) = self.pending.pop() {
+            self.aside = aside;
             if self.seen.contains(&(place, index)) || self.seen.len() > 4 {
                 continue;
             }
@@ -73,7 +91,8 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn follow_one(&mut self, mut place: Place, index: usize) -> Option<usize> {
+    fn follow_one(&mut self, start: Place, index: usize) -> Option<usize> {
+        let mut place = start;
         for at in (0..index).rev() {
             let Some(after) = self.visits.get(at + 1) else { continue };
             match self.told(place, at, &self.visits[at], &after.state) {
@@ -85,12 +104,12 @@ impl<'a> Follower<'a> {
                 return None;
             }
         }
-        self.beginning(place);
+        self.beginning(place, start, index);
         None
     }
 
-    /// The start of the path was reached.
-    fn beginning(&mut self, place: Place) {
+    /// The start of the path was reached, from a value that was followed from `start`, at that index of the path.
+    fn beginning(&mut self, place: Place, start: Place, end: usize) {
         let Some(first) = self.visits.first() else { return };
         let function = first.state.frame().function;
         match place {
@@ -105,13 +124,18 @@ impl<'a> Follower<'a> {
                         format!("the argument{name}: {}", self.names.value(register))
                     }
                 };
-                if register.kind() != Kind::Context && reg != Reg::R10 {
-                    self.found.push((0, self.step(0, Part::Origin, text)));
+                let is_moved = held(&self.visits[end].state, start).is_some_and(|value| value.offset != 0);
+                match register.kind() {
+                    // Every program has the context, so it says something only of an address in it.
+                    Kind::Context if is_moved => self.tell_minor(0, Part::Origin, text),
+                    Kind::Context => {}
+                    _ if reg == Reg::R10 => {}
+                    _ => self.tell(0, Part::Origin, text),
                 }
             }
             Place::Slot { index, .. } => {
                 let text = format!("nothing was written to r10{:+} on this path", -8 * (index as i32 + 1));
-                self.found.push((0, self.step(0, Part::Origin, text)));
+                self.tell(0, Part::Origin, text);
             }
         }
     }
@@ -121,14 +145,23 @@ impl<'a> Follower<'a> {
     }
 
     fn tell(&mut self, at: usize, part: Part, text: String) {
-        let step = self.step(at, part, text);
+        let step = StoryStep { aside: self.aside, ..self.step(at, part, text) };
         self.found.push((at, step));
+    }
+
+    /// Adds a minor step. Turns of a loop add it once, in the first of them.
+    fn tell_minor(&mut self, at: usize, part: Part, text: String) {
+        let step = StoryStep { aside: true, ..self.step(at, part, text) };
+        match self.minor.iter_mut().find(|(_, known)| known.insn == step.insn && known.text == step.text) {
+            Some((known, _)) => *known = at,
+            None => self.minor.push((at, step)),
+        }
     }
 
     /// A call makes the value unusable.
     fn tell_loss(&mut self, at: usize, loss: Loss, text: String) {
         let step = self.step(at, Part::Lost, text);
-        self.found.push((at, StoryStep { loss: Some(loss), ..step }));
+        self.found.push((at, StoryStep { loss: Some(loss), aside: self.aside, ..step }));
     }
 
     fn told(&mut self, place: Place, at: usize, visit: &Visit, after: &State) -> Told {
@@ -276,8 +309,16 @@ impl<'a> Follower<'a> {
                 let range = number(&moved_by.scalar);
                 self.tell(at, Part::Moved, format!("the pointer is moved {verb} by {range}"));
                 if let Some(other) = other {
-                    self.pending.push((place(other), at));
+                    self.pending.push((place(other), at, self.aside));
                 }
+            } else if let Some(offset) = now.fixed_offset().filter(|_| now.kind() == Kind::Stack) {
+                let text = format!("the address of a local variable, r10{offset:+}");
+                self.tell_minor(at, Part::Moved, text);
+            } else if let Some(by) = moved_by.scalar.as_constant().filter(|by| *by != 0) {
+                let by = if op == AluOp::Sub { by.wrapping_neg() } else { by } as i64;
+                let verb = if by < 0 { "back" } else { "forward" };
+                let text = format!("the pointer is moved {verb} by {}", signed_plain(by).trim_start_matches('-'));
+                self.tell_minor(at, Part::Moved, text);
             }
             return Told::From(place(pointer));
         }
@@ -403,7 +444,9 @@ impl<'a> Follower<'a> {
                     let text = format!("{callee} gives up {}: it may not be used after", self.names.pointee(&before));
                     self.tell_loss(at, Loss::GivenUp, text);
                 }
-                return Told::Origin;
+                // Where the pointer came from before is told, too.
+                self.aside = true;
+                self.lost = self.lost.or(Some(at));
             }
             Insn::Call(_) if before.is_packet() && now.range < before.range => {
                 self.tell(at, Part::Lost, "the call may change the packet: bounds from before are void".to_owned());

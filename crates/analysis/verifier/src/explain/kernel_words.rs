@@ -181,7 +181,7 @@ impl Words<'_> {
 
     fn section(&self) -> Option<String> {
         let sections = &self.path.state.sections;
-        let region = if sections.rcu {
+        let region = if sections.rcu > 0 {
             "bpf_rcu_read_lock"
         } else if sections.preemption_off > 0 {
             "bpf_preempt_disable"

@@ -42,6 +42,7 @@ impl StoryStep {
             line: code.object.line(op.node).filter(|line| line.line != 0).cloned(),
             part,
             text,
+            aside: false,
             loss: None,
         }
     }

@@ -11,6 +11,7 @@
 //! Exploring is deterministic, so all three end alike. If they do not, the story is left out, and nothing else is lost.
 
 use kiln_isa::{CallTarget, Insn, Reg, Source};
+use kiln_program::SourceLine;
 
 use super::follow::{Follower, Place};
 use super::names::Names;
@@ -101,6 +102,9 @@ impl<'a> Story<'a> {
                 if let Some(place) = self.offender() {
                     follower.follow(place, end);
                 }
+                if let Some(place) = self.moved_pointer() {
+                    follower.follow(place, end);
+                }
             }
         }
         let origin = follower.origin;
@@ -109,6 +113,7 @@ impl<'a> Story<'a> {
             self.add_branches(&follower, origin.unwrap_or(0), &mut steps);
         }
         self.add_calls(&follower, &mut steps);
+        self.add_minor(std::mem::take(&mut follower.minor), &mut steps);
         steps.sort_by_key(|(at, _)| *at);
         // Iterations of a loop repeat the same steps.
         let mut told: Vec<StoryStep> = Vec::new();
@@ -163,19 +168,42 @@ impl<'a> Story<'a> {
     fn offender(&self) -> Option<Place> {
         let frame = self.last().state.frames.len() - 1;
         let reg = self.offending_register().filter(|reg| *reg != Reg::R10)?;
-        // A pointer moved by a number: when the number is at fault, it is the one with the story.
-        if self.rejection.reason == Reason::UnboundedOffset
-            && let Insn::Alu { src: Source::Reg(src), .. } = self.insn()
-            && self.last().state.register(reg).is_pointer()
-            && !self.last().state.register(src).is_pointer()
-        {
-            return Some(Place::Register { frame, reg: src });
-        }
+        let reg = self.number_added(reg).unwrap_or(reg);
         Some(Place::Register { frame, reg })
+    }
+
+    /// The number by which the instruction moves the pointer in a register: when it is at fault, it has the story.
+    fn number_added(&self, reg: Reg) -> Option<Reg> {
+        let Insn::Alu { src: Source::Reg(src), .. } = self.insn() else { return None };
+        let state = &self.last().state;
+        let moves = state.register(reg).is_pointer() && !state.register(src).is_pointer();
+        (self.rejection.reason == Reason::UnboundedOffset && moves).then_some(src)
+    }
+
+    /// The pointer that a number at fault would move.
+    fn moved_pointer(&self) -> Option<Place> {
+        let reg = self.offending_register().filter(|reg| *reg != Reg::R10)?;
+        self.number_added(reg)?;
+        Some(Place::Register { frame: self.last().state.frames.len() - 1, reg })
     }
 
     pub(super) fn offending_value(&self) -> Option<Register> {
         Some(*self.last().state.register(self.offending_register()?))
+    }
+
+    /// Adds minor steps where nothing else marks their line.
+    fn add_minor(&self, minor: Vec<(usize, StoryStep)>, steps: &mut Vec<(usize, StoryStep)>) {
+        let same = |one: &Option<SourceLine>, other: &SourceLine| {
+            one.as_ref().is_some_and(|one| one.line == other.line && one.file == other.file)
+        };
+        for (at, step) in minor {
+            let is_marked = step.line.as_ref().is_some_and(|own| {
+                same(&self.rejection.line, own) || steps.iter().any(|(_, known)| same(&known.line, own))
+            });
+            if !is_marked {
+                steps.push((at, step));
+            }
+        }
     }
 
     /// Adds where the reference that is still held was acquired.
@@ -223,7 +251,8 @@ impl<'a> Story<'a> {
             }
         }
         for (at, text) in told {
-            let step = follower.step(at, Part::Branch, text);
+            let aside = follower.lost.is_some_and(|lost| at < lost);
+            let step = StoryStep { aside, ..follower.step(at, Part::Branch, text) };
             follower.found.push((at, step));
         }
         let step = follower.step(begin, Part::Origin, "the loop turns here without anything having changed".to_owned());

@@ -110,7 +110,7 @@ impl<'a> Explorer<'a> {
         path.check_addresses()?;
         path.at = path.code.functions[0].start;
         path.check_maps()?;
-        path.types.check_hook(path.code)?;
+        path.types.check_hook(path.code, path.options)?;
         path.findings.begin_exceptions(path.code, &path.types)
     }
 

@@ -155,10 +155,18 @@ impl Types {
         wrong(&format!("points to struct {}, it holds struct {}", held.name, wanted.name))
     }
 
-    /// The kptr that `bpf_kptr_xchg` changes.
-    pub(crate) fn check_kptr_slot(&mut self, code: &Code<'_>, register: &Register, message: String) -> Step<Kptr> {
+    /// The kptr that `bpf_kptr_xchg` changes. With `shared`, also in an object that a list or tree owns.
+    pub(crate) fn check_kptr_slot(
+        &mut self,
+        code: &Code<'_>,
+        register: &Register,
+        shared: bool,
+        message: String,
+    ) -> Step<Kptr> {
         let in_value = register.kind() == Kind::MapValue && !register.nullable;
-        if !in_value && !register.is_plain_object() {
+        let owned = register.trusted(register.trust.without(Trust::NOT_OWNING.with(Trust::RCU)));
+        let shared = shared && register.trust.has(Trust::NOT_OWNING) && owned.is_plain_object();
+        if !in_value && !register.is_plain_object() && !shared {
             return reject(Reason::ArgumentType, message);
         }
         let field = self.find_field(code, register, is_kptr, message.clone())?;
@@ -204,7 +212,8 @@ impl State {
 }
 
 /// Kernel structures that stay while an RCU section lasts, so that a kptr to one may be used there.
-const RCU_PROTECTED: [&str; 5] = ["task_struct", "cgroup", "bpf_cpumask", "bpf_crypto_ctx", "prog_test_ref_kfunc"];
+const RCU_PROTECTED: [&str; 6] =
+    ["task_struct", "cgroup", "bpf_cpumask", "bpf_crypto_ctx", "bpf_ksock", "prog_test_ref_kfunc"];
 
 fn is_kptr(kind: FieldKind) -> bool {
     matches!(kind, FieldKind::Kptr(_))

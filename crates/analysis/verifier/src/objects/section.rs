@@ -1,7 +1,7 @@
 //! Critical sections: RCU read sections, preemption switched off, interrupts switched off.
 //!
 //! ```text
-//!   bpf_rcu_read_lock()            one at a time; RCU pointers and iterators made in it are good until the unlock
+//!   bpf_rcu_read_lock()            one at a time before 7.0; RCU pointers and iterators made in it are good until the unlock
 //!   bpf_preempt_disable()          any number, counted
 //!   bpf_local_irq_save(r10-8)      r10-8: saved flags; given back in the opposite order, from the same slot
 //! ```
@@ -28,20 +28,21 @@ impl Path<'_> {
     pub(crate) fn change_section(&mut self, meaning: KfuncMeaning) -> Step<bool> {
         let sections = &mut self.state.sections;
         match meaning {
-            KfuncMeaning::BeginRcu if sections.rcu => {
+            KfuncMeaning::BeginRcu if sections.rcu > 0 && !self.options.kernel_has(Feature::NestedRcu) => {
                 return reject(Reason::CriticalSection, "an RCU read section begins in another one");
             }
             KfuncMeaning::BeginRcu => {
-                sections.rcu = true;
+                sections.rcu += 1;
                 self.state.begun.push(Begun { what: Section::Rcu, at: self.at, id: 0 });
             }
-            KfuncMeaning::EndRcu if !sections.rcu => {
+            KfuncMeaning::EndRcu if sections.rcu == 0 => {
                 return reject(Reason::CriticalSection, "an RCU read section ends that never began");
             }
             KfuncMeaning::EndRcu => {
-                sections.rcu = false;
+                sections.rcu -= 1;
+                let last = sections.rcu == 0;
                 self.state.end(Section::Rcu);
-                self.end_protection(true);
+                self.end_protection(last);
             }
             KfuncMeaning::DisablePreemption => {
                 sections.preemption_off += 1;

@@ -9,7 +9,7 @@ impl State {
     /// Whether RCU pointers are valid here.
     pub(crate) fn in_rcu_section(&self) -> bool {
         let protects = self.sections.all_protect && self.sections.name().is_some();
-        self.sections.rcu || protects || !self.locks.is_empty() || !self.sleepable
+        self.sections.rcu > 0 || protects || !self.locks.is_empty() || !self.sleepable
     }
 
     /// Checks that a call which may sleep is allowed here.

@@ -15,8 +15,8 @@ pub(crate) struct Begun {
 /// The sections a path is in.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sections {
-    /// An RCU read section that the program began.
-    pub rcu: bool,
+    /// How many RCU read sections the program began.
+    pub rcu: u32,
     /// Whether sections without preemption or interrupts protect what RCU does, too.
     pub all_protect: bool,
     /// How often preemption was switched off.
@@ -29,7 +29,7 @@ impl Sections {
     /// What the innermost one is called, where there is one.
     pub(crate) fn name(&self) -> Option<&'static str> {
         match self {
-            Sections { rcu: true, .. } => Some("an RCU read section"),
+            Sections { rcu: 1.., .. } => Some("an RCU read section"),
             Sections { preemption_off: 1.., .. } => Some("a section without preemption"),
             Sections { interrupts, .. } if !interrupts.is_empty() => Some("a section without interrupts"),
             _ => None,

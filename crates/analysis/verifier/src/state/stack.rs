@@ -169,12 +169,6 @@ impl Stack {
         self.slots().get(index).unwrap_or(&Slot::INVALID)
     }
 
-    /// What the byte at frame pointer + `offset` holds.
-    pub(crate) fn byte(&self, offset: i32) -> Byte {
-        let (index, within) = slot_of(offset);
-        self.slot(index).bytes[within]
-    }
-
     pub(crate) fn slot_mut(&mut self, index: usize) -> &mut Slot {
         let slots = self.slots_mut();
         if slots.len() <= index {

@@ -8,8 +8,8 @@ use kiln_program::{Extern, ExternKind, JumpTable, Reference};
 
 use crate::code::Code;
 use crate::domain::{
-    Abstract, Scalar, apply, apply_as_kernel, multiply_as_older_kernel, narrowed_as_kernel, negate_as_kernel,
-    reordered_as_kernel, sign_extended_as_kernel,
+    Abstract, Scalar, apply, apply_as_kernel, apply_as_kernel_where, multiply_as_older_kernel, narrowed_as_kernel,
+    negate_as_kernel, reordered_as_kernel, sign_extended_as_kernel,
 };
 use crate::error::{Step, refuse, reject};
 use crate::path::Path;
@@ -319,7 +319,7 @@ impl Arithmetic<'_, '_> {
             AluOp::Mul if !self.path.options.kernel_has(Feature::ProductBits) => {
                 multiply_as_older_kernel(width, &first.scalar, &second.scalar)
             }
-            _ => apply_as_kernel(op, width, &first.scalar, &second.scalar),
+            _ => apply_as_kernel_where(self.path.options.deduction(), op, width, &first.scalar, &second.scalar),
         };
         let scalar = self.path.known(kernel, || apply(op, width, &first.scalar, &second.scalar));
         let mut result = Register { origin, ..Register::scalar(scalar) };
@@ -378,8 +378,10 @@ impl Arithmetic<'_, '_> {
             );
         }
         if pointer.is_untrusted_bytes() {
-            // A number stays the same number for the kernel. In truth it changes, so nothing is known of it here.
-            return Ok(if self.path.read(dst)?.is_pointer() { pointer } else { Register::UNKNOWN });
+            // For older kernels a number stays the same number. In truth it changes, so nothing is known of it here.
+            let moved =
+                self.path.read(dst)?.is_pointer() || self.path.options.kernel_has(Feature::PointersAddedToNumbers);
+            return Ok(if moved { pointer } else { Register::UNKNOWN });
         }
         let older = pointer.kind() == Kind::Map && !self.path.options.kernel_has(Feature::MapPointerArithmetic);
         if older || !takes_arithmetic(pointer.kind(), op, number.scalar.as_constant()) {
@@ -433,8 +435,13 @@ impl Arithmetic<'_, '_> {
         if pointer.kind() == Kind::Packet || pointer.kind() == Kind::PacketMeta {
             moved.id = self.path.fresh_id();
             // Moving back, the bytes behind the old place are still there; moving by a negative number is forward.
-            if number.scalar.smin < 0 {
+            let whole = self.path.options.kernel_has(Feature::WholePacketOffsets);
+            if number.scalar.smin < 0 || scalar.smin < 0 && !whole {
                 moved.range = 0;
+            } else if whole && moved.range > 0 {
+                // It counts from the highest place that the pointer may be at, which moved back by that much.
+                let back = i32::try_from(number.scalar.smin).unwrap_or(0);
+                moved.range = moved.range.saturating_add(back).min(i32::from(u16::MAX));
             }
         }
         moved

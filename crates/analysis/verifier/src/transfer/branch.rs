@@ -5,7 +5,7 @@ use kiln_platform::Feature;
 use kiln_platform::limits::MAX_PACKET_OFFSET;
 
 use crate::code::Code;
-use crate::domain::{Scalar, Tnum, Truth, apply_as_kernel, refine, refine_as_kernel};
+use crate::domain::{Deduction, Scalar, Tnum, Truth, apply_as_kernel, refine, refine_as_kernel};
 use crate::error::Step;
 use crate::options::Options;
 use crate::path::precision::Origin;
@@ -180,8 +180,7 @@ impl Path<'_> {
         same: bool,
         [first, second]: [&Scalar; 2],
     ) -> Option<(Scalar, Scalar)> {
-        let crosses = self.options.kernel_has(Feature::CrossedSigns);
-        let (left, right) = refine_as_kernel(op, width, taken, same, crosses, [first, second]);
+        let (left, right) = refine_as_kernel(op, width, taken, same, self.options.deduction(), [first, second]);
         let kernel = (self.options.with_known_half(left), self.options.with_known_half(right));
         if self.options.skip_facts {
             return Some(kernel);
@@ -232,6 +231,11 @@ impl Options {
         let half = side.scalar.without_half();
         let tnum = if half.tnum.mask == 0 { half.tnum } else { Tnum::UNKNOWN };
         Register { scalar: Scalar { tnum, ..half }, ..*side }
+    }
+
+    /// How the kernel makes the ranges of a number narrow one another.
+    pub(crate) fn deduction(&self) -> Deduction {
+        Deduction { crosses: self.kernel_has(Feature::CrossedSigns), halves: self.kernel_has(Feature::HalvesNarrow) }
     }
 
     /// A number without what the kernel does not know of its lower half.

@@ -98,6 +98,11 @@ impl Path<'_> {
             // The verifier treats a pointer to an unknown type as a number, and a pointer to a number too.
             BtfKind::Void => return Ok(Register::UNKNOWN),
             BtfKind::Int { .. } if self.options.kernel_has(Feature::NumberPointers) => return Ok(Register::UNKNOWN),
+            // The list that an enqueued packet is dropped to: the kernel has a structure of its own for it.
+            BtfKind::Pointer { .. } if hook.name == "Qdisc_ops.enqueue" && index == 2 => {
+                let list = Register::pointer(Holds::Structure(self.types.kernel_struct("bpf_sk_buff_ptr")));
+                return Ok(list.trusted(Trust::TRUSTED));
+            }
             BtfKind::Pointer { .. } if self.options.kernel_has(Feature::PointersAsNumbers) => {
                 return Ok(Register::UNKNOWN);
             }

@@ -1,6 +1,6 @@
 //! Loads, stores and atomics: what each kind of pointer allows, and what a load gives.
 
-use kiln_isa::{Address, AtomicOp, PacketMode, Reg, Size, Source};
+use kiln_isa::{Address, AtomicOp, Insn, PacketMode, Reg, Size, Source};
 use kiln_platform::Feature;
 use kiln_program::MapContents;
 
@@ -90,7 +90,9 @@ impl Path<'_> {
 
     fn load_from(&mut self, reg: Reg, base: Register, offset: i64, size: Size) -> Step<Register> {
         let bytes = size.bytes();
-        self.findings.check_usable(self.at, reg, &base)?;
+        let plain = matches!(self.code.op(self.at).node.insn, Insn::Load { .. });
+        let merges = plain && self.options.kernel_has(Feature::MixedLoads);
+        self.findings.check_usable(self.at, reg, &base, merges)?;
         if base.kind() == Kind::Context {
             self.findings.noted.access_context(&base, offset, bytes);
         }
@@ -137,7 +139,7 @@ impl Path<'_> {
         value: Register,
         src: Source,
     ) -> Step<()> {
-        self.findings.check_usable(self.at, reg, &base)?;
+        self.findings.check_usable(self.at, reg, &base, false)?;
         if base.kind() != Kind::Stack {
             self.options.check_leak(&value, "is stored where it can be read")?;
         }
@@ -260,8 +262,9 @@ impl Path<'_> {
 }
 
 impl Findings {
-    /// Checks that an address register holds a pointer that is not null, of the same kind on all paths.
-    fn check_usable(&mut self, at: Position, reg: Reg, base: &Register) -> Step<()> {
+    /// Checks that an address register holds a pointer that is not null, of the same kind on all paths. If the kernel
+    /// `merges`, it makes one load of those from memory and from structures, which may fault.
+    fn check_usable(&mut self, at: Position, reg: Reg, base: &Register, merges: bool) -> Step<()> {
         let number = reg.number();
         if !base.is_pointer() {
             return reject(Reason::NotAPointer, format!("r{number} is used as an address but holds a number"));
@@ -275,8 +278,13 @@ impl Findings {
         if before != kind && !self.noted.kinds.contains(&kind) {
             self.noted.kinds.push(kind);
         }
+        let memory = |kind| matches!(kind, Kind::Memory | Kind::RingBuffer | Kind::BtfId);
+        let merged = merges && memory(before) && memory(kind);
+        if merged && before == Kind::BtfId {
+            self.noted.accessed[at as usize] = before;
+        }
         let own_code = |kind| is_view(kind) || kind == Kind::Arena;
-        if before != kind && before != Kind::Uninit && (own_code(before) || own_code(kind)) {
+        if !merged && before != kind && before != Kind::Uninit && (own_code(before) || own_code(kind)) {
             return refuse(
                 Reason::NotAPointer,
                 Case::TwoKinds,

@@ -20,8 +20,7 @@ impl Path<'_> {
         if lowest != highest {
             self.options.check_stack_offset()?;
             self.read_stack_bytes(frame, lowest, highest + bytes as i32 - lowest, false)?;
-            let stack = &self.state.frames[frame].stack;
-            let zeros = (lowest..highest + bytes as i32).all(|at| stack.byte(at) == Byte::Zero);
+            let zeros = self.reads_zeros(frame, lowest, highest + bytes as i32);
             return Ok(Register::scalar(if zeros { Scalar::constant(0) } else { Scalar::of_width(8 * bytes) }));
         }
         let used = self.state.frames[frame].stack.slots().len();
@@ -72,10 +71,28 @@ impl Path<'_> {
                 self.findings.note_unwritten(self.at, lowest + at, 1);
             }
         }
-        if read.iter().all(|byte| *byte == Byte::Zero) {
+        if self.reads_zeros(frame, lowest, lowest + bytes as i32) {
             return Ok(Register::constant(0));
         }
         Ok(Register::scalar(Scalar::of_width(8 * bytes)))
+    }
+
+    /// Whether all bytes are 0. Those of a spilled 0 count for newer kernels only, to which it then matters.
+    fn reads_zeros(&mut self, frame: usize, lowest: i32, end: i32) -> bool {
+        let spills = self.options.kernel_has(Feature::SpilledZeros);
+        let stack = &self.state.frames[frame].stack;
+        let mut spilled = Vec::new();
+        for at in lowest..end {
+            let (index, within) = slot_of(at);
+            let slot = stack.slot(index);
+            match slot.bytes[within] {
+                Byte::Zero => {}
+                Byte::Spill if spills && slot.register.is_zero() => spilled.push(slot.register),
+                _ => return false,
+            }
+        }
+        spilled.iter().for_each(|zero| self.findings.mark_precise(zero));
+        true
     }
 
     /// A register read back; the slot and the register are copies of each other.
@@ -98,7 +115,8 @@ impl Path<'_> {
     ) -> Step<()> {
         let forgotten = match value.kind() {
             Kind::Insn => !self.options.kernel_has(Feature::AddressesOnStack),
-            kind => matches!(kind, Kind::Dynptr | Kind::TracepointBuffer),
+            Kind::Dynptr | Kind::TracepointBuffer => !self.options.kernel_has(Feature::SpilledBuffers),
+            _ => false,
         };
         let value = if forgotten { Register::UNKNOWN } else { value };
         let (lowest, highest) = base.stack_range(reg, offset, u64::from(bytes))?;

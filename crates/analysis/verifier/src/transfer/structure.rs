@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use kiln_isa::Reg;
-use kiln_platform::{ProgramType, WritableField, writable_fields};
+use kiln_platform::{Feature, ProgramType, WritableField, writable_fields};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
 use crate::code::Code;
@@ -120,7 +120,8 @@ impl Types {
             );
         }
         let kept = base.owns() || base.trust.has(Trust::NOT_OWNING) || base.trust.has(Trust::RCU);
-        if base.is_allocated() && !kept {
+        let read = !write && base.trust.has(Trust::UNTRUSTED) && options.kernel_has(Feature::LoadsOfStaleObjects);
+        if base.is_allocated() && !kept && !read {
             return reject(
                 Reason::NotTrusted,
                 format!("r{number} points to a {name} that nothing keeps alive any more"),
@@ -229,9 +230,17 @@ impl Types {
 
 /// The bytes of a field that programs may write.
 fn field_range(types: &Btf, field: &WritableField) -> Option<Range<u32>> {
-    let mut id = types.find(field.owner, |kind| matches!(kind, BtfKind::Composite { .. }))?;
+    let range = range_of(types, field.owner, field.field)?;
+    let Some((structure, part)) = field.part else { return Some(range) };
+    let part = range_of(types, structure, part)?;
+    Some(range.start.checked_add(part.start)?..range.start.checked_add(part.end)?)
+}
+
+/// The bytes of a field of a structure of the kernel; of all of the structure where the name is empty.
+fn range_of(types: &Btf, structure: &str, field: &str) -> Option<Range<u32>> {
+    let mut id = types.find(structure, |kind| matches!(kind, BtfKind::Composite { .. }))?;
     let mut start = 0;
-    for name in field.field.split('.').filter(|name| !name.is_empty()) {
+    for name in field.split('.').filter(|name| !name.is_empty()) {
         let member = types.members(id).iter().find(|member| types.text(member.name) == name)?;
         start += member.bit_offset / 8;
         id = types.resolve(member.type_id)?;

@@ -130,7 +130,7 @@ fn moved(case: &Case<'_>) -> Vec<Proposal> {
 
 /// For a comparison with the packet's end that is the wrong way round.
 fn turned_round(case: &Case<'_>) -> Vec<Proposal> {
-    let steps = case.diagnosis.story.iter().filter(|step| step.part == "branch");
+    let steps = case.steps().filter(|step| step.part == "branch");
     let compared = steps.filter(|step| step.text.exact().contains("the packet's end"));
     let mut found = Vec::new();
     for step in compared {

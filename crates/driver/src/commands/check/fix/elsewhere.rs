@@ -46,9 +46,8 @@ fn index(case: &Case<'_>) -> Vec<Proposal> {
 
 /// The places where the value was made, the last one first, and the calls of the function.
 fn places<'a>(case: &Case<'a>) -> Vec<Case<'a>> {
-    let steps = case.diagnosis.story.iter().rev();
-    let steps = steps.filter(|step| ["origin", "copy", "moved"].contains(&step.part));
-    let made = steps.filter_map(|step| case.statement_of(step)).map(|(at, _)| at);
+    let steps = case.steps().filter(|step| ["origin", "copy", "moved"].contains(&step.part)).collect::<Vec<_>>();
+    let made = steps.into_iter().rev().filter_map(|step| case.statement_of(step)).map(|(at, _)| at);
     let made: Vec<usize> = made.chain(callers(case)).collect();
     let mut found: Vec<Case<'a>> = Vec::new();
     for at in made {

@@ -121,13 +121,18 @@ impl<'a> Case<'a> {
 
     /// The statement in which a step of the story with this text happens.
     pub fn step(&self, text: &str) -> Option<(usize, Range<usize>)> {
-        let step = self.diagnosis.story.iter().find(|step| step.text.exact().contains(text))?;
+        let step = self.steps().find(|step| step.text.exact().contains(text))?;
         self.statement_of(step)
+    }
+
+    /// The steps of the story by which edits are placed.
+    pub fn steps(&self) -> impl Iterator<Item = &'a kiln_inspect::show::diagnostic::Step> {
+        self.diagnosis.story.iter().filter(|step| !step.aside)
     }
 
     /// The statement in which the value comes from somewhere.
     pub fn origin(&self) -> Option<(usize, Range<usize>)> {
-        let step = self.diagnosis.story.iter().find(|step| step.part == "origin")?;
+        let step = self.steps().find(|step| step.part == "origin")?;
         self.statement_of(step)
     }
 
