@@ -183,8 +183,8 @@ fn results(code: &Code<'_>, path: &Path<'_>) -> Vec<(FunctionId, (i64, i64))> {
 }
 
 impl Prepared<'_> {
-    /// Verifies one of the object's programs. With other kernel types than the object was prepared with, it is
-    /// prepared again.
+    /// Verifies one of the object's programs. With other kernel types than the object was prepared with, or for a kernel that
+    /// reads the object's types otherwise, it is prepared again.
     ///
     /// # Errors
     /// As [`crate::verify`].
@@ -193,6 +193,7 @@ impl Prepared<'_> {
             (Some(own), Some(wanted)) => Arc::ptr_eq(own, wanted),
             (own, wanted) => own.is_none() && wanted.is_none(),
         };
+        let same = same && self.first_tags != options.kernel_has(Feature::KptrTags);
         if same { verify_one(self, program, options) } else { verify(self.object, program, options) }
     }
 }

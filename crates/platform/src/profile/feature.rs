@@ -119,6 +119,8 @@ features! {
     Trees: (6, 3), "a red-black tree in a map value";
     /// `struct bpf_refcount`.
     ReferenceCounts: (6, 4), "a reference count in a local object";
+    /// The type tags `kptr_untrusted` and `kptr`; before, they were `kptr` and `kptr_ref`.
+    KptrTags: (6, 4), "the type tag kptr for a pointer that owns its object";
     /// Pointers to per-CPU objects in map values.
     PercpuPointers: (6, 7), "a per-CPU pointer in a map value";
     /// `struct bpf_wq`.
@@ -205,6 +207,10 @@ features! {
     OutcomesByRange: (6, 4), "knowing the outcome of a comparison by ranges";
     /// A comparison of two numbers teaches their ranges also if neither is constant, and if they are unequal.
     RangeComparisons: (6, 8), "learning from a comparison of two variables";
+    /// A pointer that was read from a structure may be relied on less than the pointer to the structure.
+    WalksLoseTrust: (6, 4), "trusting a pointer that was read from a structure less than its structure";
+    /// Only programs with a GPL-compatible license read structures of the kernel. In 6.12; not in 6.1.
+    StructuresNeedGpl: (6, 2), "keeping kernel structures from programs that are not GPL-compatible";
     /// A comparison of two pointers shows that one is not null if the other is not.
     PointerComparisons: (6, 2), "learning from a comparison of two pointers that one is not null";
     /// A number of less than eight bytes that is stored to the stack is known when loaded again.
@@ -300,6 +306,8 @@ features! {
     /// What a comparison proves of a packet pointer counts from the packet's start, not from the part of the pointer's offset
     /// that is not constant.
     WholePacketOffsets: (7, 2), "subtracting a variable from a checked packet pointer";
+    /// Global functions that do not sleep may be called with preemption or interrupts switched off.
+    GlobalsInSections: (6, 15), "calling a global function with preemption or interrupts switched off";
     /// A number to which a pointer to memory that may fault is added becomes the pointer.
     PointersAddedToNumbers: (7, 2), "adding a pointer to memory that may fault to a number";
     /// LSM programs that may sleep on the hooks of block devices.

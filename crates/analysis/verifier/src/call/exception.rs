@@ -42,7 +42,7 @@ impl Path<'_> {
     /// Once all is explored: nothing calls the exception callback, and nothing ends a callback but its return.
     pub(crate) fn check_ends_of_callbacks(&mut self) -> Step<()> {
         let code = self.code;
-        if !code.has_callees {
+        if !code.has_callees && matches!(code.exception_callback, ExceptionCallback::Default) {
             return Ok(());
         }
         let all = || (0..code.ops.len() as Position).map(|at| (at, code.op(at)));

@@ -67,6 +67,12 @@ impl Path<'_> {
             let message = "a global function is called while a lock is held";
             return refuse(Reason::LockDiscipline, Case::GlobalUnderLock, message);
         }
+        let sections = &self.state.sections;
+        let switched_off = sections.preemption_off > 0 || !sections.interrupts.is_empty();
+        if switched_off && !self.options.kernel_has(Feature::GlobalsInSections) {
+            let message = "a global function is called with preemption or interrupts switched off";
+            return reject(Reason::CriticalSection, message);
+        }
         if signature.may_throw {
             self.state.check_nothing_held(self.code, "a global function that may throw is called")?;
         }

@@ -30,21 +30,18 @@ impl Code<'_> {
 
 /// What is wrong with the declaration of a symbol, if the kernel has the symbol.
 fn misdeclared(own: &Btf, kernel: &Btf, symbol: &Extern) -> Option<String> {
-    let function = symbol.kind == ExternKind::Kfunc;
-    let declared = match (*own.kind(TypeId(symbol.btf_id)), symbol.kind) {
-        (Kind::Function { prototype, .. }, ExternKind::Kfunc) => prototype,
-        (Kind::Variable { target, .. }, ExternKind::TypedKsym) => target,
+    let function = match symbol.kind {
+        ExternKind::Kfunc => true,
+        ExternKind::TypedKsym => false,
         _ => return None,
     };
-    let of_kernel = match *kernel.kind(kernel.find(&symbol.name, |kind| match kind {
+    let wanted = |kind: &Kind| match kind {
         Kind::Function { .. } => function,
         Kind::Variable { .. } => !function,
         _ => false,
-    })?) {
-        Kind::Function { prototype, .. } => prototype,
-        Kind::Variable { target, .. } => target,
-        _ => return None,
     };
+    let declared = typed(own, TypeId(symbol.btf_id), wanted)?;
+    let of_kernel = typed(kernel, kernel.find(&symbol.name, wanted)?, wanted)?;
     let mut compare = Compare { local: own, target: kernel, budget: &mut STEP_LIMIT.clone() };
     if compare.types_are_compatible(declared, of_kernel) != Ok(false) {
         return None;
@@ -61,4 +58,14 @@ fn misdeclared(own: &Btf, kernel: &Btf, symbol: &Extern) -> Option<String> {
              type)"
         )
     })
+}
+
+/// The prototype of a function, or the type of a variable.
+fn typed(types: &Btf, id: TypeId, wanted: impl Fn(&Kind) -> bool) -> Option<TypeId> {
+    match types.kind(id) {
+        kind if !wanted(kind) => None,
+        Kind::Function { prototype, .. } => Some(*prototype),
+        Kind::Variable { target, .. } => Some(*target),
+        _ => None,
+    }
 }

@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use kiln_platform::Feature;
 use kiln_program::btf::{Btf, TypeId};
 use kiln_program::{Invalid, Map, Object};
 
@@ -25,6 +26,8 @@ pub struct Prepared<'a> {
     pub(super) well_formed: Result<(), Invalid>,
     /// The kernel's types that it was prepared with.
     pub(crate) kernel_types: Option<Arc<Btf>>,
+    /// Whether it was prepared for a kernel without [`Feature::KptrTags`].
+    pub(crate) first_tags: bool,
     /// The object's own types, where it has some that parse.
     pub(crate) btf: Option<Arc<Btf>>,
     /// The object's own types, unless the kernel would refuse them.
@@ -53,8 +56,9 @@ impl<'a> Prepared<'a> {
     pub fn of_well_formed(object: &'a Object, options: &Options) -> Prepared<'a> {
         let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok()).map(Arc::new);
         let kernel = options.kernel_types.as_deref();
-        let accepted_btf = btf.clone().filter(|btf| Tables { own: Some(btf), kernel }.accepted());
-        let tables = Tables { own: accepted_btf.as_deref(), kernel };
+        let first_tags = !options.kernel_has(Feature::KptrTags);
+        let accepted_btf = btf.clone().filter(|btf| Tables { own: Some(btf), kernel, first_tags }.accepted());
+        let tables = Tables { own: accepted_btf.as_deref(), kernel, first_tags };
         let record = |map: &Map| Arc::new(Record::of_map(&tables, map));
         let none = Arc::new(Record::default());
         let inner = |map: &Map| map.inner.as_deref().map_or_else(|| Arc::clone(&none), record);
@@ -62,6 +66,7 @@ impl<'a> Prepared<'a> {
             object,
             well_formed: Ok(()),
             kernel_types: options.kernel_types.clone(),
+            first_tags,
             records: object.maps.iter().map(record).collect(),
             inner_records: object.maps.iter().map(inner).collect(),
             exception_callbacks: btf.as_deref().map(callbacks_named).unwrap_or_default(),
@@ -77,6 +82,7 @@ impl<'a> Prepared<'a> {
             object,
             well_formed: kiln_program::validate(object),
             kernel_types: self.kernel_types.clone(),
+            first_tags: self.first_tags,
             btf: self.btf.clone(),
             accepted_btf: self.accepted_btf.clone(),
             records: self.records.clone(),

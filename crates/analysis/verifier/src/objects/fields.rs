@@ -169,9 +169,12 @@ impl FieldKind {
 }
 
 impl KptrClass {
-    /// The class that a type tag names.
-    fn of_tag(tag: &str) -> Option<KptrClass> {
+    /// The class that a type tag names; before [`Feature::KptrTags`] if they are the `first` ones.
+    fn of_tag(tag: &str, first: bool) -> Option<KptrClass> {
         Some(match tag {
+            "kptr" if first => KptrClass::Untrusted,
+            "kptr_ref" if first => KptrClass::Owned,
+            _ if first => return None,
             "kptr_untrusted" => KptrClass::Untrusted,
             "kptr" => KptrClass::Owned,
             "percpu_kptr" => KptrClass::Percpu,
@@ -239,6 +242,8 @@ enum Place {
 pub(crate) struct Tables<'a> {
     pub own: Option<&'a Btf>,
     pub kernel: Option<&'a Btf>,
+    /// For a kernel without [`Feature::KptrTags`].
+    pub first_tags: bool,
 }
 
 /// The layout is not one that the kernel takes.
@@ -429,7 +434,7 @@ impl Search<'_> {
         let BtfKind::Pointer { target } = *self.btf.kind(id) else { return false };
         let BtfKind::TypeTag { target: inner } = *self.btf.kind(target) else { return false };
         let structure = self.btf.resolve(inner).unwrap_or(TypeId::VOID);
-        KptrClass::of_tag(self.btf.name(target)).is_some_and(|class| class != KptrClass::User)
+        KptrClass::of_tag(self.btf.name(target), self.types.first_tags).is_some_and(|class| class != KptrClass::User)
             && !matches!(self.btf.kind(inner), BtfKind::TypeTag { .. })
             && matches!(self.btf.kind(structure), BtfKind::Composite { union: false, .. })
     }
@@ -444,7 +449,7 @@ impl Search<'_> {
         if matches!(self.btf.kind(inner), BtfKind::TypeTag { .. }) {
             return Err(Refused);
         }
-        let class = KptrClass::of_tag(self.btf.name(target)).ok_or(Refused)?;
+        let class = KptrClass::of_tag(self.btf.name(target), self.types.first_tags).ok_or(Refused)?;
         // In a structure that is a map's value elsewhere, it is no field of its own.
         if class == KptrClass::User && self.place != Place::MapValue {
             return Ok(None);

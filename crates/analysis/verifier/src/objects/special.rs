@@ -75,7 +75,8 @@ impl Types {
         let pointed = self.pointed(index).filter(|pointed| !pointed.of_kernel)?;
         let mut known = self.object_records.borrow_mut();
         let found = known.entry(pointed.id.0).or_insert_with(|| {
-            let tables = Tables { own: self.program.as_deref(), kernel: self.kernel.as_deref() };
+            // Objects of the program have had pointers since the tags of today.
+            let tables = Tables { own: self.program.as_deref(), kernel: self.kernel.as_deref(), first_tags: false };
             Record::of_object(&tables, pointed.id).map(Arc::new)
         });
         found.clone()

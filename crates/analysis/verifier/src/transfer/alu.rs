@@ -8,8 +8,8 @@ use kiln_program::{Extern, ExternKind, JumpTable, Reference};
 
 use crate::code::Code;
 use crate::domain::{
-    Abstract, Scalar, apply, apply_as_kernel, apply_as_kernel_where, multiply_as_older_kernel, narrowed_as_kernel,
-    negate_as_kernel, reordered_as_kernel, sign_extended_as_kernel,
+    Abstract, Scalar, apply, apply_as_kernel_where, multiply_as_older_kernel, narrowed_as_kernel, negate_as_kernel,
+    reordered_as_kernel, sign_extended_as_kernel,
 };
 use crate::error::{Step, refuse, reject};
 use crate::path::Path;
@@ -416,7 +416,8 @@ impl Arithmetic<'_, '_> {
             // What was found out about the end of the packet holds for the pointer as it was.
             return Register { offset, range: pointer.range.max(0), ..pointer };
         }
-        let scalar = apply_as_kernel(AluOp::Add, Width::W64, &pointer.scalar, &number.scalar);
+        let steps = self.path.options.deduction();
+        let scalar = apply_as_kernel_where(steps, AluOp::Add, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
         if pointer.kind() == Kind::Packet || pointer.kind() == Kind::PacketMeta {
             moved.id = self.path.fresh_id();
@@ -430,7 +431,8 @@ impl Arithmetic<'_, '_> {
         if let Some(offset) = known.and_then(|value| i32::try_from(i64::from(pointer.offset) - value).ok()) {
             return Register { offset, range: pointer.range.max(0), ..pointer };
         }
-        let scalar = apply_as_kernel(AluOp::Sub, Width::W64, &pointer.scalar, &number.scalar);
+        let steps = self.path.options.deduction();
+        let scalar = apply_as_kernel_where(steps, AluOp::Sub, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
         if pointer.kind() == Kind::Packet || pointer.kind() == Kind::PacketMeta {
             moved.id = self.path.fresh_id();

@@ -62,7 +62,11 @@ impl Path<'_> {
             Found::Number | Found::Structure(_) => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
             Found::Pointer { target, field, trust } => (target, field, trust),
         };
-        let (trust, nullable) = self.types.loaded_trust(&self.state, base, &pointed.name, &field, target, trust);
+        let (trust, nullable) =
+            match base.trust.has(Trust::UNTRUSTED) || self.options.kernel_has(Feature::WalksLoseTrust) {
+                true => self.types.loaded_trust(&self.state, base, &pointed.name, &field, target, trust),
+                false => (trust.without(Trust::TRUSTED).without(Trust::RCU), false),
+            };
         let pointer = Register::pointer(Holds::Structure(self.types.kernel_type(target))).trusted(trust);
         Ok(if nullable { pointer.or_null(self.fresh_id()) } else { pointer })
     }
@@ -101,7 +105,7 @@ impl Types {
         if options.unprivileged {
             return reject(Reason::StructureAccess, format!("struct {name} may be accessed with CAP_PERFMON only"));
         }
-        if of_kernel && !code.is_gpl() {
+        if of_kernel && !code.is_gpl() && options.kernel_has(Feature::StructuresNeedGpl) {
             return reject(
                 Reason::GplOnly,
                 format!("struct {name} of the kernel is for programs with a GPL-compatible license"),
