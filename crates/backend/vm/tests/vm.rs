@@ -120,7 +120,7 @@ fn the_least_recently_used_entry_goes_first() {
 fn impossible_maps_are_refused() {
     let mut vm = empty();
     let refused = |result: Result<_, Error>| result.map(|_| ()).expect_err("refused").to_string();
-    let huge = refused(vm.create_map(definition(MapType::Hash, 512, u32::MAX, u32::MAX)));
+    let huge = refused(vm.create_map(definition(MapType::Hash, 512, 4_000_000, 1 << 27)));
     assert!(huge.contains("the VM gives a map"), "{huge}");
     let arena = refused(vm.create_map(definition(MapType::Arena, 0, 0, 1 << 20)));
     assert!(arena.contains("the VM gives a map"), "{arena}");

@@ -1,6 +1,6 @@
 //! Where a path ends or leaves a function: nothing is held, and what is returned may be.
 
-use kiln_platform::{Feature, ReturnRule};
+use kiln_platform::{AttachType, Feature, ReturnRule};
 
 use crate::code::Code;
 use crate::domain::Scalar;
@@ -95,7 +95,11 @@ impl Types {
             ReturnRule::AnyScalar => None,
             ReturnRule::Range { minimum, maximum } => Some((minimum, maximum)),
             ReturnRule::DependsOnHook => match self.hook_return(code)? {
-                HookReturn::Range(minimum, maximum) if options.kernel_has(Feature::HookReturnValues) => {
+                // A cgroup's programs have been held to it from the first.
+                HookReturn::Range(minimum, maximum)
+                    if options.kernel_has(Feature::HookReturnValues)
+                        || code.program.attach_type == Some(AttachType::LsmCgroup) =>
+                {
                     Some((minimum, maximum))
                 }
                 HookReturn::Nothing | HookReturn::Any | HookReturn::Range(..) => None,

@@ -134,13 +134,14 @@ impl Options {
         {
             return Some((at, lack));
         }
-        code.ops.iter().enumerate().find_map(|(at, op)| {
-            let insn = &op.node.insn;
-            if is_refused_anywhere(profile, insn)
-                && let Some(lack) = needs(insn).and_then(|feature| profile.lacks(feature))
-            {
-                return Some((at as Position, lack));
-            }
+        // Loaders make maps and look symbols up before the kernel gets the instructions.
+        let insns = || {
+            code.ops.iter().enumerate().find_map(|(at, op)| {
+                let insn = is_refused_anywhere(profile, &op.node.insn).then_some(&op.node.insn)?;
+                Some((at as Position, profile.lacks(needs(insn)?)?))
+            })
+        };
+        let references = code.ops.iter().enumerate().find_map(|(at, op)| {
             let address = || profile.lacks(Feature::MapValueAddresses).map(|lack| (at as Position, lack));
             let per_cpu =
                 |map: MapId| code.object.maps.get(map.index()).is_some_and(|map| map.map_type.rules().per_cpu);
@@ -165,7 +166,8 @@ impl Options {
                 _ => None,
             };
             Some((at as Position, lack?))
-        })
+        });
+        references.or_else(insns)
     }
 
     /// Rejects the current instruction, which the profile's kernel does not have.
