@@ -32,7 +32,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 const MEMORY: u64 = 2 << 30;
 /// Bytes of clang's messages that are read.
 const MAX_SAID_BYTES: u64 = 1 << 20;
-/// The name of a compilation database, as CMake, Meson, Bear and the kernel write it.
 
 /// How a flag is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
