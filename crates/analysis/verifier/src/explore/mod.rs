@@ -3,6 +3,7 @@
 pub mod cost;
 mod cover;
 pub(crate) mod follow;
+mod kept;
 pub(crate) mod observe;
 mod places;
 pub(crate) mod prune;

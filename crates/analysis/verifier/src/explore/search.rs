@@ -11,8 +11,8 @@ use kiln_isa::Reg;
 use kiln_platform::ProgramType;
 use kiln_platform::limits::Limits;
 
+use super::kept::Kept;
 use super::observe::{Moment, Observer};
-use super::prune::Kept;
 use super::step::is_jump;
 use crate::check::profile::newer_instructions;
 use crate::code::Code;
