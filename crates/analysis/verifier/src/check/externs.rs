@@ -12,6 +12,7 @@ use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
 use crate::code::{Code, Position};
+use crate::types::find_symbol;
 
 /// Steps that comparing two types may take.
 const STEP_LIMIT: u32 = 1 << 16;
@@ -30,25 +31,16 @@ impl Code<'_> {
 
 /// What is wrong with the declaration of a symbol, if the kernel has the symbol.
 fn misdeclared(own: &Btf, kernel: &Btf, symbol: &Extern) -> Option<String> {
-    let function = match symbol.kind {
-        ExternKind::Kfunc => true,
-        ExternKind::TypedKsym => false,
-        _ => return None,
-    };
-    let wanted = |kind: &Kind| match kind {
-        Kind::Function { .. } => function,
-        Kind::Variable { .. } => !function,
-        _ => false,
-    };
-    let declared = typed(own, TypeId(symbol.btf_id), wanted)?;
-    let of_kernel = typed(kernel, kernel.find(&symbol.name, wanted)?, wanted)?;
-    let mut compare = Compare { local: own, target: kernel, budget: &mut STEP_LIMIT.clone() };
+    let declared = type_of(own, TypeId(symbol.btf_id), symbol.kind)?;
+    let of_kernel = type_of(kernel, find_symbol(kernel, symbol)?, symbol.kind)?;
+    let mut budget = STEP_LIMIT;
+    let mut compare = Compare { local: own, target: kernel, budget: &mut budget };
     if compare.types_are_compatible(declared, of_kernel) != Ok(false) {
         return None;
     }
     let name = &symbol.name;
     let (takes, has) = (own.parameters(declared).len(), kernel.parameters(of_kernel).len());
-    Some(if !function {
+    Some(if symbol.kind != ExternKind::Kfunc {
         format!("the kernel's variable {name} has another type than its declaration")
     } else if takes != has {
         format!("the kernel's function {name} takes {has} arguments, its declaration {takes}")
@@ -61,11 +53,10 @@ fn misdeclared(own: &Btf, kernel: &Btf, symbol: &Extern) -> Option<String> {
 }
 
 /// The prototype of a function, or the type of a variable.
-fn typed(types: &Btf, id: TypeId, wanted: impl Fn(&Kind) -> bool) -> Option<TypeId> {
-    match types.kind(id) {
-        kind if !wanted(kind) => None,
-        Kind::Function { prototype, .. } => Some(*prototype),
-        Kind::Variable { target, .. } => Some(*target),
+fn type_of(types: &Btf, id: TypeId, kind: ExternKind) -> Option<TypeId> {
+    match (types.kind(id), kind) {
+        (Kind::Function { prototype, .. }, ExternKind::Kfunc) => Some(*prototype),
+        (Kind::Variable { target, .. }, ExternKind::TypedKsym) => Some(*target),
         _ => None,
     }
 }

@@ -8,14 +8,14 @@
 
 use kiln_isa::Reg;
 use kiln_platform::Feature;
+use kiln_program::Extern;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
-use kiln_program::{Extern, ExternKind};
 
 use crate::error::{Step, reject, unsupported};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Holds, Register, Trust};
-use crate::types::{Types, WITHOUT_TYPES};
+use crate::types::{Types, WITHOUT_TYPES, find_symbol};
 
 /// The kernel's section of per-CPU variables.
 const PERCPU_SECTION: &str = ".data..percpu";
@@ -26,13 +26,7 @@ impl Path<'_> {
         let Some(types) = self.types.kernel.clone() else {
             return unsupported(format!("the address of {}: {WITHOUT_TYPES}", symbol.name));
         };
-        let function = symbol.kind == ExternKind::Kfunc;
-        let wanted = |kind: &BtfKind| match kind {
-            BtfKind::Function { .. } => function,
-            BtfKind::Variable { .. } => !function,
-            _ => false,
-        };
-        let Some(id) = types.find(&symbol.name, wanted) else {
+        let Some(id) = find_symbol(&types, symbol) else {
             if symbol.weak {
                 // The loader puts 0 there. Another kernel may have any value.
                 return Ok(if self.any_load() { Register::UNKNOWN } else { Register::constant(0) });

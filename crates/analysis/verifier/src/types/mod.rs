@@ -23,6 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
+use kiln_program::{Extern, ExternKind};
 
 use crate::code::Code;
 use crate::code::signature::{Signature, signatures};
@@ -154,6 +155,16 @@ impl Types {
         }
         false
     }
+}
+
+/// The kernel's function or variable that a symbol names.
+pub(crate) fn find_symbol(kernel: &Btf, symbol: &Extern) -> Option<TypeId> {
+    let function = symbol.kind == ExternKind::Kfunc;
+    kernel.find(&symbol.name, |kind| match kind {
+        BtfKind::Function { .. } => function,
+        BtfKind::Variable { .. } => !function,
+        _ => false,
+    })
 }
 
 /// What is said where the kernel's types are needed and the caller gave none.
