@@ -20,6 +20,7 @@
 //! `programs/` and `heaps/` have the measured programs.
 #![forbid(unsafe_code)]
 
+pub mod bar;
 pub mod candidate;
 pub mod gains;
 pub mod plot;

@@ -1,7 +1,6 @@
 //! What is asked of `kiln kv`, and whether what was measured here meets it.
 
-use std::fmt;
-
+use kiln_bench::bar::{Bar, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -33,52 +32,6 @@ pub struct Found {
     pub wire: Value,
     /// Redis' protocol.
     pub redis: Vec<Value>,
-}
-
-/// Something that is asked.
-#[derive(Debug, Serialize)]
-pub struct Bar {
-    /// What, and beside what.
-    pub what: String,
-    /// What was measured.
-    pub measured: String,
-    /// Whether that is enough.
-    pub verdict: Verdict,
-}
-
-/// Whether what was measured meets a bar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// By the median.
-    Met,
-    /// It is missed by less than the rounds differ.
-    Even,
-    /// In every round.
-    Missed,
-}
-
-impl Verdict {
-    /// Of a median and the best round.
-    fn of(median: f64, best: f64, bar: f64) -> Verdict {
-        match () {
-            () if median >= bar => Verdict::Met,
-            () if best >= bar => Verdict::Even,
-            () => Verdict::Missed,
-        }
-    }
-}
-
-impl fmt::Display for Bar {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Bar { what, measured, verdict } = self;
-        let verdict = match verdict {
-            Verdict::Met => "met",
-            Verdict::Even => "even",
-            Verdict::Missed => "missed",
-        };
-        write!(to, "{verdict:6}  {what}: {measured}")
-    }
 }
 
 impl Found {
@@ -121,7 +74,7 @@ impl Found {
             bars.push(Bar {
                 what: format!("{program} verifies in {} instructions, Linux {release}", processed::MOST),
                 measured: insns.to_string(),
-                verdict: if *insns <= processed::MOST { Verdict::Met } else { Verdict::Missed },
+                verdict: Verdict::of(*insns <= processed::MOST),
             });
         }
         for row in &self.requests {
@@ -157,7 +110,7 @@ impl Found {
             bars.push(Bar {
                 what: format!("{MIX}: at most {MIX_MEMORY} of fixed slots' memory"),
                 measured: format!("{own:.2}"),
-                verdict: if own <= MIX_MEMORY { Verdict::Met } else { Verdict::Missed },
+                verdict: Verdict::of(own <= MIX_MEMORY),
             });
         }
         for row in &self.redis {
@@ -175,7 +128,11 @@ fn ratio_bar(what: String, [least, median, most]: [f64; 3], bar: f64) -> Bar {
     Bar {
         what: format!("{what}, at least {bar}"),
         measured: format!("{median:.2} [{least:.2}, {most:.2}]"),
-        verdict: Verdict::of(median, most, bar),
+        verdict: match () {
+            () if median >= bar => Verdict::Met,
+            () if most >= bar => Verdict::Even,
+            () => Verdict::Missed,
+        },
     }
 }
 

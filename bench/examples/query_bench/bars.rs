@@ -1,9 +1,8 @@
 //! What is asked of queries, and whether what was measured here meets it.
 
-use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use kiln_bench::bar::{Bar, Verdict};
 
 use crate::tracer::{Kind, Query};
 use crate::{Failure, Measured, groups, latency, quartiles};
@@ -17,42 +16,6 @@ const LATENCY_OVER: Duration = Duration::from_secs(30);
 /// Groups that are asked for, and those that there is not room for all of.
 const MANY: u64 = 1_000_000;
 const TOO_MANY: u64 = 4_000_000;
-
-/// Something that is asked of queries.
-#[derive(Debug, Serialize)]
-pub struct Bar {
-    pub what: String,
-    pub measured: String,
-    pub verdict: Verdict,
-}
-
-/// Whether what was measured meets a bar.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    Met,
-    /// It is missed by less than the rounds differ.
-    Even,
-    Missed,
-}
-
-impl Verdict {
-    fn of(is_met: bool) -> Verdict {
-        if is_met { Verdict::Met } else { Verdict::Missed }
-    }
-}
-
-impl fmt::Display for Bar {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Bar { what, measured, verdict } = self;
-        let verdict = match verdict {
-            Verdict::Met => "met",
-            Verdict::Even => "even",
-            Verdict::Missed => "missed",
-        };
-        write!(to, "{verdict:6}  {what}: {measured}")
-    }
-}
 
 /// Added time at most that of C by hand, by the median of the rounds' differences; with what the load itself varies by, and what
 /// empty programs add. Where the differences' quartiles are on both sides of 0, neither is faster.
