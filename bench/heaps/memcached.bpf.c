@@ -4,10 +4,28 @@
  * have room for a key of 32 bytes and a value of KV_VALUE bytes, or with KILN_POOL_STORE on a pool. A run writes a request into the
  * packet, with a random key of eight letters, and serves it; `nothing` only writes it. `wire` serves what comes from a network.
  */
+#if defined(SLOTS) || defined(KILN_POOL_STORE)
 #ifdef SLOTS
 #include "memcached_slots.h"
-#elif defined(KILN_POOL_STORE)
+#else
 #include "memcached_pool.h"
+#endif
+
+static __always_inline int kv_serve(struct xdp_md *ctx)
+{
+	__u64 end = kv_request_end(ctx, kv_store()->address, kv_store()->port);
+	void *packet = (void *)(long)ctx->data;
+	__u32 command;
+
+	if (!end || packet + KV_KEY > (void *)(long)ctx->data_end)
+		return XDP_PASS;
+	command = *(__u32 *)(packet + KV_TEXT);
+	if (command == KV_GET)
+		return kv_get(ctx, end);
+	return command == KV_SET ? kv_set(ctx, end) : XDP_PASS;
+}
+
+char LICENSE[] SEC("license") = "GPL";
 #else
 #define KV_HEAP_BYTES (64u << 20)
 #include "../../apps/kv/bpf/memcached.bpf.c"

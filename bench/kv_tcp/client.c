@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
+#include "../kv_common.h"
 
 #define KEYS 4096
 #define REQUEST_BYTES 12
@@ -29,20 +29,6 @@ struct connection {
 
 static struct connection all[CONNECTIONS];
 static double times[TIMES];
-
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1e6 + time.tv_nsec * 1e-3;
-}
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
 
 static int compare(const void *one, const void *other)
 {

@@ -21,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "../kv_common.h"
 
 #define KEYS 4096
 #define REQUEST_BYTES 12
@@ -30,12 +31,6 @@
 static char replies[KEYS][160];
 static int sockets = -1, variables = -1;
 static volatile sig_atomic_t is_over;
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
 
 static void end(int signal)
 {

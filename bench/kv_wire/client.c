@@ -9,15 +9,15 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <math.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+#include "../kv_common.h"
+#include "keys.h"
 
 #define FRAME 8
 #define SOCKETS 64
@@ -43,20 +43,6 @@ static char value[1024];
 static int is_set, is_mixed, value_bytes;
 static uint64_t random_state = 0x9e3779b97f4a7c15ull;
 
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1e6 + time.tv_nsec * 1e-3;
-}
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
 static uint64_t next_random(void)
 {
 	random_state ^= random_state << 13;
@@ -72,27 +58,12 @@ static int compare(const void *one, const void *other)
 	return difference < 0 ? -1 : difference > 0;
 }
 
-/* Ranks are scattered over the keys, so that both sizes are as popular. */
 static void draw(uint32_t keys, double zipf)
 {
-	double *until = malloc(keys * sizeof(*until)), sum = 0;
+	double *until = popularity(keys, zipf);
 
-	for (uint32_t rank = 0; rank < keys; rank++)
-		until[rank] = sum += zipf > 0 ? pow(rank + 1, -zipf) : 1;
-	for (int at = 0; at < SAMPLES; at++) {
-		double wanted = (next_random() % (1ull << 50)) / (double)(1ull << 50) * sum;
-		uint32_t low = 0, high = keys - 1;
-
-		while (low < high) {
-			uint32_t middle = (low + high) / 2;
-
-			if (until[middle] < wanted)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		samples[at] = (uint32_t)((low * 2654435761ull) % keys);
-	}
+	for (int at = 0; at < SAMPLES; at++)
+		samples[at] = key_at(until, keys, (next_random() % (1ull << 50)) / (double)(1ull << 50));
 	free(until);
 }
 

@@ -11,56 +11,30 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/if_link.h>
-#include <math.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
+#include "../kv_common.h"
 #include "generator.h"
+#include "keys.h"
 
 #define BATCH 64
 /* Without any answer for so long, in microseconds, what is not answered is lost. */
 #define PATIENCE 10000
 
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1e6 + time.tv_nsec * 1e-3;
-}
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
 static void draw(struct shared *to, __u32 keys, double zipf)
 {
-	double *until = malloc(keys * sizeof(*until)), sum = 0;
+	double *until = popularity(keys, zipf);
 	unsigned short seed[3] = { 1, 2, 3 };
 
-	for (__u32 rank = 0; rank < keys; rank++)
-		until[rank] = sum += zipf > 0 ? pow(rank + 1, -zipf) : 1;
 	for (int at = 0; at < SAMPLES; at++) {
-		double wanted = erand48(seed) * sum;
-		__u32 low = 0, high = keys - 1;
 		char text[16];
 
-		while (low < high) {
-			__u32 middle = (low + high) / 2;
-
-			if (until[middle] < wanted)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		snprintf(text, sizeof(text), "k%07u", (__u32)((low * 2654435761ull) % keys));
+		snprintf(text, sizeof(text), "k%07u", key_at(until, keys, erand48(seed)));
 		memcpy(&to->keys[at], text, 8);
 	}
 	free(until);
