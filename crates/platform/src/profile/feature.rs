@@ -209,7 +209,7 @@ features! {
     RangeComparisons: (6, 8), "learning from a comparison of two variables";
     /// A pointer that was read from a structure may be relied on less than the pointer to the structure.
     WalksLoseTrust: (6, 4), "trusting a pointer that was read from a structure less than its structure";
-    /// Only programs with a GPL-compatible license read structures of the kernel. In 6.12; not in 6.1.
+    /// Only programs with a GPL-compatible license read structures of the kernel. 6.1 does not have it, 6.12 has.
     StructuresNeedGpl: (6, 2), "keeping kernel structures from programs that are not GPL-compatible";
     /// A comparison of two pointers shows that one is not null if the other is not.
     PointerComparisons: (6, 2), "learning from a comparison of two pointers that one is not null";
