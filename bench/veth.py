@@ -53,7 +53,8 @@ class Net:
             call("ip", "-n", name, "address", "add", f"{address}/24", "dev", interface)
             call("ip", "-n", name, "link", "set", interface, "up")
             call("ip", "-n", name, "link", "set", "lo", "up")
-            for feature in [("gro", "on"), ("tso", "off")]:
+            # The wire carries each packet by itself, whatever a sender hands over at a time.
+            for feature in [("gro", "on"), ("tso", "off"), ("tx-udp-segmentation", "off")]:
                 call("ip", "netns", "exec", name, "ethtool", "-K", interface, *feature)
         for cpu, (name, interface) in enumerate(zip(self.names, self.interfaces)):
             if cpu == 0 or self.both:
