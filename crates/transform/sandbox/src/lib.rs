@@ -43,6 +43,7 @@ mod probe;
 mod rebuild;
 mod slow;
 mod split;
+mod times;
 
 use std::collections::BTreeSet;
 

@@ -29,6 +29,11 @@ pub fn body(function: &Function, header: InsnId) -> BTreeSet<usize> {
     inside.into_iter().flat_map(|block| cfg.blocks[block.index()].range.clone()).collect()
 }
 
+/// The positions of the instructions in any loop of a function.
+pub fn insides(function: &Function) -> BTreeSet<usize> {
+    headers(function).into_iter().flat_map(|header| body(function, header)).collect()
+}
+
 /// The instructions of a loop, or of a whole function that has none which begins with `header`; and the functions that they call
 /// or have run.
 pub(crate) fn inside(object: &Object, id: FunctionId, header: InsnId) -> (BTreeSet<InsnId>, BTreeSet<FunctionId>) {

@@ -5,17 +5,19 @@
 //! addresses, and each loop begins with `may_goto +0`, which changes nothing but tells the verifier that the loop may end at
 //! any time. A loop that it can also explore to its end without that, within a budget, is bounded: it needs no cancellation point.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kiln_isa::Insn;
 use kiln_platform::{Helper, Kfunc, KfuncFlag};
-use kiln_program::{FunctionId, InsnId, Node, Object, Reference};
+use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::{Facts, Prepared};
 
 use crate::callbacks::Callbacks;
+use crate::cancel::unseen_ns;
 use crate::error::Error;
 use crate::loops;
 use crate::options::Options;
+use crate::times::{Known, Times};
 
 /// Where each function's loops are, by the first instruction.
 pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
@@ -66,6 +68,28 @@ impl Probe {
     /// The instruction before which `facts` say what is known at a loop.
     pub(crate) fn stand_in(&self, header: InsnId) -> InsnId {
         self.stand_ins.get(&header).copied().unwrap_or(header)
+    }
+
+    /// How long functions take at most. Without [`Options::elide`] nothing is known.
+    pub(crate) fn times(&self, object: &Object, passed: &Callbacks, options: &Options) -> Result<Times, Error> {
+        let calls = || object.functions.iter().flat_map(|function| &function.nodes).filter_map(Node::callee);
+        if !options.elide || calls().all(|callee| object.function(callee).linkage == Linkage::Static) {
+            return Ok(Times::default());
+        }
+        let (probed, stand_ins) = with_points(object, &self.points);
+        let verifier = exploring(&stand_ins, &self.forgetful, options);
+        let mut visits = HashMap::<InsnId, u64>::new();
+        for program in &probed.programs {
+            let counted = kiln_verifier::cost(&probed, program, &verifier);
+            let failed = |source| Failed::new(object, &probed, source, false, &program.name).error;
+            for cost in counted.map_err(failed)?.instructions {
+                let most = visits.entry(cost.spot.insn).or_default();
+                *most = cost.visits.max(*most);
+            }
+        }
+        let most_ns = unseen_ns(options.quantum_ns);
+        let (facts, points, visits) = (&self.facts, &self.points, &visits);
+        Ok(Times::new(&Known { object, passed, facts, points, visits, most_ns }))
     }
 
     /// Explores every program of an object, and finds the loops that need no cancellation point.
@@ -318,7 +342,8 @@ fn is_not_followed(object: &Object, id: FunctionId, header: InsnId) -> bool {
     })
 }
 
-fn explore(object: &Object, points: &Headers, forgetful: &Headers, options: &Options) -> Result<Explored, Box<Failed>> {
+/// An object with `may_goto` before the first instruction of each loop of `points`, and what stands for each.
+fn with_points(object: &Object, points: &Headers) -> (Object, BTreeMap<InsnId, InsnId>) {
     let mut probed = object.clone();
     let mut stand_ins = BTreeMap::new();
     for (id, headers) in points {
@@ -342,13 +367,18 @@ fn explore(object: &Object, points: &Headers, forgetful: &Headers, options: &Opt
         }
         probed.functions[id.index()].nodes = nodes;
     }
+    (probed, stand_ins)
+}
+
+/// How an object with points is explored.
+fn exploring(stand_ins: &BTreeMap<InsnId, InsnId>, forgetful: &Headers, options: &Options) -> kiln_verifier::Options {
     let hidden = forgetful.values().flatten().filter_map(|header| stand_ins.get(header).copied());
-    let verifier = kiln_verifier::Options {
-        heap: true,
-        skip_facts: false,
-        forgetful: hidden.collect(),
-        ..options.verifier.clone()
-    };
+    kiln_verifier::Options { heap: true, skip_facts: false, forgetful: hidden.collect(), ..options.verifier.clone() }
+}
+
+fn explore(object: &Object, points: &Headers, forgetful: &Headers, options: &Options) -> Result<Explored, Box<Failed>> {
+    let (probed, stand_ins) = with_points(object, points);
+    let verifier = exploring(&stand_ins, forgetful, options);
     let prepared = Prepared::new(&probed, &verifier);
     // Joined one by one: programs that share large functions would each keep an account of those.
     let mut facts = Facts::default();

@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_platform::{Cost, Helper, helper_id};
-use kiln_program::{Function, FunctionId, InsnId, Linkage, Node, Object, Reference};
+use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::Facts;
 
 use crate::callbacks::Callbacks;
 use crate::loops;
+use crate::times::Times;
 
 /// A value that is copied in about a microsecond.
 const SHORT_VALUE_BYTES: u32 = 4096;
@@ -31,12 +32,14 @@ const BOUNDED_LOOP_NS: u64 = 50_000;
 pub(crate) struct Slow {
     /// The calls before which the clock is read.
     pub calls: BTreeMap<FunctionId, BTreeSet<InsnId>>,
-    /// The global functions after which the clock is read.
+    /// The global functions after which the clock is read, at least at one place.
     pub globals: BTreeSet<FunctionId>,
+    /// How long functions take, and after which calls the clock is not read.
+    pub times: Times,
 }
 
 impl Slow {
-    pub fn of(object: &Object, passed: &Callbacks, facts: &Facts, elide: bool) -> Slow {
+    pub fn of(object: &Object, passed: &Callbacks, facts: &Facts, elide: bool, times: Times) -> Slow {
         let ids = || (0..object.functions.len()).map(|at| FunctionId(at as u32));
         let is_entry = |id: FunctionId| object.programs.iter().any(|program| program.entry == id);
         let reachable: BTreeSet<FunctionId> =
@@ -47,7 +50,7 @@ impl Slow {
         let mut outside = BTreeMap::<FunctionId, BTreeSet<InsnId>>::new();
         for id in ids().filter(|id| reachable.contains(id)) {
             let function = object.function(id);
-            let in_loops = in_loops(function);
+            let in_loops = loops::insides(function);
             for (at, node) in function.nodes.iter().enumerate() {
                 let may_be_called =
                     facts.at(node.id).is_some() && facts.held(node.id).is_none_or(|held| held.locks == 0);
@@ -70,7 +73,13 @@ impl Slow {
                 || !loops::headers(function).is_empty()
                 || function.slots() > SHORT_SLOTS
         };
-        slow.globals = ids().filter(|id| reachable.contains(id) && global(id) && is_long(id)).collect();
+        let looks_after = |id: &FunctionId| {
+            let calls = reachable.iter().flat_map(|caller| &object.function(*caller).nodes);
+            calls.filter(|node| node.callee() == Some(*id)).any(|node| !times.short.contains(&node.id))
+        };
+        slow.globals =
+            ids().filter(|id| reachable.contains(id) && global(id) && is_long(id) && looks_after(id)).collect();
+        slow.times = times;
         slow
     }
 }
@@ -86,17 +95,12 @@ fn is_slow(object: &Object, node: &Node) -> bool {
     }
 }
 
-/// The positions of instructions in any loop of a function.
-fn in_loops(function: &Function) -> BTreeSet<usize> {
-    loops::headers(function).into_iter().flat_map(|header| loops::body(function, header)).collect()
-}
-
 /// The functions that one run may call many times: from a loop, by a helper, or because the verifier does not follow each call.
 fn repeated(object: &Object, passed: &Callbacks, global: impl Fn(&FunctionId) -> bool) -> BTreeSet<FunctionId> {
     let mut begin: BTreeSet<FunctionId> = passed.passed_in.keys().copied().collect();
     for (at, function) in object.functions.iter().enumerate() {
         begin.extend(Some(FunctionId(at as u32)).filter(|id| global(id)));
-        let in_loops = in_loops(function);
+        let in_loops = loops::insides(function);
         let inside = function.nodes.iter().enumerate().filter(|(at, _)| in_loops.contains(at));
         begin.extend(inside.filter_map(|(_, node)| node.callee()));
     }
@@ -108,20 +112,29 @@ type Loops = BTreeMap<FunctionId, BTreeSet<InsnId>>;
 
 /// How many nanoseconds one turn of a loop may take, or one run of a function that begins with `header`, at most, if the caches
 /// have what it needs; without what has a look at the clock of its own. Loops of `bounded` have no cancellation point.
-pub(crate) fn turn_ns(object: &Object, id: FunctionId, header: InsnId, bounded: &Loops, facts: &Facts) -> u64 {
+pub(crate) fn turn_ns(
+    object: &Object,
+    id: FunctionId,
+    header: InsnId,
+    bounded: &Loops,
+    facts: &Facts,
+    times: &Times,
+) -> u64 {
     let (own, called) = loops::inside(object, id, header);
+    let (timed, called): (BTreeSet<_>, BTreeSet<_>) = called.into_iter().partition(|id| times.of.contains_key(id));
     let bounded = |id: &FunctionId, at: &dyn Fn(&InsnId) -> bool| {
         bounded.get(id).map_or(0, |own| own.iter().filter(|header| at(header)).count() as u64)
     };
     let nodes = object.function(id).nodes.iter().filter(|node| own.contains(&node.id));
     let callees = called.iter().flat_map(|id| &object.function(*id).nodes);
-    let straight: u64 = nodes.chain(callees).map(|node| node_ns(node, facts)).sum();
+    let straight: u64 = nodes.chain(callees).map(|node| node_ns(node, facts)).sum::<u64>()
+        + timed.iter().filter_map(|id| times.of.get(id)).sum::<u64>();
     let loops = bounded(&id, &|at| *at != header && own.contains(at))
         + called.iter().map(|id| bounded(id, &|_| true)).sum::<u64>();
     straight.saturating_add(loops.saturating_mul(BOUNDED_LOOP_NS)).max(1)
 }
 
-fn node_ns(node: &Node, facts: &Facts) -> u64 {
+pub(crate) fn node_ns(node: &Node, facts: &Facts) -> u64 {
     match node.helper() {
         Some(_) => HELPER_NS,
         None if facts.in_arena(node.id) => FAULT_NS,

@@ -78,7 +78,10 @@ impl Plan {
         let target = options.target;
         let passed = Callbacks::of(object)?;
         let slow = match target {
-            Target::Linux => Slow::of(object, &passed, &probe.facts, options.elide),
+            Target::Linux => {
+                let times = probe.times(object, &passed, options)?;
+                Slow::of(object, &passed, &probe.facts, options.elide, times)
+            }
             Target::Vm => Slow::default(),
         };
         let mut cancelled: BTreeSet<FunctionId> =
@@ -127,7 +130,7 @@ impl Plan {
                 return Block::Own;
             }
             if function.linkage != Linkage::Static {
-                return match types.as_ref().filter(|_| slow.globals.contains(&id)) {
+                return match types.as_ref() {
                     Some(types) => {
                         // The kernel says which task runs to programs whose license fits its own.
                         from_caller_of_global(object, types, id, words.is_some() && object.has_gpl_license())
@@ -271,7 +274,12 @@ pub(crate) fn insert(
     Ok(points)
 }
 
-/// In how many iterations of a loop the clock is read once: in an eighth of the quantum, if each takes as long as it may.
+/// Nanoseconds that may pass without a look at the clock.
+pub(crate) fn unseen_ns(quantum_ns: u64) -> u64 {
+    quantum_ns / 8
+}
+
+/// In how many iterations of a loop the clock is read once, if each takes as long as it may.
 fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, probe: &Probe, quantum_ns: u64) -> i32 {
     const ITERATIONS: u64 = 1024;
     let (_, called) = loops::inside(object, id, header);
@@ -279,7 +287,8 @@ fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, prob
         // It has a deadline of its own.
         return 1;
     }
-    let most = (quantum_ns / 8 / slow::turn_ns(object, id, header, &probe.bounded, &probe.facts)).clamp(1, ITERATIONS);
+    let turn_ns = slow::turn_ns(object, id, header, &probe.bounded, &probe.facts, &plan.slow.times);
+    let most = (unseen_ns(quantum_ns) / turn_ns).clamp(1, ITERATIONS);
     1 << most.ilog2()
 }
 
@@ -341,21 +350,21 @@ impl Canceller<'_, '_> {
             let pass = match callee.and_then(|callee| plan.blocks.get(&callee)) {
                 None => continue,
                 Some(Block::Own) => {
-                    self.look_after(node, plan.has_deadline, options)?;
+                    self.look_after(node, plan, options)?;
                     continue;
                 }
                 Some(Block::Given(reg)) => {
                     let given = self.deadline(*reg);
                     let given = self.edit.nodes(given, node.line);
                     self.edit.guard(node.id, given);
-                    self.look_after(node, plan.has_deadline, options)?;
+                    self.look_after(node, plan, options)?;
                     continue;
                 }
                 Some(Block::Lent) => {
                     if let Some(map) = plan.words {
                         self.lend(node, map)?;
                     }
-                    self.look_after(node, plan.has_deadline, options)?;
+                    self.look_after(node, plan, options)?;
                     continue;
                 }
                 Some(Block::From(reg)) => self.block_address(*reg),
@@ -386,7 +395,7 @@ impl Canceller<'_, '_> {
             after.push(self.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), pad, node.line));
             self.edit.follow(node.id, after);
             if plan.handovers.is_some() && node.callee().is_some_and(|callee| self.may_go_on(callee)) {
-                self.look_after(node, plan.has_deadline, options)?;
+                self.look_after(node, plan, options)?;
             }
         }
         Ok(())
