@@ -62,11 +62,14 @@ KILN_FUNCTION int kv_get(struct xdp_md *ctx, __u64 end)
 		item = 0;
 	result = 0;
 	if (item) {
-		item->used = 1;
+		/* Only what changes: to write a line of memory is to write it back. */
+		if (!item->used)
+			item->used = 1;
 		if (kv_is_object(item)) {
 			result = -1;
 		} else {
-			item->value_bytes |= KV_FETCHED;
+			if (!(item->value_bytes & KV_FETCHED))
+				item->value_bytes |= KV_FETCHED;
 			result = kv_reply(ctx, item);
 		}
 	}

@@ -100,22 +100,27 @@ static __always_inline struct kv_item *kv_item(__u64 address)
 	return (struct kv_item *)(unsigned long)address;
 }
 
-/* The address of the word that leads to the packet's key in a bucket, or of the last word of the chain. 0 for long chains. */
+/*
+ * The address of the word that leads to the packet's key in a bucket, or of the last word of the chain. 0 where user space should look:
+ * in long chains, and where another key has the same hash, which clients cannot bring about because they do not know the seed.
+ */
 KILN_FUNCTION __u64 *kv_find(struct xdp_md *ctx, struct kv_bucket *bucket, __u64 hash, __u64 at, __u64 key_bytes)
 {
 	__u64 *link = &bucket->first;
+	struct kv_item *item;
 
 	for (int step = 0; step < KV_STEPS; step++) {
-		struct kv_item *item = kv_item(*link);
-
+		item = kv_item(*link);
 		if (!item)
 			return link;
-		if (item->hash == hash && item->key_bytes == key_bytes &&
-		    kiln_packet_equals(ctx, at, item->text, key_bytes) == 1)
-			return link;
+		if (item->hash == hash)
+			goto found;
 		link = &item->next;
 	}
 	return 0;
+found:
+	/* Outside of the loop, so that it is known to happen once. */
+	return item->key_bytes == key_bytes && kiln_packet_equals(ctx, at, item->text, key_bytes) == 1 ? link : 0;
 }
 
 /* Whether only user space can read or replace an item. */
