@@ -73,7 +73,8 @@ const FOR_PROGRAMS: MapTypes = MapTypes::of(&[
 /// Types of which user space may be kept from reading or writing.
 const FOR_USERS: MapTypes =
     FOR_PROGRAMS.union(OBJECT_ARRAYS).union(MapTypes::of(&[StackTrace, Devmap, DevmapHash, Sockmap, Sockhash, Xskmap]));
-const NOT_ON_A_NODE: MapTypes = LOCAL_STORAGE.union(MapTypes::of(&[StructOps, Arena]));
+const NOT_ON_A_NODE: MapTypes =
+    LOCAL_STORAGE.union(MapTypes::of(&[StructOps, Arena, PercpuArray, PercpuHash, LruPercpuHash]));
 
 const FLAGS: &[MapFlag] = &[
     needed(
@@ -122,6 +123,10 @@ const EARLIER: &[Earlier] = &[
 /// Bytes of a hash table's key and value: with its own fields, an element is less than `KMALLOC_MAX_SIZE`.
 const MOST_OF_AN_ELEMENT: u64 = (4 << 20) - 49;
 
+/// The flag of stack traces whose frames are build ids and offsets, of this many bytes.
+const STACK_BUILD_ID: u32 = 1 << 5;
+const BUILD_ID_BYTES: u32 = 32;
+
 /// Flags that exclude each other.
 const EXCLUSIVE: &[(u32, &str)] =
     &[(3 << 3, "BPF_F_RDONLY and BPF_F_WRONLY"), (3 << 7, "BPF_F_RDONLY_PROG and BPF_F_WRONLY_PROG")];
@@ -130,8 +135,12 @@ impl MapDefinition {
     /// What a kernel of this release refuses in it, and what it takes instead; `None` if it makes the map.
     pub fn refused(&self, kernel: KernelVersion) -> Option<String> {
         self.refused_size(kernel).or_else(|| self.refused_flags(kernel)).or_else(|| {
-            let takes_extra = matches!(self.map_type, BloomFilter | Arena);
-            (self.extra != 0 && !takes_extra).then(|| format!("map_extra {}; {} takes none", self.extra, self.map_type))
+            let (most, words) = match self.map_type {
+                Arena => return None,
+                BloomFilter => (15, "0 to 15"),
+                _ => (0, "none"),
+            };
+            (self.extra > most).then(|| format!("map_extra {}; {} takes {words}", self.extra, self.map_type))
         })
     }
 
@@ -149,6 +158,11 @@ impl MapDefinition {
         ];
         if let Some((rule, size, what, unit)) = sizes.into_iter().find(|(rule, size, ..)| !rule.allows(*size)) {
             return Some(format!("{what} {size}{unit}; {} takes {}", self.map_type, words(rule)));
+        }
+        let has_build_ids = self.map_type == StackTrace && self.flags & STACK_BUILD_ID != 0;
+        if has_build_ids && !self.value.is_multiple_of(BUILD_ID_BYTES) {
+            let size = self.value;
+            return Some(format!("a value of {size} bytes; with build ids it has multiples of {BUILD_ID_BYTES}"));
         }
         let element = u64::from(self.key) + u64::from(self.value);
         (HASHES.contains(self.map_type) && element > MOST_OF_AN_ELEMENT)

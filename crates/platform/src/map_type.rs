@@ -134,6 +134,8 @@ const MAX: u32 = u32::MAX;
 const PAGE_BYTES: u32 = 4096;
 const ANY_KEY: SizeRule = SizeRule::Between(1, MAX);
 const ANY_VALUE: SizeRule = SizeRule::Between(1, MAX);
+/// At most `KMALLOC_MAX_SIZE`.
+const ALLOCATED_VALUE: SizeRule = SizeRule::Between(1, 4 << 20);
 const SOME: SizeRule = SizeRule::Between(1, MAX);
 /// As many as a hash table can have buckets.
 const BUCKETS: SizeRule = SizeRule::Between(1, 1 << 27);
@@ -302,7 +304,7 @@ impl MapType {
                 .indexed()
                 .only(&["sk_select_reuseport"])
                 .seen_as("reuseport_array"),
-            MapType::Queue | MapType::Stack => rules(NOTHING, ANY_VALUE, SOME, NoLookup)
+            MapType::Queue | MapType::Stack => rules(NOTHING, ALLOCATED_VALUE, SOME, NoLookup)
                 .only(&["map_peek_elem", "map_pop_elem", "map_push_elem"])
                 .seen_as("bpf_queue_stack"),
             MapType::SkStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup)
@@ -335,7 +337,7 @@ impl MapType {
             MapType::UserRingbuf => rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup)
                 .only(&["user_ringbuf_drain"])
                 .seen_as("bpf_ringbuf_map"),
-            MapType::BloomFilter => rules(NOTHING, ANY_VALUE, SOME, NoLookup)
+            MapType::BloomFilter => rules(NOTHING, ALLOCATED_VALUE, SOME, NoLookup)
                 .only(&["map_peek_elem", "map_push_elem"])
                 .seen_as("bpf_bloom_filter"),
             MapType::Arena => rules(NOTHING, NOTHING, SOME, NoLookup).only(&[]).seen_as("bpf_arena"),

@@ -46,8 +46,8 @@ impl Path<'_> {
     }
 }
 
-/// A stack trace of 127 frames, which tools ask for by default. Programs cannot read it, so any size gives one verdict.
-const STACK_TRACE_BYTES: u32 = 127 * 8;
+/// A stack trace of 127 frames with build ids, as tools ask for. Programs cannot read it, so any size gives one verdict.
+const STACK_TRACE_BYTES: u32 = 127 * 32;
 
 impl Options {
     /// Whether a program may use only one map of the type.
