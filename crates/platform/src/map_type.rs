@@ -351,6 +351,11 @@ impl MapType {
         }
     }
 
+    /// Whether a map of maps may hold such maps.
+    pub fn allowed_in_maps(self) -> bool {
+        !NOT_IN_MAPS.contains(self)
+    }
+
     /// Whether sleepable programs may refer to such a map.
     pub const fn allowed_in_sleepable(self) -> bool {
         SLEEPABLE.contains(self)
@@ -420,6 +425,16 @@ const WALKED: MapTypes = MapTypes::of(&[
     MapType::Array,
     MapType::PercpuArray,
     MapType::Rhash,
+]);
+
+/// Map types that no map holds.
+const NOT_IN_MAPS: MapTypes = MapTypes::of(&[
+    MapType::ProgArray,
+    MapType::ArrayOfMaps,
+    MapType::HashOfMaps,
+    MapType::CgroupStorage,
+    MapType::PercpuCgroupStorage,
+    MapType::StructOps,
 ]);
 
 /// Map types whose elements cannot be freed while a program sleeps.

@@ -99,7 +99,7 @@ fn fill(btf: &Btf, declaration: TypeId, value: &str, place: &mut [u8]) -> Option
             place[..kept].copy_from_slice(&text[..kept]);
             return Some(());
         }
-        (_, Kind::Int { boolean: false, .. }) => number(value)?,
+        (_, Kind::Int { boolean: false, size: 1..=8, .. }) => number(value)?,
         _ => return None,
     };
     let bytes = number.to_le_bytes();
@@ -120,7 +120,9 @@ fn number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KernelConfig, number};
+    use kiln_program::btf::{Btf, TypeId};
+
+    use super::{KernelConfig, fill, number};
 
     #[test]
     fn lines_of_a_configuration_file() {
@@ -136,5 +138,19 @@ mod tests {
     fn numbers_as_c_writes_them() {
         assert_eq!((number("250"), number("0xdead"), number("-1")), (Some(250), Some(0xdead), Some(u64::MAX)));
         assert_eq!((number(""), number("y"), number("0x")), (None, None, None));
+    }
+
+    /// The types of a number of some bytes and of an extern variable with it.
+    fn number_of(bytes: u32) -> Btf {
+        let types = [1, 1 << 24, bytes, 8 * bytes, 1, 14 << 24, 1, 2];
+        let header = [0x1_eb9f, 24, 0, 4 * types.len() as u32, 4 * types.len() as u32, 3];
+        let words = header.iter().chain(&types).flat_map(|word| word.to_le_bytes());
+        Btf::parse(&words.chain(*b"\0x\0").collect::<Vec<u8>>()).expect("types")
+    }
+
+    #[test]
+    fn numbers_have_eight_bytes_at_most() {
+        let filled = |bytes| fill(&number_of(bytes), TypeId(2), "250", &mut [0; 16]);
+        assert_eq!([1, 8, 16].map(filled), [Some(()), Some(()), None]);
     }
 }

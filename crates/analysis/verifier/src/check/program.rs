@@ -22,6 +22,7 @@ impl Path<'_> {
                 self.code.check_map_allowed(self.options, map.0)?;
                 let Some(definition) = self.code.object.maps.get(map.index()) else { continue };
                 self.options.check_definition(definition)?;
+                self.code.check_value_types(map.0, definition)?;
                 self.code.check_sleeping(self.options, definition)?;
                 let of_type = *only.entry(definition.map_type).or_insert(map);
                 if of_type != map && self.options.allows_one(definition.map_type) {
@@ -79,7 +80,13 @@ impl Options {
             Some(why) if map.map_type != MapType::StructOps => {
                 reject(Reason::MapDefinition, format!("the kernel makes no map {}: {why}", map.name))
             }
-            _ => map.inner.as_deref().map_or(Ok(()), |inner| self.check_definition(inner)),
+            _ => match map.inner.as_deref() {
+                Some(inner) if !inner.map_type.allowed_in_maps() => {
+                    let message = format!("the kernel makes no map {}: no map holds a {}", map.name, inner.map_type);
+                    reject(Reason::MapDefinition, message)
+                }
+                inner => inner.map_or(Ok(()), |inner| self.check_definition(inner)),
+            },
         }
     }
 }
@@ -94,6 +101,18 @@ impl<'a> Code<'a> {
         }
         let message = format!("the program may sleep, and {} is a {}", map.name, map.map_type);
         refuse(Reason::MapHelperMismatch, Case::Sleeps, message)
+    }
+
+    /// Loaders make a map without types where the kernel refuses its types, but these maps have them or are not made.
+    fn check_value_types(&self, map: u32, definition: &Map) -> Step<()> {
+        let refused = self.prepared.records.get(map as usize).is_some_and(|record| record.refused);
+        if !refused || !definition.map_type.rules().per_object {
+            return Ok(());
+        }
+        let (name, map_type) = (&definition.name, definition.map_type);
+        let message =
+            format!("the kernel makes no map {name}: it refuses the type of the values, which {map_type} needs");
+        reject(Reason::MapDefinition, message)
     }
 
     /// Maps with locks and timers are not for every program type.

@@ -188,19 +188,23 @@ impl KptrClass {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Record {
     pub fields: Vec<Field>,
+    /// The kernel makes no map with this type of values; loaders try again without types.
+    pub refused: bool,
 }
 
 impl Record {
     /// The field of a map's value; none where the kernel would not take the map with its BTF.
     pub(crate) fn of_map(types: &Tables<'_>, map: &Map) -> Record {
         let id = TypeId(map.value_btf);
-        let Some(btf) = types.own.filter(|_| map.value_btf != 0) else { return Record::default() };
+        let refused = Record { refused: map.value_btf != 0, ..Record::default() };
+        let Some(btf) = types.own.filter(|_| map.value_btf != 0) else { return refused };
         let sized = btf.size_of(id).is_some_and(|size| size == u64::from(map.value_size) || size == 0);
+        // A map whose fields cannot be read is made, and has none.
         let found = types.record(id, Place::MapValue).filter(|_| sized).unwrap_or_default();
         // Read-only and write-only maps (`BPF_F_RDONLY_PROG`, `BPF_F_WRONLY_PROG`) take none.
-        let fits = map.flags & (kiln_program::READ_ONLY_FLAG | kiln_program::WRITE_ONLY_FLAG) == 0
-            && found.fields.iter().all(|field| field.kind.fits(map.map_type));
-        if fits { found } else { Record::default() }
+        let writable = map.flags & (kiln_program::READ_ONLY_FLAG | kiln_program::WRITE_ONLY_FLAG) == 0;
+        let fits = found.fields.iter().all(|field| writable && field.kind.fits(map.map_type));
+        if fits { found } else { refused }
     }
 
     /// Returns the special fields of a structure that the program may allocate; `None` if the kernel refuses its layout.
@@ -487,7 +491,7 @@ impl Search<'_> {
         if self.fields.windows(2).any(overlap) || spin && resilient || shared_node || unprotected {
             return Err(Refused);
         }
-        Ok(Record { fields: self.fields })
+        Ok(Record { fields: self.fields, refused: false })
     }
 }
 

@@ -203,7 +203,9 @@ impl Map {
     pub(super) fn write_value(&self, key: &[u8], flags: u64, write: impl Fn(&Values, u32)) -> Result<(), Errno> {
         let flag = UpdateFlag::from_bits(flags & !LOCK)?;
         let locked = flags & LOCK != 0;
-        if locked && !self.values().is_some_and(Values::has_lock) {
+        let lacks_lock = locked && !self.values().is_some_and(Values::has_lock);
+        // Arrays look at the index and the other flags first.
+        if lacks_lock && !matches!(self.storage, Storage::Array(_)) {
             return Err(Errno::EINVAL);
         }
         match &self.storage {
@@ -211,6 +213,9 @@ impl Map {
                 let index = index(key, self.definition.max_entries).ok_or(Errno::E2BIG)?;
                 if flag == UpdateFlag::NoExist {
                     return Err(Errno::EEXIST);
+                }
+                if lacks_lock {
+                    return Err(Errno::EINVAL);
                 }
                 let _lock = if locked { values.lock(index) } else { None };
                 write(values, index);

@@ -384,7 +384,7 @@ impl Packet {
     /// The protocol behind the VLAN tags in the bytes. (The network header's offset is not moved behind them.)
     fn protocol_behind_tags(&self, memory: &Memory) -> u16 {
         let mut protocol = self.headers.protocol;
-        let mut at = self.headers.mac + ETHERNET_BYTES;
+        let mut at = self.headers.network;
         while matches!(protocol, VLAN | SERVICE_VLAN) && at + VLAN_BYTES <= self.end {
             let tag = &memory.region(self.buffer)[at..at + VLAN_BYTES];
             protocol = u16::from_be_bytes([tag[2], tag[3]]);
