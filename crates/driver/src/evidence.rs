@@ -27,7 +27,7 @@ use kiln_certificate::format::{Certificate, MAX_BYTES, Proof, Stage};
 use kiln_certificate::provenance::Arguments;
 use kiln_certificate::solver::{Answer, Solver};
 use kiln_equiv::solver::{Strategy, is_unsatisfiable};
-use kiln_program::{Function, FunctionId, Object, text};
+use kiln_program::{Function, FunctionId, Node, Object, text};
 use kiln_superopt::Stopwatch;
 use kiln_superopt::evidence::ChainStep;
 use sha2::{Digest as _, Sha256};
@@ -54,6 +54,8 @@ const QUESTION_STEPS: u64 = 5_000;
 const POLL: Duration = Duration::from_millis(10);
 /// Slots that a function counts for at least when time is shared.
 const LEAST_GAIN: u32 = 4;
+/// Maximum processor time for each slot that a function gained, unless a user's budget bounds the whole.
+const SLOT_TIME: Duration = Duration::from_millis(500);
 
 const README: &str = include_str!("evidence_readme.md");
 
@@ -135,13 +137,13 @@ struct Shares {
 }
 
 impl Shares {
-    /// No function gets more than twice its share.
+    /// No function gets more than twice its share, nor more than [`SLOT_TIME`] allows.
     fn take(&mut self, gain: u32) -> Deadline {
-        let left = match self.limits.clock {
-            Clock::Wall => self.limits.time.saturating_sub(self.end.spent()),
-            Clock::Cpu => self.left,
+        let (left, most) = match self.limits.clock {
+            Clock::Wall => (self.limits.time.saturating_sub(self.end.spent()), Duration::MAX),
+            Clock::Cpu => (self.left, SLOT_TIME * gain),
         };
-        let time = left.min(left * (2 * gain) / self.gains.max(1));
+        let time = most.min(left).min(left * (2 * gain) / self.gains.max(1));
         self.gains -= gain.min(self.gains);
         Deadline::after(self.limits.clock, time)
     }
@@ -229,7 +231,9 @@ pub fn certify(
             let versions = versions(FunctionId(*number), old, new, chain);
             let (objects, id, in_parts) = ([original, optimized], FunctionId(*number), limits.in_parts);
             let (arguments, until) = (&arguments, deadline.end());
-            let search = Search { objects, id, arguments, stop: &stop, left: &left, until, memory: &memory, in_parts };
+            let failed = RefCell::default();
+            let (stop, left, memory) = (&stop, &left, &memory);
+            let search = Search { objects, id, arguments, stop, left, until, memory, in_parts, failed };
             let found = search.patiently(&versions);
             let mut shares = shares.lock().expect("no thread panics with it");
             shares.left = shares.left.saturating_sub(deadline.spent());
@@ -285,6 +289,16 @@ struct Search<'s> {
     /// What the solver has answered to this thread.
     memory: &'s RefCell<Memory>,
     in_parts: bool,
+    failed: RefCell<Vec<Failed>>,
+}
+
+/// A step that is not proved: another attempt would take as long.
+struct Failed {
+    /// Both versions.
+    functions: [Vec<Node>; 2],
+    why: String,
+    /// Attempts with at most so many steps of the solver for a question end the same way.
+    enough: u32,
 }
 
 impl Search<'_> {
@@ -292,23 +306,21 @@ impl Search<'_> {
         Own { effort, gave_up, left: self.left, until: self.until }
     }
 
-    /// Steps from the first version to the last; once more with more time for each question where the solver gave up.
+    /// Steps from the first version to the last; from where the solver gave up, with more time for each question.
     /// Where a step cannot be proved, to a version without what it changes; then the reason is there as well.
     fn patiently(&self, versions: &[&Function]) -> (Vec<Version>, Option<String>) {
-        let (mut best, mut reason) = ((0, Vec::new()), None);
+        let (mut at, mut found, mut reason) = (0, Vec::new(), None);
         for effort in EFFORTS {
             let gave_up = Cell::new(false);
-            let (at, found, why) = self.versions(versions, &mut self.own(effort, &gave_up));
+            let (steps, more, why) = self.versions(&versions[at..], &mut self.own(effort, &gave_up));
+            at += steps;
+            found.extend(more);
             let Some(why) = why else { return (found, None) };
             reason = reason.or(Some(why));
-            if at > best.0 {
-                best = (at, found);
-            }
             if !gave_up.get() {
                 break;
             }
         }
-        let (at, mut found) = best;
         if !self.in_parts {
             return (found, reason);
         }
@@ -369,10 +381,25 @@ impl Search<'_> {
         if (self.stop)() {
             return Err("there was no time for a proof".to_owned());
         }
+        let is_known = |one: &&Failed| one.functions.iter().eq([old, new].map(|function| &function.nodes));
+        if let Some(known) = self.failed.borrow().iter().find(is_known)
+            && solver.effort.0 <= known.enough
+        {
+            return Err(known.why.clone());
+        }
         let functions = [old, new];
         let memory = &mut *self.memory.borrow_mut();
-        let asked = (solver as &mut dyn Solver, memory);
-        let (pairs, left_out, _) = find::certify(self.objects, self.id, functions, self.arguments, asked, self.stop)?;
+        let gave_up = Cell::new(false);
+        let mut own = Own { gave_up: &gave_up, ..*solver };
+        let asked = (&mut own as &mut dyn Solver, memory);
+        let result = find::certify(self.objects, self.id, functions, self.arguments, asked, self.stop);
+        solver.gave_up.set(solver.gave_up.get() || gave_up.get());
+        if let Err(why) = &result {
+            let enough = if gave_up.get() { solver.effort.0 } else { u32::MAX };
+            let functions = functions.map(|function| function.nodes.clone());
+            self.failed.borrow_mut().push(Failed { functions, why: why.clone(), enough });
+        }
+        let (pairs, left_out, _) = result?;
         Ok(Proof { pairs, left_out })
     }
 }

@@ -342,3 +342,26 @@ fn code_behind_branches_is_shared() {
     let calls = rewrite.object.functions[0].nodes.iter().filter(|node| node.helper() == Some(1)).count();
     assert_eq!(calls, 1, "{:?} {}", rewrite.refused, listing(&rewrite.object));
 }
+
+/// An index is added to a copy of an address: the address is added to the index, if nothing reads that any more.
+#[test]
+fn an_address_is_added_to_its_index() {
+    let sum = "*(u64 *)(r10 - 0x8) = 0x5
+         w3 = *(u32 *)(r1 + 0xc)
+         r3 &= 0x7
+         r4 = r10
+         r4 += r3
+         w0 = *(u8 *)(r4 - 0x8)";
+    becomes(
+        &format!("{sum}\n exit"),
+        "exchanged-operands",
+        "*(u64 *)(r10 - 0x8) = 0x5
+         w3 = *(u32 *)(r1 + 0xc)
+         r3 &= 0x7
+         r3 += r10
+         w0 = *(u8 *)(r3 - 0x8)
+         exit",
+    );
+    let (lines, laws) = optimized(&format!("{sum}\n r0 += r3\n exit"));
+    assert!(!laws.iter().any(|law| law == "exchanged-operands"), "{lines:#?}");
+}

@@ -16,6 +16,7 @@ pub mod control_flow;
 pub mod dead_code;
 pub mod dead_store_before_helper;
 pub mod equal_blocks;
+pub mod exchanged_operands;
 pub mod first_element;
 pub mod hoist;
 pub mod inline;
@@ -137,6 +138,12 @@ pub static LAWS: &[LawRow] = &[
             repeat(Stage::Values, register_coalescing::share_registers),
             repeat(Stage::Values, register_coalescing::spare_registers),
         ],
+    },
+    LawRow {
+        name: "exchanged-operands",
+        statement: "An operation on a copy exchanges its operands, if the other register is then free for the result.",
+        needs_facts: false,
+        steps: &[repeat(Stage::Values, exchanged_operands::exchange_operands)],
     },
     LawRow {
         name: "packet-offset",

@@ -28,8 +28,8 @@ use crate::laws::inline::renamed;
 use crate::laws::trial::Trial;
 use crate::rules::{reading, writing};
 
-/// The same where each trial does.
-const LONGEST_TRIED: usize = 1000;
+/// Maximum number of instructions of a function in which registers are tried: each trial costs its length.
+pub(super) const LONGEST_TRIED: usize = 1000;
 /// Trials for one change at most.
 const MAX_TRIALS: usize = 64;
 
