@@ -47,6 +47,7 @@ pub fn options(protocol: kv::Protocol, listen: SocketAddr, interface: Option<Str
         udp: false,
         interface,
         mode: kv::XdpMode::Default,
+        kept: None,
         most_bytes,
         client_bytes: 64 << 20,
         threads: 1,

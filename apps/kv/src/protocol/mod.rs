@@ -11,12 +11,14 @@
 mod command;
 mod meta;
 mod number;
+mod program;
 mod service;
 mod stats;
 mod step;
 mod storing;
 
 pub use command::OUTPUT_MOST;
+pub use program::StoreProgram;
 pub use service::{CLIENT_BYTES, Service, Statistics, VERSION};
 use step::{Step, Waiting};
 
