@@ -121,7 +121,8 @@ fn compare(peer: &Peer<'_>, servers: [(u16, u32); 2], effort: Effort) -> Result<
                     let (port, process) = servers[at];
                     let before = nanoseconds(process)?;
                     let (count, rate) = (peer.asked)(port, command, depth, much)?;
-                    let each = (nanoseconds(process)? - before) as f64 / count;
+                    // Of a test, other threads may have ended meanwhile, with their time.
+                    let each = nanoseconds(process)?.saturating_sub(before) as f64 / count;
                     // The first round warms up.
                     if round > 0 {
                         measured[at][0].push(rate);
