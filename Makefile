@@ -139,7 +139,7 @@ test-redis: setup-tests ## Run Redis' own tests, as far as they fit, against kil
 	@cargo build --quiet -p kiln-cli
 	@tests/redis/run $(or $(CARGO_TARGET_DIR),target)/debug/kiln target/redis
 
-test-clients: setup-tests ## Run tests of pymemcache and redis-py, and memcaslap, against kiln kv (some minutes; PyPI)
+test-clients: setup-tests ## Run tests of pymemcache, libmemcached and redis-py, and memcaslap, against kiln kv (some minutes; PyPI, needs cmake, flex, bison)
 	@cargo build --quiet -p kiln-cli
 	@tests/clients/run $(or $(CARGO_TARGET_DIR),target)/debug/kiln target/clients
 

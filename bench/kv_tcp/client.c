@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * client HOST PORT CONNECTIONS AT_ONCE SECONDS: asks for random keys, on each connection so many at once, and checks the replies'
- * first words and lengths. Prints the requests, those in a second, and the median and 99th percentile of the time to an answer in
- * microseconds.
+ * client HOST PORT get|set CONNECTIONS AT_ONCE SECONDS: asks for random keys, or sets them to 128 bytes, on each connection so many
+ * at once, and checks the replies' first words and lengths. Prints the requests, those in a second, and the median and 99th
+ * percentile of the time to an answer in microseconds.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -15,8 +15,8 @@
 #include "../kv_common.h"
 
 #define KEYS 4096
-#define REQUEST_BYTES 12
-#define REPLY_BYTES 155
+/* Of a request and of a reply. */
+#define MOST_BYTES 160
 #define CONNECTIONS 512
 #define AT_ONCE 256
 #define TIMES (1 << 22)
@@ -29,6 +29,9 @@ struct connection {
 
 static struct connection all[CONNECTIONS];
 static double times[TIMES];
+/* A request, whose key begins four bytes behind its beginning, and a reply's first word. */
+static char request[MOST_BYTES] = "get 000000\r\n", *reply = "VALUE ";
+static int request_bytes = 12, reply_bytes = 155;
 
 static int compare(const void *one, const void *other)
 {
@@ -40,16 +43,30 @@ static int compare(const void *one, const void *other)
 static void ask(struct connection *to, int at_once)
 {
 	static unsigned int random = 1;
-	char text[AT_ONCE * REQUEST_BYTES + 1];
+	static char text[AT_ONCE * MOST_BYTES];
 
 	for (int at = 0; at < at_once; at++) {
+		char *one = text + at * request_bytes;
+
+		memcpy(one, request, request_bytes);
 		random = random * 1103515245 + 12345;
-		snprintf(text + at * REQUEST_BYTES, REQUEST_BYTES + 1, "get %06u\r\n", (random >> 16) % KEYS);
+		for (unsigned int digit = 9, rest = (random >> 16) % KEYS; digit > 3; digit--, rest /= 10)
+			one[digit] = '0' + rest % 10;
 	}
 	to->got = 0;
 	to->sent = now();
-	if (write(to->socket, text, at_once * REQUEST_BYTES) != at_once * REQUEST_BYTES)
+	if (write(to->socket, text, at_once * request_bytes) != at_once * request_bytes)
 		fail("write");
+}
+
+static void set_values(void)
+{
+	memcpy(request, "set 000000 0 0 128\r\n", 20);
+	memset(request + 20, 'v', 128);
+	memcpy(request + 148, "\r\n", 2);
+	reply = "STORED\r\n";
+	request_bytes = 150;
+	reply_bytes = 8;
 }
 
 int main(int count, char **words)
@@ -61,11 +78,13 @@ int main(int count, char **words)
 	double begun, until;
 	size_t answers = 0;
 
-	if (count != 6 || inet_pton(AF_INET, words[1], &server.sin_addr) != 1)
+	if (count != 7 || inet_pton(AF_INET, words[1], &server.sin_addr) != 1)
 		return 2;
 	server.sin_port = htons(atoi(words[2]));
-	connections = atoi(words[3]);
-	at_once = atoi(words[4]);
+	if (!strcmp(words[3], "set"))
+		set_values();
+	connections = atoi(words[4]);
+	at_once = atoi(words[5]);
 	if (connections < 1 || connections > CONNECTIONS || at_once < 1 || at_once > AT_ONCE)
 		return 2;
 	for (int at = 0; at < connections; at++) {
@@ -80,7 +99,7 @@ int main(int count, char **words)
 	/* Until the server has all sockets in its map. */
 	usleep(200000);
 	begun = now();
-	until = begun + atof(words[5]) * 1e6;
+	until = begun + atof(words[6]) * 1e6;
 	for (int at = 0; at < connections; at++)
 		ask(&all[at], at_once);
 	while (now() < until && answers + CONNECTIONS < TIMES) {
@@ -92,10 +111,10 @@ int main(int count, char **words)
 			struct connection *from = events[at].data.ptr;
 			ssize_t got = read(from->socket, text, sizeof(text));
 
-			if (got <= 0 || (!from->got && memcmp(text, "VALUE ", got < 6 ? got : 6)))
+			if (got <= 0 || (!from->got && memcmp(text, reply, got < 6 ? got : 6)))
 				fail("a wrong answer");
 			from->got += got;
-			if (from->got < (size_t)at_once * REPLY_BYTES)
+			if (from->got < (size_t)at_once * reply_bytes)
 				continue;
 			times[answers++] = now() - from->sent;
 			ask(from, at_once);

@@ -61,29 +61,48 @@ fn requests_are_measured() {
     assert!(rows.iter().all(|row| row["heap_to_slots"].is_f64()), "{rows:?}");
 }
 
-#[test]
-fn peers_are_measured() {
-    if ["redis-server", "redis-benchmark"]
-        .iter()
-        .any(|name| std::process::Command::new(name).arg("--version").output().is_err())
-    {
-        println!("skipped: redis-server and redis-benchmark are not installed");
-        return;
+/// Whether programs are there.
+fn are_installed(programs: &[&str]) -> bool {
+    let is_missing = |name: &&&str| std::process::Command::new(name).arg("--version").output().is_err();
+    let missing = programs.iter().find(is_missing);
+    missing.iter().for_each(|name| println!("skipped: {name} is not installed"));
+    missing.is_none()
+}
+
+fn are_measured(rows: &[serde_json::Value], count: usize) {
+    assert_eq!(rows.len(), count, "each command, alone and 16 at once");
+    for key in ["kiln_to_peer", "peer_cpu_ns"] {
+        assert!(rows.iter().all(|row| row[key].as_f64().is_some_and(|number| number > 0.0)), "{rows:?}");
     }
-    let effort = kv_bench::redis::Effort { rounds: 1, depths: [(1, 500), (16, 2000)] };
-    let rows = kv_bench::redis::all(effort).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(rows.len(), 12, "six commands, alone and 16 at once");
-    assert!(rows.iter().all(|row| row["kiln_to_redis"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{rows:?}");
 }
 
 #[test]
-fn the_extension_verifies_within_its_bar_on_all_kernels() {
+fn redis_and_kiln_are_measured() {
+    if are_installed(&["redis-server", "redis-benchmark"]) {
+        let effort = kv_bench::beside::Effort { rounds: 1, depths: [(1, 500), (16, 2000)] };
+        are_measured(&kv_bench::redis::all(effort).unwrap_or_else(|error| panic!("{error}")), 12);
+    }
+}
+
+#[test]
+fn memcached_over_tcp_and_kiln_are_measured() {
+    if are_installed(&["memcached", "gcc"]) {
+        let effort = kv_bench::beside::Effort { rounds: 1, depths: [(1, 50), (16, 50)] };
+        let tcp = kv_bench::tcp::all(effort).unwrap_or_else(|error| panic!("{error}"));
+        are_measured(&tcp, 4);
+        let found = kv_bench::bars::Found { tcp, ..kv_bench::bars::Found::default() };
+        assert_eq!(found.bars().len(), 4, "get and set, alone and 16 at once");
+    }
+}
+
+#[test]
+fn the_extensions_verify_within_their_bar_on_all_kernels() {
     if std::process::Command::new("clang-19").arg("--version").output().is_err() {
         println!("skipped: clang-19 is not installed");
         return;
     }
     let rows = kv_bench::processed::all().unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(rows.len(), 3, "one for each release");
+    assert_eq!(rows.len(), 6, "two programs, three releases each");
     for kv_bench::processed::Processed { program, release, insns } in rows {
         println!("{program}, Linux {release}: {insns} of {}", kv_bench::processed::MOST);
         assert!((1000..=kv_bench::processed::MOST).contains(&insns), "{program}, Linux {release}: {insns}");
@@ -92,9 +111,7 @@ fn the_extension_verifies_within_its_bar_on_all_kernels() {
 
 /// Whether programs are there; and this benchmark, which has the servers.
 fn has(programs: &[&str]) -> bool {
-    let is_missing = |name: &&&str| std::process::Command::new(name).arg("--version").output().is_err();
-    if let Some(missing) = programs.iter().find(is_missing) {
-        println!("skipped: {missing} is not installed");
+    if !are_installed(programs) {
         return false;
     }
     if kv_bench::serve::own().is_none() {

@@ -27,3 +27,7 @@ pub const EXTENSION: [(&str, &str); 3] = [
     ("store.h", include_str!("../bpf/store.h")),
     ("wire.h", include_str!("../bpf/wire.h")),
 ];
+
+/// The sources of the extension that has a store of its own, for kernels without arenas; its program has the same name.
+pub const POOL_EXTENSION: [(&str, &str); 2] =
+    [("pool.bpf.c", include_str!("../bpf/pool.bpf.c")), ("wire.h", include_str!("../bpf/wire.h"))];

@@ -158,6 +158,20 @@ fn converse(name: &str, conversation: &str, mut exchange: impl FnMut(&[u8], usiz
 }
 
 #[test]
+fn the_binary_protocol_ends_a_connection() {
+    let heap = own_heap(&SETTINGS);
+    let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));
+    let served = |parts: &[&[u8]]| {
+        let (mut session, mut output) = (Session::new(&service), Vec::new());
+        let next = parts.iter().map(|part| session.serve(part, &mut output)).last();
+        (next, String::from_utf8(output).expect("text"))
+    };
+    assert_eq!(served(&[b"\x80\x0b\0\0"]), (Some(Next::Close), String::new()));
+    // After text it is a byte like others.
+    assert_eq!(served(&[b"mn\r\n", b"\x80\x0b\r\n"]), (Some(Next::Go), "MN\r\nERROR\r\n".to_owned()));
+}
+
+#[test]
 fn conversations_go_as_expected() {
     let heap = own_heap(&SETTINGS);
     let service = Service::new(Store::create(&heap, OWN_VARIABLE_BYTES, &SETTINGS).expect("a store"));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::memory::Memory;
 use super::processed::{self, Processed};
 use super::wire::MIX;
-use super::{redis, requests, wire};
+use super::{beside, requests, wire};
 
 /// Ratios to memcached: what is measured, of which case over the wire, and the bar.
 const THROUGHPUT: [(&str, f64); 4] =
@@ -16,8 +16,8 @@ const THROUGHPUT: [(&str, f64); 4] =
 const PROCESSOR: [(&str, f64); 2] = [("sockets get 128", 10.0), ("generator get 128", 10.0)];
 /// Of the memory of fixed slots.
 const MIX_MEMORY: f64 = 0.5;
-/// Ratios to Redis, one at a time and 16 at once.
-const REDIS: [(&str, f64); 3] = [("get", 1.0), ("set", 1.3), ("zadd", 1.6)];
+/// Ratios to Redis and to memcached behind sockets, one at a time and 16 at once.
+const SOCKETS: [(&str, f64); 3] = [("get", 1.0), ("set", 1.3), ("zadd", 1.6)];
 
 /// Everything that was measured.
 #[derive(Serialize, Default)]
@@ -30,6 +30,8 @@ pub struct Found {
     pub requests: Vec<Value>,
     /// What `bench/kv_wire/run` prints.
     pub wire: Value,
+    /// memcached's protocol over TCP.
+    pub tcp: Vec<Value>,
     /// Redis' protocol.
     pub redis: Vec<Value>,
 }
@@ -55,11 +57,18 @@ impl Found {
             println!();
             wire::report(&self.wire);
         }
-        if !self.redis.is_empty() {
-            println!();
-            redis::report(&self.redis);
+        for (peer, rows) in self.behind_sockets() {
+            if !rows.is_empty() {
+                println!();
+                beside::report(peer, rows);
+            }
         }
         println!();
+    }
+
+    /// What was measured behind sockets, by the peer's name.
+    fn behind_sockets(&self) -> [(&str, &[Value]); 2] {
+        [("memcached", &self.tcp), ("Redis", &self.redis)]
     }
 
     /// A row over the wire.
@@ -113,12 +122,15 @@ impl Found {
                 verdict: Verdict::of(own <= MIX_MEMORY),
             });
         }
-        for row in &self.redis {
-            let Some((command, bar)) = REDIS.iter().find(|(command, _)| row["operation"] == *command) else { continue };
-            let range = &row["kiln_to_redis_range"];
-            let ratio = [&range[0], &row["kiln_to_redis"], &range[1]].map(|part| part.as_f64().unwrap_or(f64::NAN));
+        for (peer, row) in self.behind_sockets().iter().flat_map(|(peer, rows)| rows.iter().map(move |row| (peer, row)))
+        {
+            let Some((command, bar)) = SOCKETS.iter().find(|(command, _)| row["operation"] == *command) else {
+                continue;
+            };
+            let range = &row["kiln_to_peer_range"];
+            let ratio = [&range[0], &row["kiln_to_peer"], &range[1]].map(|part| part.as_f64().unwrap_or(f64::NAN));
             let at_once = row["at_once"].as_str().unwrap_or_default();
-            bars.push(ratio_bar(format!("{command}, {at_once} at once, beside Redis"), ratio, *bar));
+            bars.push(ratio_bar(format!("{command} over TCP, {at_once} at once, beside {peer}"), ratio, *bar));
         }
         bars
     }

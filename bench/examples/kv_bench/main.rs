@@ -4,23 +4,25 @@
 //! |---|---|
 //! | memcached's GET and SET in test runs, beside a BPF hash map with fixed slots | [`requests`] |
 //! | the same over a veth, beside memcached; a mix of sizes, beside pools and Kerby's store | [`wire`], [`serve`] |
-//! | Redis' protocol behind sockets, beside Redis | [`redis`] |
+//! | memcached's protocol over TCP, beside memcached; Redis' protocol, beside Redis | [`tcp`], [`redis`], [`beside`] |
 //! | memory of a key | [`memory`] |
 //! | the verifier's work | [`processed`] |
 //!
 //! At the end each bar ([`bars`]) is printed as met, missed or, within what rounds differ by, even. To miss one is no error: measuring
 //! and judging are two things.
 //!
-//! `--only NAME` measures one of `requests`, `wire`, `redis`, `memory`, `processed`; `--peers` is `--only redis`, which needs no
-//! privilege. `--format json` prints one JSON object; `--rounds N` measures less.
+//! `--only NAME` measures one of `requests`, `wire`, `tcp`, `redis`, `memory`, `processed`; `--peers` is `--only redis`, which needs no
+//! privilege, as `tcp` does. `--format json` prints one JSON object; `--rounds N` measures less.
 #![forbid(unsafe_code)]
 
 pub mod bars;
+pub mod beside;
 pub mod memory;
 pub mod processed;
 pub mod redis;
 pub mod requests;
 pub mod serve;
+pub mod tcp;
 pub mod wire;
 
 use std::process::ExitCode;
@@ -46,8 +48,8 @@ fn run() -> Result<(), Failure> {
         option("--only").map(String::as_str)
     };
     let wanted = |name: &str| only.is_none_or(|only| only == name);
-    if !["requests", "wire", "redis", "memory", "processed"].into_iter().any(wanted) {
-        return Err("--only takes requests, wire, redis, memory or processed".into());
+    if !["requests", "wire", "tcp", "redis", "memory", "processed"].into_iter().any(wanted) {
+        return Err("--only takes requests, wire, tcp, redis, memory or processed".into());
     }
     if only.is_none_or(|only| only == "requests" || only == "wire") {
         kiln_linux::available().map_err(|error| format!("the kernel: {error}"))?;
@@ -67,8 +69,12 @@ fn run() -> Result<(), Failure> {
         let effort = wire::WHOLE;
         found.wire = wire::all(wire::Effort { rounds: rounds.unwrap_or(effort.rounds), ..effort })?;
     }
+    let rounds = rounds.unwrap_or(SOCKETS_ROUNDS);
+    if wanted("tcp") {
+        found.tcp = tcp::all(beside::Effort { rounds, depths: tcp::DEPTHS })?;
+    }
     if wanted("redis") {
-        found.redis = redis::all(redis::Effort { rounds: rounds.unwrap_or(REDIS_ROUNDS), depths: redis::DEPTHS })?;
+        found.redis = redis::all(beside::Effort { rounds, depths: redis::DEPTHS })?;
     }
     let bars = found.bars();
     if prints_json {
@@ -80,7 +86,7 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-const REDIS_ROUNDS: usize = 5;
+const SOCKETS_ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
     match run() {

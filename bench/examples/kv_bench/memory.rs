@@ -10,7 +10,7 @@ use kiln_sandbox::supply;
 use serde::Serialize;
 
 use super::Failure;
-use super::redis::Ended;
+use super::beside::Ended;
 
 /// Bytes of values; of the mix, one key of four has the largest and the others 128.
 const SIZES: [&str; 4] = ["16", "128", "1024", "mix"];
@@ -87,7 +87,11 @@ fn handed_out(values: &str, keys: u32) -> Result<u64, Failure> {
     Ok((used().ok_or("no allocator")? - before) / 8 * 9)
 }
 
-fn connected(address: &str) -> Result<TcpStream, Failure> {
+/// Connects to a server that is beginning.
+///
+/// # Errors
+/// Returns a failure if nothing listens after five seconds.
+pub fn connected(address: &str) -> Result<TcpStream, Failure> {
     for _ in 0..100 {
         if let Ok(stream) = TcpStream::connect(address) {
             return Ok(stream);

@@ -98,26 +98,34 @@ impl Server {
 /// # Errors
 /// Returns a failure if clang or the sandbox refuses it.
 pub fn compiled(name: &str, defines: &[&str], folder: &Path) -> Result<(ElfObject, Object), Failure> {
+    let elf = unsandboxed(name, "bench/heaps/memcached.bpf.c", defines, folder)?;
+    let object = kiln_sandbox::sandbox(&elf.object, &kiln_sandbox::Options::default())?.object;
+    Ok((elf, object))
+}
+
+/// What clang makes of a source.
+///
+/// # Errors
+/// Returns a failure if clang refuses it.
+pub fn unsandboxed(name: &str, source: &str, arguments: &[&str], folder: &Path) -> Result<ElfObject, Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let path = folder.join(format!("{name}.o"));
     let status = Command::new("clang-19")
         .args(["-target", "bpf", "-O2", "-g", "-mcpu=v4", "-mllvm", "-disable-loop-idiom-all", "-c"])
         .arg("-D__TARGET_ARCH_x86")
-        .args(defines)
+        .args(arguments)
         .arg("-I")
         .arg(root.join("bpf/include"))
         .arg("-idirafter")
         .arg(format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH))
-        .arg(root.join("bench/heaps/memcached.bpf.c"))
+        .arg(root.join(source))
         .arg("-o")
         .arg(&path)
         .status()?;
     if !status.success() {
         return Err(format!("clang refuses the server on {name}").into());
     }
-    let elf = kiln_elf::read(name, &std::fs::read(&path)?)?;
-    let object = kiln_sandbox::sandbox(&elf.object, &kiln_sandbox::Options::default())?.object;
-    Ok((elf, object))
+    Ok(kiln_elf::read(name, &std::fs::read(&path)?)?)
 }
 
 /// A datagram; its checksums are not looked at.

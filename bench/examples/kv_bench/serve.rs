@@ -15,7 +15,7 @@ use kiln_sandbox::supply::{self, Memory as _};
 use serde_json::json;
 
 use super::requests::{HEAP, SERVED, Server};
-use super::{Failure, redis};
+use super::{Failure, beside};
 
 /// Bytes of items of `kiln kv`: nothing is evicted.
 const MOST_BYTES: u64 = 256 << 20;
@@ -60,7 +60,7 @@ pub fn run(store: &str, interface: Option<String>) -> Result<(), Failure> {
 }
 
 fn sockets(protocol: Protocol, listen: SocketAddr, interface: Option<String>) -> Result<(), Failure> {
-    let (options, stop) = (redis::options(protocol, listen, interface, MOST_BYTES), AtomicBool::new(false));
+    let (options, stop) = (beside::options(protocol, listen, interface, MOST_BYTES), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::io::stdin().lines().map_while(Result::ok).for_each(drop);

@@ -40,6 +40,7 @@ fn options(protocol: kv::Protocol, listen: std::net::SocketAddr, memory: &KvMemo
         udp: false,
         interface: None,
         mode: kv::XdpMode::Default,
+        kept: None,
         most_bytes: memory.memory << 20,
         client_bytes: memory.client_memory << 20,
         threads: usize::from(memory.threads),
@@ -55,6 +56,7 @@ fn memcached(arguments: &MemcachedArguments, format: Format) -> Result<u8, Error
         udp: arguments.udp,
         interface: arguments.xdp.clone(),
         mode: arguments.mode.into(),
+        kept: arguments.store.map(Into::into),
         ..options(kv::Protocol::Memcached, arguments.listen, &arguments.memory)?
     };
     serve(&options, "memcached's", format)

@@ -350,6 +350,56 @@ fn both_ways(socket: &UdpSocket) {
     assert_eq!(client.ask(set("k", "from user space").as_bytes(), "\r\n"), "STORED\r\n");
     assert_eq!(datagram(socket, "get k\r\n"), found("k", "from user space"));
     assert_eq!((client.statistic("xdp_gets"), client.statistic("xdp_sets"), client.statistic("xdp_passed")), (2, 1, 0));
+    let known = at_random(socket, &mut client, 1100, true);
+    let [gets, sets, passed] = ["xdp_gets", "xdp_sets", "xdp_passed"].map(|name| client.statistic(name));
+    println!("in XDP: {gets} get, {sets} set; left to user space: {passed}");
+    assert!(gets > REQUESTS as u64 / 5 && sets > REQUESTS as u64 / 6 && passed > 100, "{gets}, {sets}, {passed}");
+    // And the key of the beginning.
+    assert_eq!(client.statistic("curr_items"), 1 + known);
+    pymemcache(SERVER);
+}
+
+/// Requests over both ways, where the program has the store.
+fn both_ways_to_a_pool(socket: &UdpSocket) {
+    let mut client = Client::connect(SERVER);
+    assert_eq!(datagram(socket, &set("k", "from XDP")), "STORED\r\n");
+    assert_eq!(client.ask(b"get k\r\n", "END\r\n"), found("k", "from XDP"));
+    let long = "k".repeat(64);
+    let largest = "v".repeat(1024 - "5 1011\r\n\r\n".len());
+    assert_eq!(client.ask(set(&long, &largest).as_bytes(), "\r\n"), "STORED\r\n");
+    let both = client.ask(format!("get k nothing {long}\r\n").as_bytes(), "END\r\n");
+    assert_eq!(both, found("k", "from XDP").replace("END\r\n", "") + &found(&long, &largest));
+    assert_eq!(datagram(socket, &format!("get {long}\r\n")), found(&long, &largest));
+    assert_eq!(datagram(socket, "set quiet 0 0 1 noreply\r\nq\r\nget quiet\r\n"), "VALUE quiet 0 1\r\nq\r\nEND\r\n");
+    // What it has not. The old value is not what the client wanted to be there.
+    for (request, wanted) in [
+        (format!("set {long}k 0 0 1\r\nx\r\n"), "SERVER_ERROR keys have at most 64 bytes in this store\r\n"),
+        (format!("get {long}k\r\n"), "SERVER_ERROR keys have at most 64 bytes in this store\r\n"),
+        (set(&long, &format!("{largest}v")), "SERVER_ERROR object too large for cache\r\n"),
+        (format!("get {long}\r\n"), "END\r\n"),
+        ("set k 5 100 1\r\nx\r\n".to_owned(), "SERVER_ERROR values have no times in this store\r\n"),
+        ("get k\r\n".to_owned(), "END\r\n"),
+        (
+            "add k 0 0 1\r\nx\r\n".to_owned(),
+            "SERVER_ERROR this store has get, set, delete, stats and version alone\r\n",
+        ),
+        ("incr k 1\r\n".to_owned(), "SERVER_ERROR this store has get, set, delete, stats and version alone\r\n"),
+        ("mg k v\r\n".to_owned(), "SERVER_ERROR this store has get, set, delete, stats and version alone\r\n"),
+    ] {
+        assert_eq!(datagram(socket, &request), wanted, "UDP: {request}");
+        assert_eq!(client.ask(request.as_bytes(), "\r\n"), wanted, "TCP: {request}");
+    }
+    assert!(client.ask(b"version\r\n", "\r\n").starts_with("VERSION 1.6"));
+    at_random(socket, &mut client, 900, false);
+    let [gets, hits, sets] = ["xdp_gets", "get_hits", "xdp_sets"].map(|name| client.statistic(name));
+    assert!(
+        gets > REQUESTS as u64 / 3 && hits > 100 && gets > hits && sets > REQUESTS as u64 / 4,
+        "{gets}, {hits}, {sets}"
+    );
+}
+
+/// Random requests over both ways, with values of less than `largest` bytes, beside a model: how many keys there are then.
+fn at_random(socket: &UdpSocket, client: &mut Client, largest: u64, appends: bool) -> u64 {
     let mut model: HashMap<String, String> = HashMap::new();
     let mut random = 0x2545_f491_4f6c_dd1du64;
     let mut next = |below: u64| {
@@ -367,12 +417,12 @@ fn both_ways(socket: &UdpSocket) {
                 (format!("get {key}\r\n"), expected)
             }
             5..8 => {
-                let most = if next(4) == 0 { 1100 } else { 130 };
+                let most = if next(4) == 0 { largest } else { 130 };
                 let value: String = (0..next(most)).map(|_| char::from(b' ' + next(90) as u8)).collect();
                 model.insert(key.clone(), value.clone());
                 (set(&key, &value), "STORED\r\n".to_owned())
             }
-            8 => {
+            choice if choice == 8 || !appends => {
                 let known = model.remove(&key).is_some();
                 (format!("delete {key}\r\n"), if known { "DELETED\r\n" } else { "NOT_FOUND\r\n" }.to_owned())
             }
@@ -388,16 +438,11 @@ fn both_ways(socket: &UdpSocket) {
         };
         assert_eq!(told, expected, "step {step}, {}: {request}", if over_udp { "UDP" } else { "TCP" });
     }
-    let [gets, sets, passed] = ["xdp_gets", "xdp_sets", "xdp_passed"].map(|name| client.statistic(name));
-    println!("in XDP: {gets} get, {sets} set; left to user space: {passed}");
-    assert!(gets > REQUESTS as u64 / 5 && sets > REQUESTS as u64 / 6 && passed > 100, "{gets}, {sets}, {passed}");
-    // And the key of the beginning.
-    assert_eq!(client.statistic("curr_items"), 1 + model.len() as u64);
-    pymemcache(SERVER);
+    model.len() as u64
 }
 
-/// Runs a server at one end of a veth pair and `work` at the other end, then `end` with the server.
-fn between(work: fn(&UdpSocket), end: impl FnOnce(Server)) {
+/// Runs a server at one end of a veth pair and `work` at the other end, then `end` with the server, which has `more` arguments.
+fn between(more: &[&str], work: fn(&UdpSocket), end: impl FnOnce(Server)) {
     let Ok(_network) = OwnNetwork::enter().map_err(|error| println!("skipped: a network namespace: {error}")) else {
         return;
     };
@@ -407,7 +452,8 @@ fn between(work: fn(&UdpSocket), end: impl FnOnce(Server)) {
     ip(&format!("link add heapskv0 type veth peer name heapskv1 netns {peer}"));
     ip("link set heapskv0 up");
     ip("addr add 192.0.2.1/24 dev heapskv0");
-    let server = match Server::start(&["--listen", SERVER, "--xdp", "heapskv0", "--memory", "32"]) {
+    let arguments = [&["--listen", SERVER, "--xdp", "heapskv0", "--memory", "32"], more].concat();
+    let server = match Server::start(&arguments) {
         Ok((server, begun)) => {
             let processed = begun["processed"].as_u64().expect("a number");
             println!("{processed} processed instructions, {MOST_PROCESSED} allowed");
@@ -434,13 +480,18 @@ fn between(work: fn(&UdpSocket), end: impl FnOnce(Server)) {
 
 #[test]
 fn xdp_and_user_space_serve_one_store() {
-    between(both_ways, |server| assert_eq!(server.end(), Some(0)));
+    between(&[], both_ways, |server| assert_eq!(server.end(), Some(0)));
+}
+
+#[test]
+fn a_program_serves_a_store_of_its_own() {
+    between(&["--store", "array"], both_ways_to_a_pool, |server| assert_eq!(server.end(), Some(0)));
 }
 
 #[test]
 fn a_killed_server_leaves_nothing() {
     let once = |socket: &UdpSocket| assert_eq!(datagram(socket, &set("k", "v")), "STORED\r\n");
-    between(once, drop);
+    between(&[], once, drop);
 }
 
 #[test]
@@ -452,6 +503,7 @@ fn wrong_options_are_said() {
         (&["--xdp", "lo", "--listen", "0.0.0.0:0"], 2, "--listen ADDRESS:PORT"),
         (&["--xdp", "lo", "--listen", "[::1]:0"], 2, "serves IPv4"),
         (&["--mode", "native"], 2, "--xdp"),
+        (&["--store", "array"], 2, "--xdp"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args(["kv", "memcached"]).args(arguments).output();
         let output = output.expect("kiln runs");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::service::{Service, VERSION};
 use super::step::Step;
 use super::storing::{self, changed};
-use super::{meta, number, stats};
+use super::{meta, number, program, stats};
 use crate::store::{self, KEY_MOST, Outcome};
 
 /// Bytes of output from which on nothing more is served.
@@ -33,6 +33,9 @@ pub fn line(service: &Service<'_>, line: &[u8], answered: usize, output: &mut Ve
             refuse(&why, output);
         }
         return Step::Done;
+    }
+    if let Some(step) = service.program.and_then(|owner| program::line(owner, &words, answered, output)) {
+        return step;
     }
     match *first {
         b"get" | b"gets" => {

@@ -11,12 +11,14 @@
 mod command;
 mod meta;
 mod number;
+mod program;
 mod service;
 mod stats;
 mod step;
 mod storing;
 
 pub use command::OUTPUT_MOST;
+pub use program::StoreProgram;
 pub use service::{CLIENT_BYTES, Service, Statistics, VERSION};
 use step::{Step, Waiting};
 
@@ -24,6 +26,9 @@ use step::{Step, Waiting};
 const LINE_MOST: usize = 2048;
 /// The longest line of a `get`. memcached has no limit.
 const KEYS_MOST: usize = 1 << 20;
+
+/// The first byte of memcached's binary protocol.
+const BINARY: u8 = 0x80;
 
 /// Bytes of memory that a connection keeps for its next requests, and again for its next replies.
 pub const KEPT_BYTES: usize = 4 << 10;
@@ -48,17 +53,24 @@ pub struct Session<'s, 'h> {
     full: bool,
     /// Bytes of `input` in which there is no end of a line.
     searched: usize,
+    /// Whether something has arrived.
+    begun: bool,
 }
 
 impl<'s, 'h> Session<'s, 'h> {
     /// A new session.
     pub fn new(service: &'s Service<'h>) -> Session<'s, 'h> {
-        Session { service, input: Vec::new(), waiting: None, skip: 0, answered: 0, full: false, searched: 0 }
+        let input = Vec::new();
+        Session { service, input, waiting: None, skip: 0, answered: 0, full: false, searched: 0, begun: false }
     }
 
     /// Serves what has arrived, and keeps what is not complete. Replies are appended to `output`, until there are [`OUTPUT_MOST`]
     /// bytes of them: then the session [is full](Session::is_full).
     pub fn serve(&mut self, arrived: &[u8], output: &mut Vec<u8>) -> Next {
+        if !arrived.is_empty() && !std::mem::replace(&mut self.begun, true) && arrived[0] == BINARY {
+            // As text it would have no end, and its client would wait for an answer.
+            return Next::Close;
+        }
         let mut kept = std::mem::take(&mut self.input);
         let is_kept = !kept.is_empty();
         if is_kept {

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use super::StoreProgram;
 use crate::redis::Cluster;
-use crate::store::{self, Store};
+use crate::store::{self, Counters, Store};
 
 /// The version that clients are told: what this server behaves like, and its own name.
 pub const VERSION: &str = concat!("1.6.18-kiln-", env!("CARGO_PKG_VERSION"));
@@ -47,6 +48,8 @@ pub struct Statistics {
 pub struct Service<'h> {
     /// The store.
     pub store: Store<'h>,
+    /// The program that has the store of memcached's protocol instead.
+    pub(crate) program: Option<&'h dyn StoreProgram>,
     /// Counters.
     pub statistics: Statistics,
     /// What clients of Redis' protocol have to know.
@@ -69,6 +72,7 @@ impl<'h> Service<'h> {
     pub fn new(store: Store<'h>) -> Service<'h> {
         Service {
             store,
+            program: None,
             statistics: Statistics::default(),
             password: None,
             cluster: None,
@@ -84,6 +88,17 @@ impl<'h> Service<'h> {
     #[must_use]
     pub fn with_password(self, password: Option<String>) -> Service<'h> {
         Service { password, ..self }
+    }
+
+    /// The same, where a program has the store.
+    #[must_use]
+    pub fn with_program(self, program: Option<&'h dyn StoreProgram>) -> Service<'h> {
+        Service { program, ..self }
+    }
+
+    /// What programs have done.
+    pub(super) fn counters(&self) -> Counters {
+        self.program.map_or_else(|| self.store.counters(), StoreProgram::counters)
     }
 
     /// The same, as one of several servers of Redis' protocol.

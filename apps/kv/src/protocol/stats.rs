@@ -48,7 +48,7 @@ fn row(output: &mut Vec<u8>, name: &str, value: impl std::fmt::Display) {
 
 fn general(service: &Service<'_>, output: &mut Vec<u8>) {
     let own = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let (store, statistics, programs) = (&service.store, &service.statistics, service.store.counters());
+    let (store, statistics, programs) = (&service.store, &service.statistics, service.counters());
     let (gets, hits) = (own(&statistics.gets) + programs.gets, own(&statistics.hits) + programs.hits);
     row(output, "pid", std::process::id());
     row(output, "version", VERSION);
@@ -75,7 +75,10 @@ fn general(service: &Service<'_>, output: &mut Vec<u8>) {
         ("xdp_sets", programs.sets),
         ("xdp_passed", programs.passed),
     ];
-    rows.into_iter().for_each(|(name, value)| row(output, name, value));
+    // Nobody counts the items of a program's store.
+    let of_store = ["limit_maxbytes", "bytes", "curr_items", "evictions"];
+    let known = rows.into_iter().filter(|(name, _)| service.program.is_none() || !of_store.contains(name));
+    known.for_each(|(name, value)| row(output, name, value));
     if let Some(journal) = store.journal() {
         row(output, "log_bytes", journal.files.bytes());
         row(output, "log_failing", u8::from(journal.failure().is_some()));

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::number;
 use super::service::Service;
 use super::step::{Step, Waiting};
+use super::{number, program};
 use crate::store::{Change, Condition, Found, KEY_MOST, Outcome, Store, VALUE_MOST};
 
 /// The largest size of a value that is a size at all.
@@ -94,6 +94,16 @@ impl Waiting for Storing {
     }
 
     fn store(self: Box<Self>, service: &Service<'_>, value: &[u8], output: &mut Vec<u8>) {
+        if let Some(owner) = service.program {
+            let answer = match self.mode {
+                Mode::Whole(Condition::Any) => program::set(owner, &self.key, self.flags, self.expires, value),
+                _ => program::MISSING.to_vec(),
+            };
+            if !self.quiet {
+                output.extend(answer);
+            }
+            return;
+        }
         service.statistics.sets.fetch_add(1, Ordering::Relaxed);
         let outcome = match self.mode {
             Mode::Whole(condition) => service.store.put(&self.key, self.flags, self.expires, value, condition),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use kiln_driver::kv::Sync;
+use kiln_driver::kv::{Kept, Sync};
 
 use super::dispatch::Mode;
 use super::tls::TlsArguments;
@@ -54,15 +54,37 @@ pub struct MemcachedArguments {
     /// Serve datagrams, too. Replies are longer than requests, so other machines must not reach the address with forged senders.
     #[arg(long)]
     pub udp: bool,
-    /// Serve get and set over UDP at this interface in XDP. Needs root, clang 19 and Linux 6.12; --listen is the interface's IPv4
+    /// Serve get and set over UDP at this interface in XDP. Needs root, clang 19 and Linux 5.15; --listen is the interface's IPv4
     /// address.
     #[arg(long, value_name = "INTERFACE")]
     pub xdp: Option<String>,
     /// How to attach: in the driver, or behind it on interfaces whose driver has no XDP.
     #[arg(long, value_enum, default_value_t = Mode::Default, requires = "xdp")]
     pub mode: Mode,
+    /// Where the program keeps what it serves: in a heap that user space shares, or in a pool's maps, with get, set and delete
+    /// alone. Without it, in a heap if the kernel has arenas.
+    #[arg(long, value_enum, value_name = "STORE", requires = "xdp")]
+    pub store: Option<KvStore>,
     #[command(flatten)]
     pub memory: KvMemory,
+}
+
+/// Where a program keeps what it serves.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KvStore {
+    /// In a heap: Linux 6.12.
+    Heap,
+    /// In a pool's maps: Linux 5.15.
+    Array,
+}
+
+impl From<KvStore> for Kept {
+    fn from(store: KvStore) -> Kept {
+        match store {
+            KvStore::Heap => Kept::Heap,
+            KvStore::Array => Kept::Array,
+        }
+    }
 }
 
 /// `kiln kv redis`.

@@ -8,6 +8,7 @@
 //!
 //! Nothing is pinned: the kernel detaches the program when the process ends, however it ends.
 
+mod pool;
 mod top;
 
 use std::net::{SocketAddr, SocketAddrV4};
@@ -18,14 +19,15 @@ use std::time::Duration;
 use kiln_kv::EXTENSION;
 use kiln_kv::log::{Log, LogError, REWRITE_BYTES, Settings as LogSettings};
 pub use kiln_kv::log::{Opened, Sync};
-use kiln_kv::protocol::Service;
+use kiln_kv::protocol::{Service, StoreProgram};
 use kiln_kv::redis::Cluster;
 pub use kiln_kv::server::Protocol;
 use kiln_kv::server::{self, Server};
 use kiln_kv::store::layout::bucket;
 use kiln_kv::store::{self, Heap, Settings, Store};
 pub use kiln_linux::XdpMode;
-use kiln_linux::{LoadedObject, ObjectFile};
+use kiln_linux::{LoadedObject, ObjectFile, Prog};
+use kiln_platform::MapType;
 use kiln_program::Error;
 use kiln_sandbox::supply::{self, NoMemory};
 use kiln_tls::Tls;
@@ -44,6 +46,15 @@ const SPARE_BYTES: u64 = 8 << 20;
 pub const MOST_BYTES: u64 = 2 << 30;
 /// The fewest: room for the largest value, and for those that are being replaced.
 pub const FEWEST_BYTES: u64 = 8 << 20;
+
+/// Where a program keeps what it serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// In a heap that user space shares: Linux 6.12.
+    Heap,
+    /// In the array store of a pool: Linux 5.15.
+    Array,
+}
 
 /// What is kept on the disk.
 #[derive(Clone, Debug)]
@@ -73,6 +84,8 @@ pub struct Options {
     pub interface: Option<String>,
     /// Where in the interface.
     pub mode: XdpMode,
+    /// Where the program keeps what it serves; `None` chooses what the kernel has.
+    pub kept: Option<Kept>,
     /// Bytes of all items; beyond, items are evicted.
     pub most_bytes: u64,
     /// Bytes of requests and replies that all clients may have waiting; beyond, the client that has most is closed.
@@ -129,7 +142,7 @@ pub fn serve(options: &Options, stop: &AtomicBool, begun: &dyn Fn(Begun)) -> Res
             let server = bind(options)?;
             let heap = store::own_heap(&settings);
             let store = create(&heap, store::OWN_VARIABLE_BYTES, &settings)?;
-            run(&server, store, options, stop, begun)
+            run(&server, store, None, options, stop, begun)
         }
     }
 }
@@ -162,17 +175,37 @@ fn with_program(
     kiln_linux::Link::require_no_xdp(index)?;
     let server = bind(options)?;
     let address = address(&server)?;
-    let settings = Settings { served: Some(SocketAddrV4::new(*listen.ip(), address.port())), ..settings };
+    let served = SocketAddrV4::new(*listen.ip(), address.port());
+    let attached = |store: Store<'_>, owner: Option<&dyn StoreProgram>, program: &Prog| {
+        let link = kiln_linux::Link::xdp(program, index, options.mode)?;
+        let (processed, warning) = (Some(program.info()?.verified_insns), veth_warning(interface, options.mode));
+        let with_program = |said: Begun| begun(Begun { processed, warning: warning.clone(), ..said });
+        let ended = run(&server, store, owner, options, stop, &with_program);
+        drop(link);
+        ended
+    };
+    if kept(options)? == Kept::Array {
+        let pool = pool::PoolProgram::load(options, served)?;
+        // What sessions share is there, and nothing is in it.
+        let settings = Settings { buckets: 1, most_bytes: 0, served: None };
+        let heap = store::own_heap(&settings);
+        return attached(create(&heap, store::OWN_VARIABLE_BYTES, &settings)?, Some(&pool), pool.program());
+    }
+    let settings = Settings { served: Some(served), ..settings };
     let (loaded, variables) = load(options, &settings)?;
     let heap = KernelHeap(loaded.heap(HEAP)?);
-    let store = create(&heap, variables, &settings)?;
-    let program = loaded.program(PROGRAM)?;
-    let link = kiln_linux::Link::xdp(&program, index, options.mode)?;
-    let (processed, warning) = (Some(program.info()?.verified_insns), veth_warning(interface, options.mode));
-    let with_program = |said: Begun| begun(Begun { processed, warning: warning.clone(), ..said });
-    let served = run(&server, store, options, stop, &with_program);
-    drop(link);
-    served
+    attached(create(&heap, variables, &settings)?, None, &loaded.program(PROGRAM)?)
+}
+
+/// Where the program keeps what it serves: as asked, or in a heap if the kernel has arenas.
+fn kept(options: &Options) -> Result<Kept, Error> {
+    let has_arenas = || kiln_linux::probe::map_type(MapType::Arena) != Some(false);
+    let kept = options.kept.unwrap_or_else(|| if has_arenas() { Kept::Heap } else { Kept::Array });
+    if kept == Kept::Array && options.metrics.is_some() {
+        let message = "--metrics does not go with --store array: the server does not know what the program keeps";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    Ok(kept)
 }
 
 /// What to know of an interface that drops what the program sends back, as far as its driver says so.
@@ -226,9 +259,10 @@ fn encrypted(server: Server, options: &Options) -> Result<Server, Error> {
     Ok(server.with_tls(tls.clone()))
 }
 
-fn run(
+fn run<'h>(
     server: &Server,
-    store: Store<'_>,
+    store: Store<'h>,
+    owner: Option<&'h dyn StoreProgram>,
     options: &Options,
     stop: &AtomicBool,
     begun: &dyn Fn(Begun),
@@ -239,7 +273,7 @@ fn run(
         Cluster::open(path, said.address).map_err(wrong)
     });
     let service = Service::new(store).with_password(options.password.clone()).with_client_bytes(options.client_bytes);
-    let service = service.with_cluster(cluster.transpose()?);
+    let service = service.with_cluster(cluster.transpose()?).with_program(owner);
     let serve = || {
         let served = server.run(&service, options.threads, stop);
         served.map_err(|error| Error::machine("waiting for sockets", &error, ""))
@@ -265,12 +299,15 @@ fn log_error(error: LogError) -> Error {
     }
 }
 
+fn temporary(error: std::io::Error) -> Error {
+    Error::machine("a temporary folder", &error, "; name another with TMPDIR")
+}
+
 /// The extension, compiled for this heap's size and loaded, and the bytes of its variables.
 fn load(options: &Options, settings: &Settings) -> Result<(LoadedObject, usize), Error> {
-    let os = |error: std::io::Error| Error::machine("a temporary folder", &error, "; name another with TMPDIR");
-    let folder = tempfile::tempdir().map_err(os)?;
+    let folder = tempfile::tempdir().map_err(temporary)?;
     for (name, text) in EXTENSION {
-        std::fs::write(folder.path().join(name), text).map_err(os)?;
+        std::fs::write(folder.path().join(name), text).map_err(temporary)?;
     }
     let path = folder.path().join("memcached.o");
     let bytes = options.most_bytes / 2 * 3 + settings.buckets as u64 * bucket::ALL as u64 + SPARE_BYTES;
@@ -286,7 +323,7 @@ fn load(options: &Options, settings: &Settings) -> Result<(LoadedObject, usize),
     let heap = object.and_then(|object| object.maps.iter().find(|map| map.name == HEAP));
     let heap = heap.ok_or_else(|| Error::Unsupported(format!("{} does not compile the extension", options.clang)))?;
     let variables = supply::variable_bytes(heap);
-    let image = std::fs::read(&path).map_err(os)?;
+    let image = std::fs::read(&path).map_err(temporary)?;
     let loaded = ObjectFile::open("memcached", &image).and_then(ObjectFile::load);
     Ok((loaded.map_err(|failure| Error::Rejected(failure.to_string()))?, variables))
 }
