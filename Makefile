@@ -139,7 +139,8 @@ test-redis: setup-tests ## Run Redis' own tests, as far as they fit, against kil
 	@cargo build --quiet -p kiln-cli
 	@tests/redis/run $(or $(CARGO_TARGET_DIR),target)/debug/kiln target/redis
 
-test-clients: setup-tests ## Run tests of pymemcache, libmemcached and redis-py, and memcaslap, against kiln kv (some minutes; PyPI, needs cmake, flex, bison)
+test-clients: ## Run tests of pymemcache, libmemcached and redis-py, and memcaslap, against kiln kv (some minutes; PyPI, Debian)
+	@scripts/setup --clients
 	@cargo build --quiet -p kiln-cli
 	@tests/clients/run $(or $(CARGO_TARGET_DIR),target)/debug/kiln target/clients
 
