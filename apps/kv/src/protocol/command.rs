@@ -4,13 +4,11 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use super::service::{Service, VERSION};
-use super::step::Step;
+use super::step::{OUTPUT_MOST, Step};
 use super::storing::{self, changed};
 use super::{meta, number, program, stats};
 use crate::store::{self, KEY_MOST, Outcome};
 
-/// Bytes of output from which on nothing more is served.
-pub const OUTPUT_MOST: usize = 1 << 20;
 const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
 const BAD_TIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
 const DELETE_USAGE: &[u8] = b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";

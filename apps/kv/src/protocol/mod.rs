@@ -17,9 +17,8 @@ mod stats;
 mod step;
 mod storing;
 
-pub use command::OUTPUT_MOST;
-pub use program::StoreProgram;
-pub use service::{CLIENT_BYTES, Service, Statistics, VERSION};
+pub use service::{CLIENT_BYTES, Service, Statistics, StoreProgram, VERSION};
+pub use step::OUTPUT_MOST;
 use step::{Step, Waiting};
 
 /// The longest line, unless it is a `get` of many keys.

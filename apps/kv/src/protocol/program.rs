@@ -4,9 +4,8 @@
 //!   get a b\r\n  -> "get a\r\n", "get b\r\n" --StoreProgram::ask--> "VALUE a ...END\r\n", "END\r\n" -> VALUE a ...END\r\n
 //! ```
 
-use super::command::OUTPUT_MOST;
-use super::step::Step;
-use crate::store::Counters;
+use super::service::StoreProgram;
+use super::step::{OUTPUT_MOST, Step};
 
 /// The longest key, as `apps/kv/bpf/pool.bpf.c` has it.
 const KEY_MOST: usize = 64;
@@ -16,14 +15,6 @@ const NO_TIMES: &[u8] = b"SERVER_ERROR values have no times in this store\r\n";
 /// The answer to what the program has not.
 pub const MISSING: &[u8] = b"SERVER_ERROR this store has get, set, delete, stats and version alone\r\n";
 const BUSY: &[u8] = b"SERVER_ERROR the store is busy\r\n";
-
-/// A program that has a store.
-pub trait StoreProgram: Sync {
-    /// The reply to a request; `None` if the program leaves it to user space.
-    fn ask(&self, request: &[u8]) -> Option<Vec<u8>>;
-    /// What its runs have done, at interfaces and for [`StoreProgram::ask`].
-    fn counters(&self) -> Counters;
-}
 
 fn asked(program: &dyn StoreProgram, request: &[u8]) -> Vec<u8> {
     program.ask(request).unwrap_or_else(|| BUSY.to_vec())

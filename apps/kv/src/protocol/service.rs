@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::StoreProgram;
 use crate::redis::Cluster;
 use crate::store::{self, Counters, Store};
 
@@ -42,6 +41,14 @@ pub struct Statistics {
     pub client_bytes: AtomicU64,
     /// Connections that were closed because all together took too many bytes.
     pub shed: AtomicU64,
+}
+
+/// A program that has a store.
+pub trait StoreProgram: Sync {
+    /// The reply to a request; `None` if the program leaves it to user space.
+    fn ask(&self, request: &[u8]) -> Option<Vec<u8>>;
+    /// What its runs have done, at interfaces and for [`StoreProgram::ask`].
+    fn counters(&self) -> Counters;
 }
 
 /// A store with what all its sessions share.

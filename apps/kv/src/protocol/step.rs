@@ -2,6 +2,9 @@
 
 use super::service::Service;
 
+/// Bytes of output from which on nothing more is served.
+pub const OUTPUT_MOST: usize = 1 << 20;
+
 /// A request that waits for its value.
 pub trait Waiting {
     /// Bytes of the value, without the end of line behind it.
