@@ -36,6 +36,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Nanoseconds that may pass without a look at the clock.
+    pub(crate) fn unseen_ns(&self) -> u64 {
+        self.quantum_ns / 8
+    }
+
     /// The same, but the verifier gives up after so many instructions of a program.
     pub(crate) fn within(&self, insns: u64) -> Options {
         let verifier = kiln_verifier::Options { most_insns: Some(insns), ..self.verifier.clone() };

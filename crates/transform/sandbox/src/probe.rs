@@ -13,11 +13,10 @@ use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::{Facts, Prepared};
 
 use crate::callbacks::Callbacks;
-use crate::cancel::unseen_ns;
 use crate::error::Error;
 use crate::loops;
 use crate::options::Options;
-use crate::times::{Known, Times};
+use crate::times::{self, Known};
 
 /// Where each function's loops are, by the first instruction.
 pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
@@ -70,11 +69,11 @@ impl Probe {
         self.stand_ins.get(&header).copied().unwrap_or(header)
     }
 
-    /// How long functions take at most. Without [`Options::elide`] nothing is known.
-    pub(crate) fn times(&self, object: &Object, passed: &Callbacks, options: &Options) -> Result<Times, Error> {
+    /// The calls of global functions after which nobody has to look at the clock. Without [`Options::elide`] there are none.
+    pub(crate) fn calls_without_look(&self, object: &Object, options: &Options) -> Result<BTreeSet<InsnId>, Error> {
         let calls = || object.functions.iter().flat_map(|function| &function.nodes).filter_map(Node::callee);
         if !options.elide || calls().all(|callee| object.function(callee).linkage == Linkage::Static) {
-            return Ok(Times::default());
+            return Ok(BTreeSet::new());
         }
         let (probed, stand_ins) = with_points(object, &self.points);
         let verifier = exploring(&stand_ins, &self.forgetful, options);
@@ -87,9 +86,8 @@ impl Probe {
                 *most = cost.visits.max(*most);
             }
         }
-        let most_ns = unseen_ns(options.quantum_ns);
-        let (facts, points, visits) = (&self.facts, &self.points, &visits);
-        Ok(Times::new(&Known { object, passed, facts, points, visits, most_ns }))
+        let (facts, points, visits, most_ns) = (&self.facts, &self.points, &visits, options.unseen_ns());
+        Ok(times::calls_without_look(&Known { object, facts, points, visits, most_ns }))
     }
 
     /// Explores every program of an object, and finds the loops that need no cancellation point.

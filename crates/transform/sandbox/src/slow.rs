@@ -12,7 +12,7 @@ use kiln_verifier::Facts;
 
 use crate::callbacks::Callbacks;
 use crate::loops;
-use crate::times::Times;
+use crate::times::node_ns;
 
 /// A value that is copied in about a microsecond.
 const SHORT_VALUE_BYTES: u32 = 4096;
@@ -20,11 +20,7 @@ const SHORT_VALUE_BYTES: u32 = 4096;
 const FEW_CALLS: usize = 8;
 /// A global function that calls nothing and has no loop may have so many slots without a look at the clock after it.
 const SHORT_SLOTS: u32 = 64;
-/// Nanoseconds, at most: of an instruction, of a helper that is bounded, of an access to a page of the heap that does not exist, and
-/// of a loop that the verifier followed to its end.
-const INSN_NS: u64 = 1;
-const HELPER_NS: u64 = 100;
-const FAULT_NS: u64 = 2000;
+/// Nanoseconds, at most, of a loop that the verifier followed to its end.
 const BOUNDED_LOOP_NS: u64 = 50_000;
 
 /// What takes time in an object.
@@ -34,12 +30,12 @@ pub(crate) struct Slow {
     pub calls: BTreeMap<FunctionId, BTreeSet<InsnId>>,
     /// The global functions after which the clock is read, at least at one place.
     pub globals: BTreeSet<FunctionId>,
-    /// How long functions take, and after which calls the clock is not read.
-    pub times: Times,
+    /// The calls after which it is not.
+    pub unseen: BTreeSet<InsnId>,
 }
 
 impl Slow {
-    pub fn of(object: &Object, passed: &Callbacks, facts: &Facts, elide: bool, times: Times) -> Slow {
+    pub fn of(object: &Object, passed: &Callbacks, facts: &Facts, elide: bool, unseen: BTreeSet<InsnId>) -> Slow {
         let ids = || (0..object.functions.len()).map(|at| FunctionId(at as u32));
         let is_entry = |id: FunctionId| object.programs.iter().any(|program| program.entry == id);
         let reachable: BTreeSet<FunctionId> =
@@ -75,11 +71,11 @@ impl Slow {
         };
         let looks_after = |id: &FunctionId| {
             let calls = reachable.iter().flat_map(|caller| &object.function(*caller).nodes);
-            calls.filter(|node| node.callee() == Some(*id)).any(|node| !times.short.contains(&node.id))
+            calls.filter(|node| node.callee() == Some(*id)).any(|node| !unseen.contains(&node.id))
         };
         slow.globals =
             ids().filter(|id| reachable.contains(id) && global(id) && is_long(id) && looks_after(id)).collect();
-        slow.times = times;
+        slow.unseen = unseen;
         slow
     }
 }
@@ -112,32 +108,15 @@ type Loops = BTreeMap<FunctionId, BTreeSet<InsnId>>;
 
 /// How many nanoseconds one turn of a loop may take, or one run of a function that begins with `header`, at most, if the caches
 /// have what it needs; without what has a look at the clock of its own. Loops of `bounded` have no cancellation point.
-pub(crate) fn turn_ns(
-    object: &Object,
-    id: FunctionId,
-    header: InsnId,
-    bounded: &Loops,
-    facts: &Facts,
-    times: &Times,
-) -> u64 {
+pub(crate) fn turn_ns(object: &Object, id: FunctionId, header: InsnId, bounded: &Loops, facts: &Facts) -> u64 {
     let (own, called) = loops::inside(object, id, header);
-    let (timed, called): (BTreeSet<_>, BTreeSet<_>) = called.into_iter().partition(|id| times.of.contains_key(id));
     let bounded = |id: &FunctionId, at: &dyn Fn(&InsnId) -> bool| {
         bounded.get(id).map_or(0, |own| own.iter().filter(|header| at(header)).count() as u64)
     };
     let nodes = object.function(id).nodes.iter().filter(|node| own.contains(&node.id));
     let callees = called.iter().flat_map(|id| &object.function(*id).nodes);
-    let straight: u64 = nodes.chain(callees).map(|node| node_ns(node, facts)).sum::<u64>()
-        + timed.iter().filter_map(|id| times.of.get(id)).sum::<u64>();
+    let straight: u64 = nodes.chain(callees).map(|node| node_ns(node, facts)).sum();
     let loops = bounded(&id, &|at| *at != header && own.contains(at))
         + called.iter().map(|id| bounded(id, &|_| true)).sum::<u64>();
     straight.saturating_add(loops.saturating_mul(BOUNDED_LOOP_NS)).max(1)
-}
-
-pub(crate) fn node_ns(node: &Node, facts: &Facts) -> u64 {
-    match node.helper() {
-        Some(_) => HELPER_NS,
-        None if facts.in_arena(node.id) => FAULT_NS,
-        None => INSN_NS,
-    }
 }

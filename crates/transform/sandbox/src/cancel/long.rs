@@ -7,7 +7,6 @@ use kiln_platform::Helper;
 use kiln_program::{InsnId, Node};
 use kiln_verifier::Value;
 
-use super::Plan;
 use super::canceller::{Canceller, DEADLINE, Kept};
 use super::counted::MOST_POINTS;
 use super::tick::KTIME_GET_NS;
@@ -46,12 +45,11 @@ impl Canceller<'_, '_> {
     }
 
     /// Reads the clock after a call of a function that has no part of this block.
-    pub(super) fn look_after(&mut self, call: &Node, plan: &Plan, options: &Options) -> Result<(), Error> {
+    pub(super) fn look_after(&mut self, call: &Node, looks: bool, options: &Options) -> Result<(), Error> {
         let Some(known) = self.edit.facts.at(call.id) else { return Ok(()) };
         let mut held = self.edit.facts.held(call.id).cloned().unwrap_or_default();
         let is_later = call.callee().is_none();
-        let is_short = plan.slow.times.short.contains(&call.id);
-        if options.target == Target::Vm || !plan.has_deadline || held.locks > 0 || is_later || is_short {
+        if options.target == Target::Vm || !looks || held.locks > 0 || is_later {
             return Ok(());
         }
         let has_result = known.live_after.contains(Reg::R0);

@@ -79,8 +79,8 @@ impl Plan {
         let passed = Callbacks::of(object)?;
         let slow = match target {
             Target::Linux => {
-                let times = probe.times(object, &passed, options)?;
-                Slow::of(object, &passed, &probe.facts, options.elide, times)
+                let unseen = probe.calls_without_look(object, options)?;
+                Slow::of(object, &passed, &probe.facts, options.elide, unseen)
             }
             Target::Vm => Slow::default(),
         };
@@ -130,7 +130,7 @@ impl Plan {
                 return Block::Own;
             }
             if function.linkage != Linkage::Static {
-                return match types.as_ref() {
+                return match types.as_ref().filter(|_| slow.globals.contains(&id)) {
                     Some(types) => {
                         // The kernel says which task runs to programs whose license fits its own.
                         from_caller_of_global(object, types, id, words.is_some() && object.has_gpl_license())
@@ -148,6 +148,11 @@ impl Plan {
         let has_deadline = at_points || !slow.calls.is_empty() || !slow.globals.is_empty() || handovers.is_some();
         let shared = counted::section(object);
         Ok(Plan { blocks, callbacks, passed, shared, slow, handovers, words, early, has_deadline })
+    }
+
+    /// Whether the clock is read after a call.
+    fn looks_after(&self, call: &Node) -> bool {
+        self.has_deadline && !self.slow.unseen.contains(&call.id)
     }
 
     /// The object's types, in which global functions take the deadline too.
@@ -274,21 +279,16 @@ pub(crate) fn insert(
     Ok(points)
 }
 
-/// Nanoseconds that may pass without a look at the clock.
-pub(crate) fn unseen_ns(quantum_ns: u64) -> u64 {
-    quantum_ns / 8
-}
-
 /// In how many iterations of a loop the clock is read once, if each takes as long as it may.
-fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, probe: &Probe, quantum_ns: u64) -> i32 {
+fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, probe: &Probe, unseen_ns: u64) -> i32 {
     const ITERATIONS: u64 = 1024;
     let (_, called) = loops::inside(object, id, header);
     if called.iter().any(|callee| plan.blocks.get(callee) == Some(&Block::Own)) {
         // It has a deadline of its own.
         return 1;
     }
-    let turn_ns = slow::turn_ns(object, id, header, &probe.bounded, &probe.facts, &plan.slow.times);
-    let most = (unseen_ns(quantum_ns) / turn_ns).clamp(1, ITERATIONS);
+    let turn_ns = slow::turn_ns(object, id, header, &probe.bounded, &probe.facts);
+    let most = (unseen_ns / turn_ns).clamp(1, ITERATIONS);
     1 << most.ilog2()
 }
 
@@ -350,21 +350,21 @@ impl Canceller<'_, '_> {
             let pass = match callee.and_then(|callee| plan.blocks.get(&callee)) {
                 None => continue,
                 Some(Block::Own) => {
-                    self.look_after(node, plan, options)?;
+                    self.look_after(node, plan.looks_after(node), options)?;
                     continue;
                 }
                 Some(Block::Given(reg)) => {
                     let given = self.deadline(*reg);
                     let given = self.edit.nodes(given, node.line);
                     self.edit.guard(node.id, given);
-                    self.look_after(node, plan, options)?;
+                    self.look_after(node, plan.looks_after(node), options)?;
                     continue;
                 }
                 Some(Block::Lent) => {
                     if let Some(map) = plan.words {
                         self.lend(node, map)?;
                     }
-                    self.look_after(node, plan, options)?;
+                    self.look_after(node, plan.looks_after(node), options)?;
                     continue;
                 }
                 Some(Block::From(reg)) => self.block_address(*reg),
@@ -395,7 +395,7 @@ impl Canceller<'_, '_> {
             after.push(self.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), pad, node.line));
             self.edit.follow(node.id, after);
             if plan.handovers.is_some() && node.callee().is_some_and(|callee| self.may_go_on(callee)) {
-                self.look_after(node, plan, options)?;
+                self.look_after(node, plan.looks_after(node), options)?;
             }
         }
         Ok(())
@@ -463,8 +463,8 @@ impl Canceller<'_, '_> {
             Some(map) => nodes.extend(self.poll(header, live.union(released), pad, map)?),
             None if !reads_clock(probe, header.id, options.target) => {}
             None => {
-                let (object, id, quantum) = (self.edit.object, self.edit.id, options.quantum_ns);
-                let iterations = iterations(object, id, header.id, plan, probe, quantum);
+                let (object, id) = (self.edit.object, self.edit.id);
+                let iterations = iterations(object, id, header.id, plan, probe, options.unseen_ns());
                 let resume = hidden.first().map_or_else(|| self.edit.resume(header.id), |node| node.id);
                 nodes.extend(self.tick(header, [live, released], [pad, resume], iterations, options)?);
             }

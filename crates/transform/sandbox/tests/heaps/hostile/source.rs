@@ -16,6 +16,7 @@ struct node { struct node *next; __u64 value; };
 struct node *head;
 static const char format[] = "%llx";
 volatile __u64 sum;
+volatile __u64 *base;
 volatile int counts[3] = { 40, 300, 3000 };
 char text[4096];
 static __attribute__((noinline)) __u64 spin(__u64 n) { for (struct node *at = head; n; n--) { at = at->next; sum += n; } return sum; }
@@ -25,6 +26,14 @@ static __attribute__((always_inline)) void copied(void)
 	struct big *from = bpf_map_lookup_elem(&bigs, &zero);
 	if (from)
 		bpf_map_update_elem(&bigs, &one, from, 0);
+}
+#define NOINLINE __attribute__((noinline))
+static __attribute__((always_inline)) int faulted(void)
+{
+	volatile __u64 *far = base + 4096000;
+	for (int i = 0; i < 544; i++)
+		far[i & 7];
+	return sum;
 }
 static long visit(void *map, __u32 *key, __u64 *value, void *data) { *value += *key; sum += *value; return 0; }
 static long again(__u32 at, void *data) { sum += at; return 0; }
@@ -92,7 +101,7 @@ fn functions(random: &mut Random, at: u64, text: &mut String) -> String {
 
 /// Programs that took 3,345, 129, 414 and 63 ms when each loop had a deadline and a global function or a tail call began another; and
 /// one that took no longer.
-pub const KNOWN: [(&str, &str); 6] = [
+pub const KNOWN: [(&str, &str); 9] = [
     (
         "global functions with five arguments",
         "static __attribute__((always_inline)) void wait(void)
@@ -161,6 +170,27 @@ SEC(\"xdp\") int hostile(struct xdp_md *ctx)
     (
         "large values",
         "SEC(\"xdp\") int hostile(struct xdp_md *ctx) { for (int i = 0; i < 1000; i++) copied(); return XDP_DROP; }
+",
+    ),
+    (
+        "a static function between",
+        "NOINLINE int computes(void) { return faulted(); }
+static NOINLINE int between(void) { return computes() + sum; }
+SEC(\"xdp\") int hostile(struct xdp_md *ctx) { for (int i = 0; i < 500; i++) sum += between(); return XDP_DROP; }
+",
+    ),
+    (
+        "loops of functions that compute",
+        "NOINLINE int computes(void) { return faulted(); }
+NOINLINE int inner(void) { for (int i = 0; i < 100; i++) sum += computes(); return sum; }
+NOINLINE int outer(void) { for (int i = 0; i < 100; i++) sum += inner(); return sum; }
+SEC(\"xdp\") int hostile(struct xdp_md *ctx) { outer(); return XDP_DROP; }
+",
+    ),
+    (
+        "a caller of a cancelled function",
+        "__attribute__((weak)) NOINLINE int copies(void) { for (int i = 0; i < 40; i++) copied(); return 7; }
+SEC(\"xdp\") int hostile(struct xdp_md *ctx) { return copies() == 7 ? XDP_DROP : XDP_TX; }
 ",
     ),
 ];
