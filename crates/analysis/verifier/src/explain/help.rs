@@ -24,6 +24,9 @@ impl Story<'_> {
                 "%d, %i, %u, %x and %X (with l or ll), %c, %s, %p, %pK, %px, %ps, %pS, %pB, %pks, %pus, %pi4, %pI6, %%";
             return Some(format!("pass 8 bytes for each conversion; the kernel has {known}"));
         }
+        if self.rejection.cause.case == Case::LostFrame {
+            return Some("add the number to a copy of the pointer, instead of the pointer to the number".to_owned());
+        }
         if self.rejection.cause.case == Case::NoFunctionTypes {
             let names = "names of letters, digits and _ to all parameters and types";
             return Some(format!("compile with -g, and give {names}: the kernel refuses all types for one without"));

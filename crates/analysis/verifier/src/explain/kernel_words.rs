@@ -332,6 +332,10 @@ impl Words<'_> {
             Source::Reg(src) => frame.registers[src.index()],
             Source::Imm(imm) => Register::constant(i64::from(imm) as u64),
         };
+        if self.cause.case == Case::LostFrame {
+            // It refuses what is done with the sum, if anything.
+            return None;
+        }
         let symbol = op.row().symbol;
         if first.is_pointer() && second.is_pointer() {
             return Some(format!("R{reg} pointer {symbol} pointer prohibited"));
