@@ -97,6 +97,13 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
+impl Drop for Directory {
+    /// A child of another thread, which has not run its program yet, may still have the folder open.
+    fn drop(&mut self) {
+        let _ = flock(&self.folder, FlockOperation::Unlock);
+    }
+}
+
 impl Directory {
     /// Opens a directory's folder, which is made if it is missing.
     ///
@@ -241,6 +248,8 @@ mod tests {
         let first = Directory::open(folder.path()).expect("opens");
         assert!(matches!(Directory::open(folder.path()), Err(LogError::InUse(_))));
         assert_eq!(first.manifest().expect("none"), None);
+        // As a child has it before it runs its program.
+        let _inherited = first.folder.try_clone().expect("another descriptor");
         drop(first);
         let next = Directory::open(folder.path()).expect("opens");
         fs::write(next.at("appendonly.aof.1.incr.aof"), "*").expect("writes");
