@@ -13,13 +13,11 @@
 
 static __always_inline int kv_serve(struct xdp_md *ctx)
 {
-	__u64 end = kv_request_end(ctx, kv_store()->address, kv_store()->port);
-	void *packet = (void *)(long)ctx->data;
-	__u32 command;
+	__u32 command = 0;
+	__u64 end = kv_request(ctx, kv_store()->address, kv_store()->port, &command);
 
-	if (!end || packet + KV_KEY > (void *)(long)ctx->data_end)
+	if (!end)
 		return XDP_PASS;
-	command = *(__u32 *)(packet + KV_TEXT);
 	if (command == KV_GET)
 		return kv_get(ctx, end);
 	return command == KV_SET ? kv_set(ctx, end) : XDP_PASS;

@@ -196,13 +196,11 @@ KILN_FUNCTION int kv_set(struct xdp_md *ctx, __u64 end)
 
 static __always_inline int kv_serve(struct xdp_md *ctx)
 {
-	__u64 end = kv_store()->buckets ? kv_request_end(ctx, kv_store()->address, kv_store()->port) : 0;
-	void *packet = (void *)(long)ctx->data;
-	__u32 command;
+	__u32 command = 0;
+	__u64 end = kv_store()->buckets ? kv_request(ctx, kv_store()->address, kv_store()->port, &command) : 0;
 
-	if (!end || packet + KV_KEY > (void *)(long)ctx->data_end)
+	if (!end)
 		return XDP_PASS;
-	command = *(__u32 *)(packet + KV_TEXT);
 	if (command == KV_GET)
 		return kv_get(ctx, end);
 	if (command == KV_SET)

@@ -26,7 +26,7 @@ struct kv_id {
 struct kv_counters {
 	__u64 gets, hits, sets, passed, deletes, reserved[3];
 };
-/* User space maps these. */
+/* What user space writes and reads. */
 struct kv_pool_state {
 	__u64 port; /* UDP, in network order; 0: programs pass everything */
 	__u64 address; /* of IPv4, in network order */
@@ -231,13 +231,11 @@ KILN_FUNCTION int kv_delete(struct xdp_md *ctx, __u64 end)
 SEC("xdp")
 int kv_memcached(struct xdp_md *ctx)
 {
-	__u64 end = kv_pool.port ? kv_request_end(ctx, kv_pool.address, kv_pool.port) : 0;
-	void *packet = (void *)(long)ctx->data;
-	__u32 command;
+	__u32 command = 0;
+	__u64 end = kv_pool.port ? kv_request(ctx, kv_pool.address, kv_pool.port, &command) : 0;
 
-	if (!end || packet + KV_KEY > (void *)(long)ctx->data_end)
+	if (!end)
 		return XDP_PASS;
-	command = *(__u32 *)(packet + KV_TEXT);
 	if (command == KV_GET)
 		return kv_get(ctx, end);
 	if (command == KV_SET)

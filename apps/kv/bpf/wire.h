@@ -22,8 +22,11 @@
 /* Seconds that are not a date. */
 #define KV_RELATIVE_MOST (60 * 60 * 24 * 30)
 
-/* The distance of the datagram's end, if the packet is a request to an address and port (in network order); else 0. */
-static __always_inline __u64 kv_request_end(struct xdp_md *ctx, __u64 address, __u64 port)
+/*
+ * The distance of the datagram's end, if the packet is a request to an address and port (in network order); else 0. The first four
+ * bytes of the request's text are in `command`.
+ */
+static __always_inline __u64 kv_request(struct xdp_md *ctx, __u64 address, __u64 port, __u32 *command)
 {
 	void *packet = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u64 bytes;
@@ -45,6 +48,7 @@ static __always_inline __u64 kv_request_end(struct xdp_md *ctx, __u64 address, _
 		return 0;
 	if (*(__u16 *)(packet + 36) != port || *(__u16 *)(packet + 44) || *(__u16 *)(packet + 46) != bpf_htons(1))
 		return 0;
+	*command = *(__u32 *)(packet + KV_TEXT);
 	/* Both lengths say the same. */
 	bytes = bpf_ntohs(*(__u16 *)(packet + 38));
 	if (bytes > KILN_PACKET_MOST - KV_UDP || bytes + KV_UDP - KV_IP != bpf_ntohs(*(__u16 *)(packet + 16)))
