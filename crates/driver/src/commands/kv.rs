@@ -303,12 +303,23 @@ fn temporary(error: std::io::Error) -> Error {
     Error::machine("a temporary folder", &error, "; name another with TMPDIR")
 }
 
-/// The extension, compiled for this heap's size and loaded, and the bytes of its variables.
-fn load(options: &Options, settings: &Settings) -> Result<(LoadedObject, usize), Error> {
+/// A folder with an extension's sources.
+fn unpacked(sources: &[(&str, &str)]) -> Result<tempfile::TempDir, Error> {
     let folder = tempfile::tempdir().map_err(temporary)?;
-    for (name, text) in EXTENSION {
+    for (name, text) in sources {
         std::fs::write(folder.path().join(name), text).map_err(temporary)?;
     }
+    Ok(folder)
+}
+
+/// Where clang did not make an object of it.
+fn not_compiled(clang: &str) -> Error {
+    Error::Unsupported(format!("{clang} does not compile the extension"))
+}
+
+/// The extension, compiled for this heap's size and loaded, and the bytes of its variables.
+fn load(options: &Options, settings: &Settings) -> Result<(LoadedObject, usize), Error> {
+    let folder = unpacked(&EXTENSION)?;
     let path = folder.path().join("memcached.o");
     let bytes = options.most_bytes / 2 * 3 + settings.buckets as u64 * bucket::ALL as u64 + SPARE_BYTES;
     let named = |name: &str| folder.path().join(name).display().to_string();
@@ -321,7 +332,7 @@ fn load(options: &Options, settings: &Settings) -> Result<(LoadedObject, usize),
     })?;
     let object = compiled.objects.first().filter(|_| compiled.code == 0).map(|(_, outcome)| &outcome.object);
     let heap = object.and_then(|object| object.maps.iter().find(|map| map.name == HEAP));
-    let heap = heap.ok_or_else(|| Error::Unsupported(format!("{} does not compile the extension", options.clang)))?;
+    let heap = heap.ok_or_else(|| not_compiled(&options.clang))?;
     let variables = supply::variable_bytes(heap);
     let image = std::fs::read(&path).map_err(temporary)?;
     let loaded = ObjectFile::open("memcached", &image).and_then(ObjectFile::load);

@@ -15,7 +15,7 @@ use kiln_kv::store::Counters;
 use kiln_linux::{MapHandle, ObjectFile, Prog, TestInput};
 use kiln_program::Error;
 
-use super::{Options, PROGRAM, temporary};
+use super::{Options, PROGRAM, not_compiled, temporary, unpacked};
 use crate::clang;
 
 /// Bytes of memory per object that the pool may have at once.
@@ -92,10 +92,7 @@ impl StoreProgram for PoolProgram {
 }
 
 fn compiled(options: &Options) -> Result<Vec<u8>, Error> {
-    let (folder, headers) = (tempfile::tempdir().map_err(temporary)?, clang::unpack_headers()?);
-    for (name, text) in POOL_EXTENSION {
-        std::fs::write(folder.path().join(name), text).map_err(temporary)?;
-    }
+    let (folder, headers) = (unpacked(&POOL_EXTENSION)?, clang::unpack_headers()?);
     let path = folder.path().join("memcached.o");
     let mut command = std::process::Command::new(&options.clang);
     // What Linux 5.15 knows.
@@ -109,6 +106,6 @@ fn compiled(options: &Options) -> Result<Vec<u8>, Error> {
     let status = command.arg(folder.path().join(POOL_EXTENSION[0].0)).status();
     match status.map_err(|error| Error::machine(&options.clang, &error, advice))?.success() {
         true => std::fs::read(&path).map_err(temporary),
-        false => Err(Error::Unsupported(format!("{} does not compile the extension", options.clang))),
+        false => Err(not_compiled(&options.clang)),
     }
 }
