@@ -69,8 +69,14 @@ impl Probe {
         self.stand_ins.get(&header).copied().unwrap_or(header)
     }
 
-    /// The calls of global functions after which nobody has to look at the clock. Without [`Options::elide`] there are none.
-    pub(crate) fn calls_without_look(&self, object: &Object, options: &Options) -> Result<BTreeSet<InsnId>, Error> {
+    /// The calls of global functions after which nobody has to look at the clock, in an object without tail calls whose helpers run
+    /// `callbacks`. Without [`Options::elide`] there are none.
+    pub(crate) fn calls_without_look(
+        &self,
+        object: &Object,
+        callbacks: &BTreeSet<FunctionId>,
+        options: &Options,
+    ) -> Result<BTreeSet<InsnId>, Error> {
         let calls = || object.functions.iter().flat_map(|function| &function.nodes).filter_map(Node::callee);
         if !options.elide || calls().all(|callee| object.function(callee).linkage == Linkage::Static) {
             return Ok(BTreeSet::new());
@@ -87,7 +93,7 @@ impl Probe {
             }
         }
         let (facts, points, visits, most_ns) = (&self.facts, &self.points, &visits, options.unseen_ns());
-        Ok(times::calls_without_look(&Known { object, facts, points, visits, most_ns }))
+        Ok(times::calls_without_look(&Known { object, facts, callbacks, points, visits, most_ns }))
     }
 
     /// Explores every program of an object, and finds the loops that need no cancellation point.

@@ -15,7 +15,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use kiln_platform::helper_id;
 use kiln_program::{BlockId, Cfg, FunctionId, InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::Facts;
 
@@ -30,6 +29,8 @@ const FAULT_NS: u64 = 2000;
 pub(crate) struct Known<'a> {
     pub object: &'a Object,
     pub facts: &'a Facts,
+    /// Functions that helpers run, now or later.
+    pub callbacks: &'a BTreeSet<FunctionId>,
     /// Cancellation points.
     pub points: &'a BTreeMap<FunctionId, BTreeSet<InsnId>>,
     /// How often the verifier visited each instruction.
@@ -38,27 +39,17 @@ pub(crate) struct Known<'a> {
     pub most_ns: u64,
 }
 
-/// The calls of global functions after which nobody looks at the clock.
+/// The calls of global functions after which nobody looks at the clock, in an object without tail calls: each program of a chain would
+/// have its eighth.
 pub(crate) fn calls_without_look(known: &Known<'_>) -> BTreeSet<InsnId> {
     let object = known.object;
-    let hands_over = |node: &Node| node.helper() == Some(helper_id::TAIL_CALL);
-    // Each program of a chain would have its eighth.
-    if object.functions.iter().flat_map(|function| &function.nodes).any(hands_over) {
-        return BTreeSet::new();
-    }
     let mut times = Times { known, short: BTreeMap::new(), unseen: BTreeMap::new() };
     let programs: Vec<_> = object.programs.iter().map(|program| (program.entry, times.once(program.entry))).collect();
-    for id in programs.iter().flat_map(|(_, once)| once) {
-        times.find_short_calls(*id);
-    }
     // What one program runs once, another may run in a loop.
-    for (entry, once) in &programs {
-        for id in times.static_closure(*entry).difference(once) {
-            object.function(*id).nodes.iter().for_each(|node| {
-                times.unseen.remove(&node.id);
-            });
-        }
-    }
+    let repeated = programs.iter().flat_map(|(entry, once)| &times.static_closure(*entry) - once);
+    let repeated: BTreeSet<_> = repeated.collect();
+    let once: BTreeSet<_> = programs.iter().flat_map(|(_, once)| once - &repeated).collect();
+    once.into_iter().for_each(|id| times.find_short_calls(id));
     // The costly ones get their look back first.
     let mut most = known.most_ns;
     while programs.iter().any(|(entry, once)| times.longest(*entry, once) > known.most_ns) {
@@ -95,23 +86,15 @@ impl Times<'_> {
     /// The functions whose calls a run of the program counts: those of the closure that no loop and no helper runs.
     fn once(&self, entry: FunctionId) -> BTreeSet<FunctionId> {
         let all = self.static_closure(entry);
-        let mut repeated: BTreeSet<FunctionId> = all.iter().filter(|id| self.is_run_by_helper(**id)).copied().collect();
+        let mut repeated: BTreeSet<FunctionId> = &all & self.known.callbacks;
         for id in &all {
             let function = self.known.object.function(*id);
             let in_loops = loops::insides(function);
             let inside = function.nodes.iter().enumerate().filter(|(at, _)| in_loops.contains(at));
-            let inside = inside.filter_map(|(_, node)| node.callee()).filter(|callee| self.is_static(*callee));
-            repeated.extend(inside.flat_map(|callee| self.static_closure(callee)));
+            repeated.extend(inside.filter_map(|(_, node)| node.callee()).filter(|callee| self.is_static(*callee)));
         }
-        let below: Vec<_> = repeated.iter().flat_map(|id| self.static_closure(*id)).collect();
-        repeated.extend(below);
-        all.difference(&repeated).copied().collect()
-    }
-
-    /// Whether a helper runs a function, now or later.
-    fn is_run_by_helper(&self, id: FunctionId) -> bool {
-        let taken = |node: &Node| node.callee().is_none() && node.reference == Reference::Function(id);
-        self.known.object.functions.iter().flat_map(|function| &function.nodes).any(taken)
+        let below = repeated.into_iter().flat_map(|id| self.static_closure(id)).collect();
+        &all - &below
     }
 
     /// Notes the calls of short global functions outside of loops.
@@ -138,7 +121,7 @@ impl Times<'_> {
         };
         let has_points = self.known.points.get(&id).is_some_and(|own| !own.is_empty());
         let is_program = self.known.object.programs.iter().any(|program| program.entry == id);
-        let is_run_otherwise = is_program || self.is_run_by_helper(id);
+        let is_run_otherwise = is_program || self.known.callbacks.contains(&id);
         let mut own = (!has_points && !is_run_otherwise && function.nodes.iter().all(computes)).then_some(0);
         let mut callees = BTreeMap::new();
         for callee in function.nodes.iter().filter_map(Node::callee) {

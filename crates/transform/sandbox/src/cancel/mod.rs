@@ -77,9 +77,20 @@ impl Plan {
     pub(crate) fn new(object: &Object, probe: &Probe, options: &Options) -> Result<Plan, Error> {
         let target = options.target;
         let passed = Callbacks::of(object)?;
+        let nodes = || object.functions.iter().flat_map(|function| &function.nodes);
+        let callbacks: BTreeSet<FunctionId> = nodes()
+            .filter_map(|node| match (node.insn, node.reference) {
+                (Insn::LoadImm64 { .. }, Reference::Function(id)) => Some(id),
+                _ => None,
+            })
+            .collect();
+        let hands_over = tail::callers(object).next().is_some();
         let slow = match target {
             Target::Linux => {
-                let unseen = probe.calls_without_look(object, options)?;
+                let unseen = match hands_over {
+                    true => BTreeSet::new(),
+                    false => probe.calls_without_look(object, &callbacks, options)?,
+                };
                 Slow::of(object, &passed, &probe.facts, options.elide, unseen)
             }
             Target::Vm => Slow::default(),
@@ -88,7 +99,7 @@ impl Plan {
             probe.points.iter().filter(|(_, points)| !points.is_empty()).map(|(id, _)| *id).collect();
         cancelled.extend(slow.calls.keys().chain(&slow.globals));
         let words = counted::section_with_handovers(object).filter(|_| target == Target::Linux);
-        let handovers = words.filter(|_| tail::callers(object).next().is_some());
+        let handovers = words.filter(|_| hands_over);
         if handovers.is_some() {
             cancelled.extend(tail::callers(object));
             cancelled.extend(object.programs.iter().map(|program| program.entry));
@@ -112,13 +123,6 @@ impl Plan {
             grows = !more.is_empty();
             cancelled.extend(more);
         }
-        let nodes = || object.functions.iter().flat_map(|function| &function.nodes);
-        let callbacks: BTreeSet<FunctionId> = nodes()
-            .filter_map(|node| match (node.insn, node.reference) {
-                (Insn::LoadImm64 { .. }, Reference::Function(id)) => Some(id),
-                _ => None,
-            })
-            .collect();
         let types = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
         let block = |id: FunctionId| {
             let function = object.function(id);
