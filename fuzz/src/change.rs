@@ -5,6 +5,7 @@
 //!   if r2 > r3 goto out               if r2 >= r3 ...     another comparison, the other width, another target
 //!   r0 = *(u8 *)(r1 + 13)             *(u16 *)(r1 + 13)   another size, offset, register
 //!   call map_lookup_elem              (gone)              an instruction lost, twice, swapped, moved, new
+//!   r2 += r3                          r3 += r2; r2 = r3   the same in another way, as no compiler writes it
 //! ```
 //!
 //! A changed program stays valid IR (its references exist), so that the verifiers decide whether it is safe.
@@ -20,7 +21,7 @@ pub fn change(choices: &mut Choices<'_>, object: &mut Object, functions: &[Funct
     let function = choices.pick(functions);
     let count = object.function(function).nodes.len();
     let at = choices.below(count);
-    match choices.below(16) {
+    match choices.below(19) {
         0..=2 => number(choices, node(object, function, at)),
         3 => offset(choices, node(object, function, at)),
         4 => size(choices, node(object, function, at)),
@@ -31,6 +32,7 @@ pub fn change(choices: &mut Choices<'_>, object: &mut Object, functions: &[Funct
         10 => remove(object, function, at),
         11 => swap(object, function, at),
         12 => repeat(choices, object, function, at),
+        13..=15 => rewrite(choices, object, function, at),
         _ => insert(choices, object, function, at),
     }
 }
@@ -221,6 +223,59 @@ fn insert(choices: &mut Choices<'_>, object: &mut Object, function: FunctionId, 
     let (insn, reference) = new_insn(choices, object, function);
     let node = object.new_node(insn, reference);
     object.functions[function.index()].nodes.insert(at, node);
+}
+
+/// Does the same in another way, if the register that it takes is free: optimizers write what compilers do not.
+fn rewrite(choices: &mut Choices<'_>, object: &mut Object, function: FunctionId, at: usize) {
+    let insn = node(object, function, at).insn;
+    let other = any_register(choices);
+    let slot = Address { base: Reg::R10, offset: -8 * (1 + choices.below(64) as i16) };
+    let w64 = Width::W64;
+    let store = Insn::Store { size: Size::B8, address: slot, src: Source::Reg(other) };
+    let load = Insn::Load { size: Size::B8, signed: false, dst: other, address: slot };
+    let new = match insn {
+        Insn::Alu { op: AluOp::Mov, width: Width::W64, dst, src: Source::Reg(src) } => match choices.below(3) {
+            0 => vec![Insn::mov_imm(dst, 0), Insn::Alu { op: AluOp::Add, width: w64, dst, src: Source::Reg(src) }],
+            1 => vec![Insn::mov(other, src), Insn::mov(dst, other)],
+            _ => vec![Insn::mov(other, src), store, load, Insn::mov(dst, other)],
+        },
+        Insn::Alu { op, width, dst, src: Source::Reg(src) } => match choices.below(2) {
+            0 => vec![Insn::Alu { op, width, dst: src, src: Source::Reg(dst) }, Insn::mov(dst, src)],
+            _ => vec![Insn::mov(other, src), Insn::Alu { op, width, dst, src: Source::Reg(other) }],
+        },
+        Insn::Alu { op, width, dst, src: Source::Imm(imm) } => match choices.below(3) {
+            0 => vec![Insn::mov_imm(other, imm), Insn::Alu { op, width, dst, src: Source::Reg(other) }],
+            1 => vec![
+                Insn::mov_imm(other, imm),
+                Insn::Alu { op, width, dst: other, src: Source::Reg(dst) },
+                Insn::mov(dst, other),
+            ],
+            _ => {
+                let part = choices.below(64) as i32 - 32;
+                let by = |imm| Insn::Alu { op, width, dst, src: Source::Imm(imm) };
+                vec![by(part), by(imm.wrapping_sub(part))]
+            }
+        },
+        mut insn => {
+            // The base, moved by the offset.
+            let Some(address) = address(&mut insn) else { return };
+            let (base, imm) = (address.base, i32::from(address.offset));
+            *address = Address { base: other, offset: 0 };
+            let sum = |src| Insn::Alu { op: AluOp::Add, width: w64, dst: other, src };
+            match choices.below(2) {
+                0 => vec![Insn::mov_imm(other, imm), sum(Source::Reg(base)), insn],
+                _ => vec![Insn::mov(other, base), sum(Source::Imm(imm)), insn],
+            }
+        }
+    };
+    // Branches to the instruction lead to the first of them.
+    for insn in new.iter().skip(1).rev() {
+        let node = object.new_node(*insn, Reference::None);
+        object.functions[function.index()].nodes.insert(at + 1, node);
+    }
+    if let Some(first) = new.first() {
+        node(object, function, at).insn = *first;
+    }
 }
 
 /// An instruction of the kinds that decide whether a program is safe.

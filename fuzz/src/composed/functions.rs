@@ -45,7 +45,12 @@ impl Composer<'_, '_> {
         for _ in 0..1 + self.below(6) {
             let (bits, at) = (self.pick(&SIZES), 8 * self.below(3));
             let number = self.pick(&["2", "3", "4"]);
-            match self.below(9) {
+            match self.below(10) {
+                8 => {
+                    put!(self, "r4 = {at}");
+                    put!(self, "r4 += r1");
+                    put!(self, "r{number} = *(u64 *)(r4 + 0)");
+                }
                 0 => put!(self, "r{number} = *(u64 *)(r1 + {at})"),
                 1 => put!(self, "{}4 = *(u{bits} *)(r1 + {at})", view(bits)),
                 2 => put!(self, "*(u{bits} *)(r1 + {at}) = {}3", view(bits)),
