@@ -283,7 +283,7 @@ fn many_large_values_at_once_wait_until_the_client_reads() {
             }
         }
         assert!(turns > KEYS / 3, "{turns}");
-        let values = KEYS * (VALUE_MOST + "$1047552\r\n\r\n".len());
+        let values = KEYS * (VALUE_MOST + "$1048064\r\n\r\n".len());
         assert_eq!(total, "*1001\r\n".len() + values + "$-1\r\n+PONG\r\n".len());
     }
 }

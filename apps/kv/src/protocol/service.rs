@@ -39,6 +39,10 @@ pub struct Statistics {
     pub all_connections: AtomicU64,
     /// Bytes of memory that requests and replies of all connections take now.
     pub client_bytes: AtomicU64,
+    /// Bytes that clients sent to the server.
+    pub received: AtomicU64,
+    /// Bytes that the server sent to clients.
+    pub sent: AtomicU64,
     /// Connections that were closed because all together took too many bytes.
     pub shed: AtomicU64,
 }

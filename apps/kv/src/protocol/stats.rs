@@ -15,7 +15,8 @@ pub fn line(service: &Service<'_>, words: &[&[u8]], output: &mut Vec<u8>) {
         None => general(service, output),
         Some(b"reset") => {
             let own = &service.statistics;
-            for counter in [&own.gets, &own.hits, &own.sets, &own.touches, &own.deletes, &own.flushes] {
+            let of_commands = [&own.gets, &own.hits, &own.sets, &own.touches, &own.deletes, &own.flushes];
+            for counter in of_commands.into_iter().chain([&own.received, &own.sent]) {
                 counter.store(0, Ordering::Relaxed);
             }
             return output.extend(b"RESET\r\n");
@@ -66,6 +67,8 @@ fn general(service: &Service<'_>, output: &mut Vec<u8>) {
         ("cmd_flush", own(&statistics.flushes)),
         ("get_hits", hits),
         ("get_misses", gets.saturating_sub(hits)),
+        ("bytes_read", own(&statistics.received)),
+        ("bytes_written", own(&statistics.sent)),
         ("delete_requests", own(&statistics.deletes)),
         ("limit_maxbytes", store.most_bytes()),
         ("bytes", store.bytes()),

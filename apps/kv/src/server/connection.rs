@@ -149,6 +149,7 @@ impl<'s, 'h> Connection<'s, 'h> {
                 // A client that sends nothing more may still wait for replies.
                 Ok(0) => self.closing = true,
                 Ok(bytes) => {
+                    self.service.statistics.received.fetch_add(bytes as u64, Ordering::Relaxed);
                     self.serve(&buffer[..bytes]);
                     // What a read does not fill has left nothing behind: the socket tells what comes later.
                     let is_all = bytes < buffer.len() && self.transport.reads_all();
@@ -208,7 +209,10 @@ impl<'s, 'h> Connection<'s, 'h> {
         while self.sent < self.output.len() {
             match self.transport.write(&self.output[self.sent..]) {
                 Ok(0) => return Sent::Over,
-                Ok(bytes) => self.sent += bytes,
+                Ok(bytes) => {
+                    self.service.statistics.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+                    self.sent += bytes;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Sent::Done,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Sent::Over,

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::sync::atomic::Ordering;
 
 use crate::protocol::{Service, Session};
 
@@ -32,13 +33,15 @@ pub fn serve(socket: &UdpSocket, service: &Service<'_>, buffer: &mut Vec<u8>) ->
         if sender.port() == own.port() {
             continue;
         }
+        service.statistics.received.fetch_add(bytes as u64, Ordering::Relaxed);
         let answers = answers(service, &buffer[..bytes]);
         if service.store.journal().is_some_and(|journal| !journal.wait(journal.position())) {
             continue;
         }
         for datagram in answers {
             // A client that is gone, or a full queue: datagrams may get lost.
-            let _ = socket.send_to(&datagram, sender);
+            let sent = socket.send_to(&datagram, sender).unwrap_or(0);
+            service.statistics.sent.fetch_add(sent as u64, Ordering::Relaxed);
         }
     }
     true

@@ -54,6 +54,8 @@ pub fn text(service: &Service<'_>) -> String {
         ("xdp_hits_total", "counter", "Keys that the program in XDP was asked for and had.", programs.hits),
         ("xdp_sets_total", "counter", "Values that the program in XDP stored.", programs.sets),
         ("xdp_passed_total", "counter", "Requests that the program in XDP left to the server.", programs.passed),
+        ("received_bytes_total", "counter", "Bytes that clients sent to the server.", of(&own.received)),
+        ("sent_bytes_total", "counter", "Bytes that the server sent to clients.", of(&own.sent)),
         ("uptime_seconds", "gauge", "Seconds since the server began.", service.begun.elapsed().as_secs()),
     ];
     let journal = store.journal();

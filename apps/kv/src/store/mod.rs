@@ -53,7 +53,7 @@ pub type Heap<'h> = dyn Memory + Sync + 'h;
 /// The longest key of memcached's protocol.
 pub const KEY_MOST: usize = 250;
 /// The longest value: an item is one block of the allocator.
-pub const VALUE_MOST: usize = (1 << 20) - 1024;
+pub const VALUE_MOST: usize = (1 << 20) - 512;
 
 /// How to make a store.
 #[derive(Clone, Debug)]
