@@ -29,16 +29,35 @@ impl std::str::FromStr for KernelVersion {
 
     /// Reads `6.12`, and what `uname -r` prints: `6.12.48-amd64`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-        match (numbers.next(), numbers.next()) {
-            (Some(Ok(major)), Some(Ok(minor))) => Ok(Self::new(major, minor)),
-            _ => Err(format!("{text:?} is not a kernel version such as 6.12")),
-        }
+        let end = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let read = || {
+            let (major, rest) = text.split_at(end(text));
+            let rest = rest.strip_prefix('.')?;
+            let (minor, rest) = rest.split_at(end(rest));
+            let is_whole = rest.is_empty() || rest.starts_with(['.', '-', '+', '~', '_']);
+            Some(Self::new(major.parse().ok()?, minor.parse().ok()?)).filter(|_| is_whole)
+        };
+        read().ok_or_else(|| format!("{text:?} is not a kernel version such as 6.12"))
     }
 }
 
 impl fmt::Display for KernelVersion {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}", self.major, self.minor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KernelVersion;
+
+    #[test]
+    fn what_uname_prints_is_a_version_and_a_word_is_none() {
+        for text in ["6.12", "6.12.48-amd64", "6.12-rc1", "6.12+deb13"] {
+            assert_eq!(text.parse(), Ok(KernelVersion::new(6, 12)), "{text}");
+        }
+        for text in ["", "6", "6.", "6.12x", "6,12", "6.x", "v6.12", "300.1"] {
+            assert!(text.parse::<KernelVersion>().is_err(), "{text}");
+        }
     }
 }

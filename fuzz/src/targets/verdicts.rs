@@ -58,7 +58,12 @@ const KNOWN: &[Known] = &[
         |_| true,
         "the kernel takes one frame for another, and Kiln knows",
     ),
-    known(Only::Kernel, "outside of the context's", |_| true, "a tracepoint's record: the kernel takes offsets below 0"),
+    known(
+        Only::Kernel,
+        "outside of the context's",
+        |_| true,
+        "a tracepoint's record: the kernel takes offsets below 0",
+    ),
     known(Only::Kernel, "there is no room for", |_| true, "the kernel takes the frame pointer for the slot below it"),
 ];
 
