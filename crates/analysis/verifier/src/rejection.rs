@@ -113,7 +113,8 @@ pub(crate) enum Case {
     NoArithmetic,
     /// Something is subtracted from a stack pointer.
     StackSubtraction,
-    /// A sum for which the kernel forgets into whose frame its pointer points (`adjust_ptr_min_max_vals` copies no `frameno`).
+    /// A sum for which the kernel forgets into whose frame its pointer points (before `Feature::SumsKeepFrames`,
+    /// `adjust_ptr_min_max_vals` copies no `frameno`).
     LostFrame,
     /// `bpf_get_local_storage` takes no flags.
     StorageFlags,

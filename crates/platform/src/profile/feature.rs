@@ -85,6 +85,9 @@ features! {
     SleepingTriesAndTailCalls: (7, 2), "a trie or tail call in a program that may sleep";
     /// What a global function takes as memory is checked for writes, too, so that structures of the kernel are refused.
     GlobalMemoryIsWritten: (7, 2), "the check that a global function may write to what it takes as memory";
+    /// A number plus a stack pointer is known to lead into the pointer's frame. Before, and before late
+    /// updates of older releases (6.12.117 knows it, 6.18.44 does not), it was taken for an address in the frame of the main function.
+    SumsKeepFrames: (7, 2), "the frame of a number plus a stack pointer";
     /// Immediates stored to a context. Before, only registers were.
     ContextImmediates: (6, 4), "an immediate stored to a context";
 

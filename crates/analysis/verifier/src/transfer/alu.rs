@@ -269,8 +269,8 @@ impl Arithmetic<'_, '_> {
                     return reject(Reason::PointerArithmetic, "a pointer is subtracted from a number");
                 }
                 let sum = self.pointer_and_number(second, first)?;
-                if sum.frame() != 0 {
-                    let message = "the kernel takes a number plus this stack pointer for an address in the frame of the main function";
+                if sum.frame() != 0 && !self.path.options.kernel_has(Feature::SumsKeepFrames) {
+                    let message = "kernels before 7.2 take a number plus this stack pointer for an address in the frame of the main function";
                     return refuse(Reason::PointerArithmetic, Case::LostFrame, message);
                 }
                 Register { summed: sum.is_pointer(), ..sum }
