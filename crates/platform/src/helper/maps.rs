@@ -5,7 +5,7 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(1, "map_lookup_elem", 3, 19)
-        .cost(Cost::Constant)
+        .cost(Cost::Key)
         .args(&[ConstMapPtr, MapKey])
         .returns(ReturnKind::MapValueOrNull)
         .packet_memory()
@@ -151,7 +151,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(195, "map_lookup_percpu_elem", 5, 19)
-        .cost(Cost::Constant)
+        .cost(Cost::Key)
         .args(&[ConstMapPtr, MapKey, Anything])
         .returns(ReturnKind::MapValueOrNull)
         .packet_memory()

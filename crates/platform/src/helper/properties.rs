@@ -102,8 +102,12 @@ impl Effect {
 pub enum Cost {
     /// A call takes less than a microsecond, whatever its arguments.
     Constant,
-    /// A call copies or frees a value of its map, and takes less than a microsecond besides.
+    /// A call hashes or compares a key of its map, and takes less than a microsecond besides.
+    Key,
+    /// As for [`Cost::Key`], and it copies or frees a value of its map.
     Value,
+    /// A call copies or fills as many bytes as the argument of this number says, from 1, and takes less than a microsecond besides.
+    Bytes(u8),
     /// Nothing that the row states.
     Unknown,
 }

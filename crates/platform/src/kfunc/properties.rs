@@ -1,6 +1,6 @@
 //! The properties in a kernel function's row.
 
-use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
+use crate::{AttachType, AttachTypes, Cost, KernelVersion, ProgramType, ProgramTypes};
 
 /// One kernel function that programs may call.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct Kfunc {
     pub flags: &'static [KfuncFlag],
     /// What it does in addition to its prototype and flags.
     pub meaning: KfuncMeaning,
+    /// What bounds the time that a call takes.
+    pub cost: Cost,
 }
 
 /// Special meanings of kfuncs that the kernel's verifier knows by name (`special_kfunc_list` in

@@ -4,6 +4,7 @@ pub(super) use super::properties::KfuncFlag::{self, *};
 pub(super) use super::properties::KfuncMeaning::{self, *};
 pub(super) use super::properties::{DynptrSource, Kfunc, Later};
 pub(super) use crate::AttachTypes;
+pub(super) use crate::Cost;
 pub(super) use crate::ProgramType;
 use crate::{AttachType, KernelVersion, ProgramTypes};
 
@@ -15,14 +16,21 @@ pub(super) const fn kfunc(
     allowed: ProgramTypes,
     flags: &'static [KfuncFlag],
 ) -> Kfunc {
-    let meaning = KfuncMeaning::AsDeclared;
-    Kfunc { name, since: KernelVersion::new(major, minor), until: None, allowed, attach_rules: &[], flags, meaning }
+    let since = KernelVersion::new(major, minor);
+    let (meaning, cost) = (KfuncMeaning::AsDeclared, Cost::Constant);
+    Kfunc { name, since, until: None, allowed, attach_rules: &[], flags, meaning, cost }
 }
 
 impl Kfunc {
     /// It does more than its prototype and flags say.
     pub(super) const fn means(mut self, meaning: KfuncMeaning) -> Kfunc {
         self.meaning = meaning;
+        self
+    }
+
+    /// What bounds the time that a call takes; [`Cost::Constant`] where a row does not say.
+    pub(super) const fn cost(mut self, cost: Cost) -> Kfunc {
+        self.cost = cost;
         self
     }
 

@@ -85,7 +85,7 @@ fn is_slow(object: &Object, node: &Node) -> bool {
     let Some(helper) = node.helper().and_then(Helper::by_id) else { return false };
     let long_values = || object.maps.iter().any(|map| !map.is_section() && map.value_size > SHORT_VALUE_BYTES);
     match helper.cost {
-        Cost::Constant => false,
+        Cost::Constant | Cost::Key | Cost::Bytes(_) => false,
         Cost::Value => long_values(),
         Cost::Unknown => helper.id != helper_id::LOOP,
     }

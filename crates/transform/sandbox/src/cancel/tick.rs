@@ -9,6 +9,9 @@ use crate::frame::{free_register, load, store};
 use crate::options::Options;
 
 pub(super) const KTIME_GET_NS: u32 = 5;
+/// So many iterations of a short loop have one look at the clock. The counter adds up the time of all loops: an iteration of a longer
+/// one counts as several.
+pub(super) const ITERATIONS: i32 = 1024;
 
 impl Canceller<'_, '_> {
     /// Counts an iteration, and once in so many, a power of two, jumps to the landing pad if the deadline has passed. What follows these
@@ -49,10 +52,12 @@ impl Canceller<'_, '_> {
         let expired = self.expired(&saved, &borrowed, pad, line);
         let mut nodes = self.edit.nodes(save(&borrowed), line);
         let fetch = base.map(|base| load(base, Reg::R10, self.at));
-        let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: counter, src: Source::Imm(1) };
+        // What is added divides what is counted to, so the bits of the mask are zero once each time around.
+        let step = ITERATIONS / iterations;
+        let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: counter, src: Source::Imm(step) };
         // The mask and the comparison are separate: otherwise the verifier would know the stored count's lower bits
         // after reading the clock, and explore the next 1023 iterations one by one.
-        let mask = Insn::Alu { op: AluOp::And, width: Width::W64, dst: counter, src: Source::Imm(iterations - 1) };
+        let mask = Insn::Alu { op: AluOp::And, width: Width::W64, dst: counter, src: Source::Imm(ITERATIONS - step) };
         let count = [load(counter, home, offset), add, store(home, offset, counter), mask];
         nodes.extend(self.edit.nodes(fetch.into_iter().chain(count), line));
         // The clock is read out of line. The verifier explores what follows a branch first: then it knows the states without
