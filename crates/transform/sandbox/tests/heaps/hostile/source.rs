@@ -229,7 +229,7 @@ SEC(\"xdp\") int hostile(struct xdp_md *ctx)
     ),
     (
         "a short function with faults",
-        "NOINLINE int leaf(void) { FAR; FAULTS48 return 0; }
+        "NOINLINE int leaf(void) { FAR; TWICE(TWICE(FAULTS8)) return 0; }
 SEC(\"xdp\") int hostile(struct xdp_md *ctx) { for (int i = 0; i < 9000; i++) leaf(); return XDP_DROP; }
 ",
     ),
@@ -303,7 +303,7 @@ SEC(\"xdp\") int hostile(struct xdp_md *ctx)
         "static long faults(__u32 at, void *data) { FAR; FAULTS48 return 0; }
 SEC(\"xdp\") int hostile(struct xdp_md *ctx)
 {
-	for (__u64 n = sum | 1; n; n = n * 5 + sum) { bpf_loop(900, faults, 0, 0); faults(0, 0); }
+	for (__u64 n = sum | 1; n; n = n * 5 + sum) { bpf_loop(700, faults, 0, 0); faults(0, 0); }
 	return XDP_DROP;
 }
 ",
