@@ -17,6 +17,7 @@ use kiln_platform::{ArgKind, Helper, helper_id};
 use kiln_program::{Cfg, Function, FunctionId, InsnId, Node, Object, Reference, liveness};
 use kiln_verifier::{Facts, Value};
 
+use crate::costs;
 use crate::error::Error;
 use crate::loops;
 
@@ -28,8 +29,8 @@ const HELPERS: [(u32, Reg); 4] = [
     (helper_id::FIND_VMA, Reg::R3),
 ];
 
-/// How many instructions all runs of a function for one call may take, so that it needs no cancellation point: about 100 us.
-const SHORT_INSNS: u64 = 50_000;
+/// How many nanoseconds all runs of a function for one call may take, so that it needs no cancellation point.
+const SHORT_NS: u64 = 50_000;
 
 /// A call of such a helper.
 pub(crate) struct Site {
@@ -92,11 +93,24 @@ impl Callbacks {
             return false;
         }
         let own = self.sites.iter().filter(|(_, site)| site.functions.contains(&id));
-        let turns = own.map(|(at, site)| match (site.helper, facts.at(*at).map(|known| &known.registers[1])) {
-            (helper_id::LOOP, Some(Value::Scalar(turns))) => turns.umax,
+        let turns = own.map(|(at, _)| self.turns(*at, facts)).max();
+        let ns = function.nodes.iter().map(|node| costs::node_ns(object, node, facts)).fold(0, u64::saturating_add);
+        turns.is_some_and(|turns| turns.saturating_mul(ns) <= SHORT_NS)
+    }
+
+    /// How often such a call runs a function at most.
+    pub fn turns(&self, at: InsnId, facts: &Facts) -> u64 {
+        let helper = self.sites.get(&at).map(|site| site.helper);
+        match (helper, facts.at(at).map(|known| &known.registers[1])) {
+            (Some(helper_id::LOOP), Some(Value::Scalar(turns))) => turns.umax,
+            (Some(helper_id::FIND_VMA), _) => 1,
             _ => u64::MAX,
-        });
-        turns.max().is_some_and(|turns| turns.saturating_mul(function.nodes.len() as u64) <= SHORT_INSNS)
+        }
+    }
+
+    /// The functions that a call has run.
+    pub fn functions_of(&self, node: &Node) -> impl Iterator<Item = FunctionId> {
+        self.sites.get(&node.id).into_iter().flat_map(|site| site.functions.iter().copied())
     }
 }
 

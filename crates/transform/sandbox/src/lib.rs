@@ -33,6 +33,7 @@
 
 mod callbacks;
 mod cancel;
+mod costs;
 mod error;
 mod evidence;
 mod frame;
@@ -174,8 +175,7 @@ pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrit
         object.programs.iter().flat_map(|program| object.reachable_functions(program.entry)).collect();
     for id in reached {
         let mut edit = rebuild::Edit::new(object, id, &probe.facts, &mut new.next_insn);
-        let none = BTreeSet::new();
-        let guards = guard::insert(&mut edit, probe.points.get(&id).unwrap_or(&none), options)?;
+        let guards = guard::insert(&mut edit, &cancellation.places(probe, id), options)?;
         let points = cancel::insert(&mut edit, &cancellation, probe, options, points_before)?;
         points_before += points.len();
         if guards.guards > 0 && heap.is_none() {

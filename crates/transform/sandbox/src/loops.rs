@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_program::{BlockId, Cfg, Function, FunctionId, InsnId, Object, Reference};
 
+/// Where each function's loops are, by the first instruction.
+pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
+
 /// The first instructions of a function's loops.
 pub fn headers(function: &Function) -> BTreeSet<InsnId> {
     let cfg = Cfg::new(function);

@@ -36,8 +36,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Nanoseconds that may pass without a look at the clock.
+    /// Nanoseconds that may pass in iterations of loops without a look at the clock.
     pub(crate) fn unseen_ns(&self) -> u64 {
+        self.quantum_ns / 16
+    }
+
+    /// Nanoseconds that may pass besides.
+    pub(crate) fn straight_ns(&self) -> u64 {
         self.quantum_ns / 8
     }
 

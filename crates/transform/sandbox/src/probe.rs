@@ -5,21 +5,19 @@
 //! addresses, and each loop begins with `may_goto +0`, which changes nothing but tells the verifier that the loop may end at
 //! any time. A loop that it can also explore to its end without that, within a budget, is bounded: it needs no cancellation point.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::Insn;
 use kiln_platform::{Helper, Kfunc, KfuncFlag};
-use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Reference};
+use kiln_program::{FunctionId, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, Prepared};
 
 use crate::callbacks::Callbacks;
 use crate::error::Error;
-use crate::loops;
-use crate::options::Options;
-use crate::times::{self, Known};
-
-/// Where each function's loops are, by the first instruction.
-pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
+use crate::loops::{self, Headers};
+use crate::options::{Options, Target};
+use crate::slow;
+use crate::times::{Known, Times, Visits};
 
 /// How many more instructions the verifier may process because one loop has no cancellation point. A loop whose iterations
 /// all fit into this ends in about 100 us.
@@ -35,6 +33,7 @@ const LARGE_RESULT_INSNS: u64 = 500_000;
 const REWRITES: usize = 16;
 
 /// The result of exploring an object.
+#[derive(Clone)]
 pub struct Probe {
     /// What is known before each of the original instructions.
     pub facts: Facts,
@@ -69,21 +68,17 @@ impl Probe {
         self.stand_ins.get(&header).copied().unwrap_or(header)
     }
 
-    /// The calls of global functions after which nobody has to look at the clock, in an object without tail calls whose helpers run
-    /// `callbacks`. Without [`Options::elide`] there are none.
-    pub(crate) fn calls_without_look(
-        &self,
-        object: &Object,
-        callbacks: &BTreeSet<FunctionId>,
-        options: &Options,
-    ) -> Result<BTreeSet<InsnId>, Error> {
-        let calls = || object.functions.iter().flat_map(|function| &function.nodes).filter_map(Node::callee);
-        if !options.elide || calls().all(|callee| object.function(callee).linkage == Linkage::Static) {
-            return Ok(BTreeSet::new());
+    /// How often the verifier visits each instruction, if some loop has no point.
+    ///
+    /// # Errors
+    /// If the object cannot be explored.
+    pub(crate) fn visits(&self, object: &Object, options: &Options) -> Result<Visits, Error> {
+        let mut visits = Visits::new();
+        if self.bounded.values().all(BTreeSet::is_empty) {
+            return Ok(visits);
         }
         let (probed, stand_ins) = with_points(object, &self.points);
         let verifier = exploring(&stand_ins, &self.forgetful, options);
-        let mut visits = HashMap::<InsnId, u64>::new();
         for program in &probed.programs {
             let counted = kiln_verifier::cost(&probed, program, &verifier);
             let failed = |source| Failed::new(object, &probed, source, false, &program.name).error;
@@ -92,8 +87,7 @@ impl Probe {
                 *most = cost.visits.max(*most);
             }
         }
-        let (facts, points, visits, most_ns) = (&self.facts, &self.points, &visits, options.unseen_ns());
-        Ok(times::calls_without_look(&Known { object, facts, callbacks, points, visits, most_ns }))
+        Ok(visits)
     }
 
     /// Explores every program of an object, and finds the loops that need no cancellation point.
@@ -159,6 +153,7 @@ impl Probe {
             return Ok(());
         }
         let callbacks = Callbacks::of(object)?;
+        let all_points = self.clone();
         let limit = self.processed.saturating_add(in_all);
         let mut tried = 0;
         let all: Vec<_> = self.points.iter().flat_map(|(id, own)| own.iter().rev().map(move |at| (*id, *at))).collect();
@@ -201,7 +196,52 @@ impl Probe {
                 self.bounded.entry(function).or_default().insert(header);
             }
         }
+        if options.target == Target::Linux && !self.return_points(object, &callbacks, &all_points, options)? {
+            *self = all_points;
+        }
         Ok(())
+    }
+
+    /// Gives back the points of loops that may take long, although the verifier follows them to their end: the outermost ones first,
+    /// because then a loop in them may be short. Returns whether the object can be explored with them.
+    fn return_points(
+        &mut self,
+        object: &Object,
+        callbacks: &Callbacks,
+        all_points: &Probe,
+        options: &Options,
+    ) -> Result<bool, Error> {
+        loop {
+            let visits = self.visits(object, options)?;
+            let slow = slow::often_called(object, callbacks, &self.facts, false);
+            let Probe { facts, points, bounded, .. } = &*self;
+            let most_ns = options.straight_ns();
+            let (visits, slow, hands_over) = (&visits, &slow, false);
+            let known = Known { object, facts, passed: callbacks, points, bounded, visits, slow, hands_over, most_ns };
+            let times = Times::of(known);
+            let taken = bounded.iter().flat_map(|(id, own)| own.iter().map(|header| (*id, *header)));
+            let taken = taken.filter(|(id, header)| all_points.points.get(id).is_some_and(|own| own.contains(header)));
+            let long: Vec<_> = taken.filter(|(id, header)| times.loop_ns(*id, *header) > most_ns / 2).collect();
+            let is_inside = |(id, header): &(FunctionId, InsnId)| {
+                long.iter().any(|(other, outer)| {
+                    let (insns, called) = loops::inside(object, *other, *outer);
+                    (other, outer) != (id, header) && (called.contains(id) || other == id && insns.contains(header))
+                })
+            };
+            let outermost: Vec<_> = long.iter().filter(|at| !is_inside(at)).copied().collect();
+            if outermost.is_empty() {
+                return Ok(long.is_empty());
+            }
+            for (id, header) in outermost {
+                self.bounded.entry(id).or_default().remove(&header);
+                self.points.entry(id).or_default().insert(header);
+                if all_points.forgetful.get(&id).is_some_and(|own| own.contains(&header)) {
+                    self.forgetful.entry(id).or_default().insert(header);
+                }
+            }
+            let Ok(again) = explore(object, &self.points, &self.forgetful, options) else { return Ok(false) };
+            (self.facts, self.processed, self.stand_ins) = (again.facts, again.processed, again.stand_ins);
+        }
     }
 }
 
@@ -284,13 +324,14 @@ fn counting_loop(
     left.iter().rev().find(|(id, header)| *id == place.0 && *header < place.1).or(left.first()).copied()
 }
 
-/// The original instruction that an instruction of a rewritten object belongs to: itself or the next original one.
+/// The original instruction that an instruction of a rewritten object belongs to: itself, the next original one or the last.
 fn original(object: &Object, rewritten: &Object, insn: InsnId) -> Option<(FunctionId, InsnId)> {
     for (at, function) in rewritten.functions.iter().enumerate() {
         let Some(position) = function.nodes.iter().position(|node| node.id == insn) else { continue };
         let known: BTreeSet<InsnId> = object.functions.get(at)?.nodes.iter().map(|node| node.id).collect();
-        let after = function.nodes[position..].iter().find(|node| known.contains(&node.id))?;
-        return Some((FunctionId(at as u32), after.id));
+        // What is out of line follows the last one.
+        let mut near = function.nodes[position..].iter().chain(function.nodes[..position].iter().rev());
+        return Some((FunctionId(at as u32), near.find(|node| known.contains(&node.id))?.id));
     }
     None
 }

@@ -135,7 +135,8 @@ impl<'a> Edit<'a> {
     pub(crate) fn enter_loop_with(&mut self, header: InsnId, nodes: Vec<Node>) {
         let body = loops::body(self.function, header);
         if !nodes.is_empty() {
-            self.loop_entries.insert(header, LoopEntry { nodes, body });
+            let entry = self.loop_entries.entry(header).or_insert_with(|| LoopEntry { nodes: Vec::new(), body });
+            entry.nodes.extend(nodes);
         }
     }
 

@@ -1,190 +1,267 @@
-//! After which calls of global functions nobody has to look at the clock.
-//!
-//! A look costs 30 to 50 ns, as much as many a function. So one run of a program goes without looks for an eighth of its quantum,
-//! in calls of functions that do nothing but compute:
+//! The longest time between two looks at the clock, in nanoseconds: the one measure by which looks are placed.
 //!
 //! ```text
-//!   entry -> get -> token(...)      20 us at most                 no look
-//!                   hash(...)       15 us, 35 us so far           no look
-//!                   walk(...)       a loop with a point           look
-//!            while (...) step(...)  who knows how often           look
+//!   an instruction            by its kind and sizes ([`costs`]): a page of the heap may be missing, a key may be long
+//!   a loop without a point    each of its instructions as often as the verifier visited it: a path meets no state twice
+//!   a call of a function      the longest part of it without a look
+//!   a loop with a point       a turn; the counter of its points adds up turns of all loops (`cancel::tick`)
 //! ```
 //!
-//! Such a function calls no helper and has no look of its own, so it is never cancelled in the middle. Outside of loops an instruction is
-//! executed once. In a loop it is executed at most as often as the verifier visited it: a path meets no state twice.
+//! A function is walked from its beginning. Where the time since the last look would be more than a run may take without one, there
+//! is a look:
+//!
+//! ```text
+//!   for (i < 40) ...          400 us                        no look
+//!   leaf(...)                 128 us, 528 us so far         no look
+//!   for (i < 40) ...          928 us would be too much      a look, before the loop
+//!   slow(...)                 has looks                     a look follows: nothing is said of when its last one was
+//! ```
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
-use kiln_program::{BlockId, Cfg, FunctionId, InsnId, Linkage, Node, Object, Reference};
+use kiln_platform::helper_id;
+use kiln_program::{BlockId, Cfg, Function, FunctionId, InsnId, Linkage, Node, Object};
 use kiln_verifier::Facts;
 
-use crate::loops;
+use crate::callbacks::Callbacks;
+use crate::costs;
+use crate::loops::{self, Headers};
 
-/// Nanoseconds, at most: of an instruction, of a helper that is bounded, of an access to a page of the heap that does not exist.
-const INSN_NS: u64 = 1;
-const HELPER_NS: u64 = 100;
-const FAULT_NS: u64 = 2000;
+/// How often the verifier visited each instruction.
+pub(crate) type Visits = HashMap<InsnId, u64>;
 
 /// What times are taken from.
 pub(crate) struct Known<'a> {
     pub object: &'a Object,
     pub facts: &'a Facts,
-    /// Functions that helpers run, now or later.
-    pub callbacks: &'a BTreeSet<FunctionId>,
-    /// Cancellation points.
-    pub points: &'a BTreeMap<FunctionId, BTreeSet<InsnId>>,
-    /// How often the verifier visited each instruction.
-    pub visits: &'a HashMap<InsnId, u64>,
+    pub passed: &'a Callbacks,
+    /// Loops with and without cancellation points.
+    pub points: &'a Headers,
+    pub bounded: &'a Headers,
+    pub visits: &'a Visits,
+    /// Calls before which the clock is read in any case.
+    pub slow: &'a BTreeSet<InsnId>,
+    /// Whether tail calls give the deadline to the next program: they look at the clock before.
+    pub hands_over: bool,
     /// Nanoseconds that may pass without a look.
     pub most_ns: u64,
 }
 
-/// The calls of global functions after which nobody looks at the clock, in an object without tail calls: each program of a chain would
-/// have its eighth.
-pub(crate) fn calls_without_look(known: &Known<'_>) -> BTreeSet<InsnId> {
-    let object = known.object;
-    let mut times = Times { known, short: BTreeMap::new(), unseen: BTreeMap::new() };
-    let programs: Vec<_> = object.programs.iter().map(|program| (program.entry, times.once(program.entry))).collect();
-    // What one program runs once, another may run in a loop.
-    let repeated = programs.iter().flat_map(|(entry, once)| &times.static_closure(*entry) - once);
-    let repeated: BTreeSet<_> = repeated.collect();
-    let once: BTreeSet<_> = programs.iter().flat_map(|(_, once)| once - &repeated).collect();
-    once.into_iter().for_each(|id| times.find_short_calls(id));
-    // The costly ones get their look back first.
-    let mut most = known.most_ns;
-    while programs.iter().any(|(entry, once)| times.longest(*entry, once) > known.most_ns) {
-        most /= 2;
-        times.unseen.retain(|_, ns| *ns <= most);
+/// What is known of a function.
+pub(crate) struct Walked {
+    /// Before which instructions the clock is read; before a loop, where it is entered.
+    pub looks: BTreeSet<InsnId>,
+    /// Whether it can be cancelled, or a function that it calls.
+    pub has_looks: bool,
+    /// Nanoseconds that its longest part without a look takes.
+    pub longest_ns: u64,
+}
+
+/// The times of an object's functions, each of which is walked once.
+pub(crate) struct Times<'a> {
+    known: Known<'a>,
+    walked: RefCell<BTreeMap<FunctionId, Rc<Walked>>>,
+    weights: RefCell<BTreeMap<FunctionId, Rc<[u64]>>>,
+}
+
+impl<'a> Times<'a> {
+    pub fn of(known: Known<'a>) -> Times<'a> {
+        Times { known, walked: RefCell::default(), weights: RefCell::default() }
     }
-    times.unseen.into_keys().collect()
-}
 
-struct Times<'k> {
-    known: &'k Known<'k>,
-    /// Nanoseconds that a function takes at most; `None` for those that do more than compute.
-    short: BTreeMap<FunctionId, Option<u64>>,
-    /// Calls without a look, and what each takes at most.
-    unseen: BTreeMap<InsnId, u64>,
-}
+    /// What is known of a function. The kernel allows no recursion.
+    pub fn walked(&self, id: FunctionId) -> Rc<Walked> {
+        if let Some(walked) = self.walked.borrow().get(&id) {
+            return Rc::clone(walked);
+        }
+        let walked = Rc::new(self.walk(id));
+        self.walked.borrow_mut().insert(id, Rc::clone(&walked));
+        walked
+    }
 
-impl Times<'_> {
+    /// How many nanoseconds one turn of a loop takes, or one run of a function that begins with `header`, without what has a look of
+    /// its own.
+    pub fn turn_ns(&self, id: FunctionId, header: InsnId) -> u64 {
+        let body = loops::body(self.known.object.function(id), header);
+        sum(self
+            .weights(id)
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(at, _)| body.is_empty() || body.contains(at))
+            .map(|of| of.1))
+    }
+
+    /// How many nanoseconds all turns of a loop without a point take.
+    pub fn loop_ns(&self, id: FunctionId, header: InsnId) -> u64 {
+        self.all_turns_ns(id, &loops::body(self.known.object.function(id), header))
+    }
+
+    fn all_turns_ns(&self, id: FunctionId, body: &BTreeSet<usize>) -> u64 {
+        let own: Vec<&Node> = body.iter().map(|at| &self.known.object.function(id).nodes[*at]).collect();
+        let called: BTreeSet<FunctionId> =
+            own.iter().filter_map(|node| self.static_callee(node)).flat_map(|id| self.static_closure(id)).collect();
+        let nodes = called.iter().flat_map(|id| &self.known.object.function(*id).nodes).chain(own);
+        sum(nodes.map(|node| {
+            let global = node.callee().filter(|_| self.static_callee(node).is_none());
+            let once = self.own_ns(node).saturating_add(global.map_or(0, |id| self.walked(id).longest_ns));
+            self.known.visits.get(&node.id).copied().unwrap_or(0).saturating_mul(once)
+        }))
+    }
+
+    fn static_callee(&self, node: &Node) -> Option<FunctionId> {
+        node.callee().filter(|id| self.known.object.function(*id).linkage == Linkage::Static)
+    }
+
     /// A function and the static ones that it leads to.
-    fn static_closure(&self, entry: FunctionId) -> BTreeSet<FunctionId> {
-        let mut all = BTreeSet::from([entry]);
-        let mut waiting = vec![entry];
+    fn static_closure(&self, first: FunctionId) -> BTreeSet<FunctionId> {
+        let mut all = BTreeSet::from([first]);
+        let mut waiting = vec![first];
         while let Some(id) = waiting.pop() {
-            let callees = self.known.object.function(id).nodes.iter().filter_map(Node::callee);
-            waiting.extend(callees.filter(|callee| self.is_static(*callee)).filter(|callee| all.insert(*callee)));
+            let callees = self.known.object.function(id).nodes.iter().filter_map(|node| self.static_callee(node));
+            waiting.extend(callees.filter(|callee| all.insert(*callee)));
         }
         all
     }
 
-    fn is_static(&self, id: FunctionId) -> bool {
-        self.known.object.function(id).linkage == Linkage::Static
+    /// The time of an instruction, without the function that it calls. A call that follows a look counts as a short one.
+    fn own_ns(&self, node: &Node) -> u64 {
+        let known = &self.known;
+        let own = match known.slow.contains(&node.id) {
+            true => costs::CALL_NS,
+            false => costs::node_ns(known.object, node, known.facts),
+        };
+        let run = known.passed.functions_of(node).map(|id| {
+            let has_point = known.points.get(&id).is_some_and(|own| !own.is_empty());
+            let turns = if has_point { 1 } else { known.passed.turns(node.id, known.facts) };
+            turns.saturating_mul(self.walked(id).longest_ns)
+        });
+        own.saturating_add(run.max().unwrap_or(0))
     }
 
-    /// The functions whose calls a run of the program counts: those of the closure that no loop and no helper runs.
-    fn once(&self, entry: FunctionId) -> BTreeSet<FunctionId> {
-        let all = self.static_closure(entry);
-        let mut repeated: BTreeSet<FunctionId> = &all & self.known.callbacks;
-        for id in &all {
-            let function = self.known.object.function(*id);
-            let in_loops = loops::insides(function);
-            let inside = function.nodes.iter().enumerate().filter(|(at, _)| in_loops.contains(at));
-            repeated.extend(inside.filter_map(|(_, node)| node.callee()).filter(|callee| self.is_static(*callee)));
+    /// The time of each instruction with what it calls. That of a loop without a point is at its beginning: a turn need not take the
+    /// path that is followed.
+    fn weights(&self, id: FunctionId) -> Rc<[u64]> {
+        if let Some(weights) = self.weights.borrow().get(&id) {
+            return Rc::clone(weights);
         }
-        let below = repeated.into_iter().flat_map(|id| self.static_closure(id)).collect();
-        &all - &below
+        let function = self.known.object.function(id);
+        let loops = self.outer_bounded(id, function);
+        let inside: BTreeSet<usize> = loops.values().flatten().copied().collect();
+        let weight = |(at, node): (usize, &Node)| match loops.get(&at) {
+            Some(body) => self.all_turns_ns(id, body),
+            None if inside.contains(&at) => 0,
+            None => self.own_ns(node).saturating_add(node.callee().map_or(0, |id| self.walked(id).longest_ns)),
+        };
+        let weights: Rc<[u64]> = function.nodes.iter().enumerate().map(weight).collect();
+        self.weights.borrow_mut().insert(id, Rc::clone(&weights));
+        weights
     }
 
-    /// Notes the calls of short global functions outside of loops.
-    fn find_short_calls(&mut self, id: FunctionId) {
-        let function = self.known.object.function(id);
-        let in_loops = loops::insides(function);
-        for (_, node) in function.nodes.iter().enumerate().filter(|(at, _)| !in_loops.contains(at)) {
-            if let Some(callee) = node.callee().filter(|callee| !self.is_static(*callee))
-                && let Some(ns) = self.short(callee)
-            {
-                self.unseen.insert(node.id, ns);
+    /// The loops without points that are in no other such loop, by their beginnings.
+    fn outer_bounded(&self, id: FunctionId, function: &Function) -> BTreeMap<usize, BTreeSet<usize>> {
+        let own = self.known.bounded.get(&id).into_iter().flatten();
+        let body = |header: &InsnId| Some((function.position(*header)?, loops::body(function, *header)));
+        let mut all: Vec<_> = own.filter_map(body).filter(|(_, body)| !body.is_empty()).collect();
+        all.sort_by_key(|(_, body)| std::cmp::Reverse(body.len()));
+        let mut outer = BTreeMap::<usize, BTreeSet<usize>>::new();
+        for (header, body) in all {
+            if !outer.values().any(|other| other.contains(&header)) {
+                outer.insert(header, body);
             }
         }
+        outer
     }
 
-    /// Nanoseconds that a function takes at most, if it only computes. The kernel allows no recursion.
-    fn short(&mut self, id: FunctionId) -> Option<u64> {
-        if let Some(known) = self.short.get(&id) {
-            return *known;
-        }
-        let function = self.known.object.function(id);
-        let computes = |node: &Node| {
-            node.callee().is_some() || node.helper().is_none() && !matches!(node.reference, Reference::Extern(_))
-        };
-        let has_points = self.known.points.get(&id).is_some_and(|own| !own.is_empty());
-        let is_program = self.known.object.programs.iter().any(|program| program.entry == id);
-        let is_run_otherwise = is_program || self.known.callbacks.contains(&id);
-        let mut own = (!has_points && !is_run_otherwise && function.nodes.iter().all(computes)).then_some(0);
-        let mut callees = BTreeMap::new();
-        for callee in function.nodes.iter().filter_map(Node::callee) {
-            let Some(ns) = own.and_then(|_| self.short(callee)) else {
-                own = None;
-                break;
-            };
-            callees.insert(callee, ns);
-        }
-        let call = |node: &Node| node.callee().and_then(|callee| callees.get(&callee).copied()).unwrap_or(0);
-        let time = |node: &Node| node_ns(node, self.known.facts).saturating_add(call(node));
-        let time = own.map(|_| longest_path(self.known, id, &time));
-        self.short.insert(id, time);
-        time
+    /// Whether the clock is read after a call, which says nothing of when it was read last.
+    fn is_looked_after(&self, node: &Node) -> bool {
+        node.callee().is_some_and(|id| self.static_callee(node).is_none() && self.walked(id).has_looks)
     }
 
-    /// Nanoseconds that calls without a look take on the longest path of a run, at most.
-    fn longest(&self, id: FunctionId, once: &BTreeSet<FunctionId>) -> u64 {
-        let call = |node: &Node| match node.callee() {
-            Some(callee) if once.contains(&callee) => self.longest(callee, once),
-            _ => self.unseen.get(&node.id).copied().unwrap_or(0),
+    /// Whether an instruction has a look before it in any case.
+    fn looks_first(&self, node: &Node) -> bool {
+        let hands_over = self.known.hands_over && node.helper() == Some(helper_id::TAIL_CALL);
+        hands_over || self.known.slow.contains(&node.id)
+    }
+
+    fn walk(&self, id: FunctionId) -> Walked {
+        let known = &self.known;
+        let function = known.object.function(id);
+        let cfg = Cfg::new(function);
+        let weights = self.weights(id);
+        let bounded = self.outer_bounded(id, function);
+        let inside: BTreeSet<usize> =
+            bounded.iter().flat_map(|(header, body)| body.iter().filter(move |at| *at != header)).copied().collect();
+        let points = known.points.get(&id);
+        let turn = |at: usize| {
+            points
+                .is_some_and(|own| own.contains(&function.nodes[at].id))
+                .then(|| self.turn_ns(id, function.nodes[at].id))
         };
-        longest_path(self.known, id, &call)
+        let can_look = |at: usize| {
+            let node = &function.nodes[at];
+            let unlocked = known.facts.held(node.id).is_none_or(|held| held.locks == 0);
+            unlocked && known.facts.at(node.id).is_some() && !inside.contains(&at)
+        };
+        let mut before = vec![0_u64; cfg.blocks.len()];
+        let (mut looks, mut longest_ns) = (BTreeSet::new(), 0);
+        for block in forward(&cfg) {
+            let mut since = before[block.index()];
+            for at in cfg.blocks[block.index()].range.clone() {
+                let node = &function.nodes[at];
+                if self.looks_first(node) {
+                    since = 0;
+                } else if since > 0
+                    && since.saturating_add(turn(at).unwrap_or(weights[at])) > known.most_ns
+                    && can_look(at)
+                {
+                    looks.insert(node.id);
+                    since = 0;
+                }
+                since = since.saturating_add(weights[at]);
+                longest_ns = since.max(longest_ns);
+                if self.is_looked_after(node) {
+                    since = 0;
+                }
+            }
+            for next in &cfg.blocks[block.index()].successors {
+                before[next.index()] = before[next.index()].max(since);
+            }
+        }
+        let can_end = |node: &Node| {
+            let called = node.callee().into_iter().chain(known.passed.functions_of(node));
+            self.looks_first(node) || called.into_iter().any(|id| self.walked(id).has_looks)
+        };
+        let has_looks =
+            !looks.is_empty() || points.is_some_and(|own| !own.is_empty()) || function.nodes.iter().any(can_end);
+        Walked { looks, has_looks, longest_ns }
     }
 }
 
-/// The time of a function's longest path, where `time` says that of each instruction.
-fn longest_path(known: &Known<'_>, id: FunctionId, time: &dyn Fn(&Node) -> u64) -> u64 {
-    let function = known.object.function(id);
-    let cfg = Cfg::new(function);
-    let headers = loops::headers(function);
-    let in_loops = loops::insides(function);
-    let once = |at: usize| time(&function.nodes[at]);
-    let often = |at: usize| known.visits.get(&function.nodes[at].id).copied().unwrap_or(0).saturating_mul(once(at));
-    // A loop's whole time is at its beginning: a turn need not take the path that is followed here.
-    let weight = |at: usize| match function.nodes[at].id {
-        header if headers.contains(&header) => {
-            loops::body(function, header).into_iter().map(often).fold(0, u64::saturating_add)
-        }
-        _ if in_loops.contains(&at) => 0,
-        _ => once(at),
-    };
-    let mut longest: Vec<Option<u64>> = vec![None; cfg.blocks.len()];
-    let mut seen = BTreeSet::new();
+fn sum(all: impl Iterator<Item = u64>) -> u64 {
+    all.fold(0, u64::saturating_add)
+}
+
+/// The blocks in an order in which each follows those that lead to it, but for the ends of loops.
+fn forward(cfg: &Cfg) -> Vec<BlockId> {
+    let (mut order, mut seen) = (Vec::new(), BTreeSet::new());
     let mut stack = vec![(BlockId(0), false)];
     while let Some((block, done)) = stack.pop() {
-        let shape = &cfg.blocks[block.index()];
         if done {
-            let after = shape.successors.iter().filter_map(|next| longest[next.index()]).max().unwrap_or(0);
-            longest[block.index()] = Some(shape.range.clone().map(weight).fold(after, u64::saturating_add));
-        } else if seen.insert(block) {
+            order.push(block);
+        } else if seen.insert(block) && block.index() < cfg.blocks.len() {
             stack.push((block, true));
-            stack.extend(shape.successors.iter().filter(|next| !seen.contains(next)).map(|next| (*next, false)));
+            stack.extend(
+                cfg.blocks[block.index()]
+                    .successors
+                    .iter()
+                    .filter(|next| !seen.contains(next))
+                    .map(|next| (*next, false)),
+            );
         }
     }
-    longest.first().copied().flatten().unwrap_or(0)
-}
-
-/// Nanoseconds that an instruction takes at most, if the caches have what it needs, without what it calls.
-pub(crate) fn node_ns(node: &Node, facts: &Facts) -> u64 {
-    match node.helper() {
-        Some(_) => HELPER_NS,
-        None if facts.in_arena(node.id) => FAULT_NS,
-        None => INSN_NS,
-    }
+    order.reverse();
+    order
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use kiln_isa::{AluOp, CallTarget, Imm64, Insn, Reg, RegSet, Source, Width};
 use kiln_platform::Helper;
-use kiln_program::{InsnId, Node};
+use kiln_program::btf::{Btf, Kind, TypeId};
+use kiln_program::{InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::Value;
 
 use super::canceller::{Canceller, DEADLINE, Kept};
 use super::counted::MOST_POINTS;
 use super::tick::KTIME_GET_NS;
+use crate::costs;
 use crate::error::Error;
 use crate::frame::{load, store};
+use crate::loops;
 use crate::options::{Options, Target};
 use crate::rebuild::Edit;
 
@@ -68,12 +71,14 @@ impl Canceller<'_, '_> {
         Ok(())
     }
 
-    /// Reads the clock before calls of helpers that may take long. Where a landing pad cannot release what is held, or the frame has
-    /// no room, it is not read.
-    pub(super) fn slow_calls(&mut self, calls: &BTreeSet<InsnId>, options: &Options) -> Result<(), Error> {
+    /// Reads the clock before instructions. Where a landing pad cannot release what is held, or the frame has no room, it is not
+    /// read.
+    pub(super) fn looks(&mut self, looks: &BTreeSet<InsnId>, options: &Options) -> Result<(), Error> {
         let function = self.edit.function;
-        for node in function.nodes.iter().filter(|node| calls.contains(&node.id)) {
-            match self.slow_call(node, options) {
+        let headers = loops::headers(function);
+        for node in function.nodes.iter().filter(|node| looks.contains(&node.id)) {
+            let begins_loop = headers.contains(&node.id) && !costs::is_slow(self.edit.object, node, self.edit.facts);
+            match self.look(node, begins_loop, options) {
                 Ok(()) | Err(Error::Unsupported { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -81,13 +86,26 @@ impl Canceller<'_, '_> {
         Ok(())
     }
 
-    fn slow_call(&mut self, node: &Node, options: &Options) -> Result<(), Error> {
+    /// The registers that an instruction or what follows it reads; of a call, the arguments.
+    fn needed_before(&self, node: &Node) -> RegSet {
+        let (edit, written) = (&self.edit, self.edit.written_before(node.id));
+        if let Insn::Call(_) = node.insn {
+            let helper = node.helper().and_then(Helper::by_id).map(Helper::most_arguments);
+            let count = helper.or_else(|| parameters(edit.object, node)).unwrap_or(5);
+            return RegSet::arguments(count).intersection(written).intersection(read_by_callee(edit, node));
+        }
+        let known = edit.facts.at(node.id);
+        let has_value = |reg: &Reg| known.is_some_and(|known| known.registers[reg.index()] != Value::Uninit);
+        let after = edit.needed_after(node.id, node.id);
+        let before = after.difference(node.insn.written().into_iter().collect()).union(node.insn.read());
+        before.iter().filter(|reg| written.contains(*reg) || has_value(reg)).collect()
+    }
+
+    fn look(&mut self, node: &Node, begins_loop: bool, options: &Options) -> Result<(), Error> {
         let held = self.edit.facts.held(node.id).cloned().unwrap_or_default();
         let released = self.registers_released(&held);
         self.edit.frame.begin_place();
-        let count = node.helper().and_then(Helper::by_id).map_or(5, Helper::most_arguments);
-        let written = self.edit.written_before(node.id);
-        let needed = RegSet::arguments(count).intersection(written).union(released);
+        let needed = self.needed_before(node).union(released);
         let mut saved = Vec::new();
         for reg in needed.intersection(RegSet::CALLER_SAVED).iter() {
             saved.push((reg, Kept::At(self.edit.shared_slot(node.id)?)));
@@ -96,14 +114,44 @@ impl Canceller<'_, '_> {
         let pad = self.pad(node, &held)?;
         let pad = self.counted(node, MOST_POINTS - 1, &held, pad).unwrap_or(pad);
         let expired = self.expired(&saved, &[], pad, node.line);
-        let restore: Vec<_> = saved.iter().map(|(reg, kept)| kept.restore(*reg)).collect();
+        let mut restore: Vec<_> = saved.iter().map(|(reg, kept)| kept.restore(*reg)).collect();
+        if restore.is_empty() {
+            restore.push(Insn::mov_imm(Reg::R0, 0));
+        }
         let end = self.edit.nodes(restore, node.line);
-        let on = end.first().map_or(node.id, |node| node.id);
+        let on = end[0].id;
         let save: Vec<_> = saved.iter().map(|(reg, kept)| kept.save(*reg)).collect();
         let mut nodes = self.edit.nodes(save, node.line);
         nodes.extend(self.look_at_clock(expired, on, options, node.line));
         nodes.extend(end);
-        self.edit.guard(node.id, nodes);
+        match begins_loop {
+            true => self.edit.enter_loop_with(node.id, nodes),
+            false => self.edit.check(node.id, nodes),
+        }
         Ok(())
+    }
+}
+
+/// How many parameters a function of the program or of the kernel has, by the object's types.
+fn parameters(object: &Object, call: &Node) -> Option<usize> {
+    let id = match call.reference {
+        Reference::Function(id) => object.function(id).btf_id,
+        Reference::Extern(id) => object.externs.get(id.index())?.btf_id,
+        _ => return None,
+    };
+    let types = Btf::parse(object.btf.as_deref()?).ok()?;
+    match types.kind(TypeId(id)) {
+        Kind::Function { prototype, .. } => Some(types.parameters(*prototype).len()),
+        _ => None,
+    }
+}
+
+/// The registers that a static function reads, which may be fewer than its source says; of other calls, any.
+fn read_by_callee(edit: &Edit<'_>, call: &Node) -> RegSet {
+    let callee = call.callee().map(|id| edit.object.function(id));
+    let first = callee.filter(|callee| callee.linkage == Linkage::Static).and_then(|callee| callee.nodes.first());
+    match first.and_then(|first| Some((first.insn, edit.facts.at(first.id)?))) {
+        None | Some((Insn::Call(_), _)) => RegSet::ALL,
+        Some((insn, known)) => known.live_after.difference(insn.written().into_iter().collect()).union(insn.read()),
     }
 }

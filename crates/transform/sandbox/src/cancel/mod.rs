@@ -4,7 +4,7 @@
 //! they do not use, so that the loops of callees count against the same deadline:
 //!
 //! ```text
-//!   +0   iterations so far, from an unknown start: only every 1024th looks at the clock, or every 16th or each where they are long
+//!   +0   iterations so far, from an unknown start: every 1024th looks at the clock; a long one counts as several
 //!   +8   the deadline in nanoseconds of bpf_ktime_get_ns, 0 until the first look
 //!   +16  whether a callee was cancelled: its caller goes to a landing pad of its own, which releases what it holds
 //! ```
@@ -19,7 +19,7 @@
 //!
 //! A tail call gives the deadline to the next program (`tail`).
 //!
-//! Before calls of helpers that may take long, the clock is read too ([`crate::slow`]).
+//! The clock is also read before calls that may take long, and where a path took long ([`crate::slow`]).
 //!
 //! Reading order: `tick` (what a point does), `pad` and `release` (landing pads), `hide`, [`counted`].
 
@@ -42,6 +42,7 @@ use kiln_program::{FunctionId, InsnId, Linkage, MapId, Node, Object, Reference};
 use kiln_verifier::{Facts, Held, Section, Value};
 
 use self::canceller::{BLOCK_SLOTS, Block, CANCELLED, Canceller, DEADLINE, PASSED, PASSED_BLOCK};
+use self::tick::ITERATIONS;
 use crate::callbacks::Callbacks;
 use crate::error::Error;
 use crate::evidence::Point;
@@ -51,6 +52,7 @@ use crate::options::{Options, Target};
 use crate::probe::Probe;
 use crate::rebuild::Edit;
 use crate::slow::{self, Slow};
+use crate::times::{Known, Times};
 
 /// Which functions can be cancelled, and where they have the block.
 pub(crate) struct Plan {
@@ -69,6 +71,8 @@ pub(crate) struct Plan {
     early: BTreeSet<FunctionId>,
     /// Whether a point reads the clock.
     has_deadline: bool,
+    /// Nanoseconds that a turn of each loop with a point takes at most.
+    turns_ns: BTreeMap<InsnId, u64>,
 }
 
 impl Plan {
@@ -85,21 +89,28 @@ impl Plan {
             })
             .collect();
         let hands_over = tail::callers(object).next().is_some();
+        let words = counted::section_with_handovers(object).filter(|_| target == Target::Linux);
+        let handovers = words.filter(|_| hands_over);
+        let mut turns_ns = BTreeMap::new();
         let slow = match target {
             Target::Linux => {
-                let unseen = match hands_over {
-                    true => BTreeSet::new(),
-                    false => probe.calls_without_look(object, &callbacks, options)?,
-                };
-                Slow::of(object, &passed, &probe.facts, options.elide, unseen)
+                let visits = &probe.visits(object, options)?;
+                let slow = &slow::often_called(object, &passed, &probe.facts, !options.elide);
+                let Probe { facts, points, bounded, .. } = probe;
+                let most_ns = options.straight_ns();
+                let (passed, hands_over) = (&passed, handovers.is_some());
+                let times =
+                    Times::of(Known { object, facts, passed, points, bounded, visits, slow, hands_over, most_ns });
+                for (id, header) in points.iter().flat_map(|(id, own)| own.iter().map(|at| (*id, *at))) {
+                    turns_ns.insert(header, times.turn_ns(id, header));
+                }
+                Slow::of(object, &times, slow)
             }
             Target::Vm => Slow::default(),
         };
         let mut cancelled: BTreeSet<FunctionId> =
             probe.points.iter().filter(|(_, points)| !points.is_empty()).map(|(id, _)| *id).collect();
-        cancelled.extend(slow.calls.keys().chain(&slow.globals));
-        let words = counted::section_with_handovers(object).filter(|_| target == Target::Linux);
-        let handovers = words.filter(|_| hands_over);
+        cancelled.extend(slow.looks.keys().chain(&slow.globals));
         if handovers.is_some() {
             cancelled.extend(tail::callers(object));
             cancelled.extend(object.programs.iter().map(|program| program.entry));
@@ -149,14 +160,15 @@ impl Plan {
         let own = blocks.iter().filter(|(_, block)| **block == Block::Own).map(|(id, _)| *id);
         let early: BTreeSet<_> = own.filter(|id| object.reachable_functions(*id).iter().any(is_given)).collect();
         let at_points = probe.points.values().flatten().any(|header| reads_clock(probe, *header, target));
-        let has_deadline = at_points || !slow.calls.is_empty() || !slow.globals.is_empty() || handovers.is_some();
+        let has_deadline = at_points || !slow.looks.is_empty() || !slow.globals.is_empty() || handovers.is_some();
         let shared = counted::section(object);
-        Ok(Plan { blocks, callbacks, passed, shared, slow, handovers, words, early, has_deadline })
+        Ok(Plan { blocks, callbacks, passed, shared, slow, handovers, words, early, has_deadline, turns_ns })
     }
 
-    /// Whether the clock is read after a call.
-    fn looks_after(&self, call: &Node) -> bool {
-        self.has_deadline && !self.slow.unseen.contains(&call.id)
+    /// The instructions of a function before which registers may be used: points and looks at the clock.
+    pub(crate) fn places(&self, probe: &Probe, id: FunctionId) -> BTreeSet<InsnId> {
+        let all = [probe.points.get(&id), self.slow.looks.get(&id)];
+        all.into_iter().flatten().flatten().copied().collect()
     }
 
     /// The object's types, in which global functions take the deadline too.
@@ -268,8 +280,8 @@ pub(crate) fn insert(
     let mut canceller = Canceller { edit, own, at, pads, locks, shared, counts_runs, cancelled_return };
     canceller.keep_locks(plan, probe)?;
     canceller.calls(plan, options)?;
-    if let Some(calls) = plan.slow.calls.get(&canceller.edit.id) {
-        canceller.slow_calls(calls, options)?;
+    if let Some(looks) = plan.slow.looks.get(&canceller.edit.id) {
+        canceller.looks(looks, options)?;
     }
     if let Some(map) = plan.handovers {
         canceller.tail_calls(map, options)?;
@@ -284,15 +296,14 @@ pub(crate) fn insert(
 }
 
 /// In how many iterations of a loop the clock is read once, if each takes as long as it may.
-fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, probe: &Probe, unseen_ns: u64) -> i32 {
-    const ITERATIONS: u64 = 1024;
+fn iterations(object: &Object, id: FunctionId, header: InsnId, plan: &Plan, unseen_ns: u64) -> i32 {
     let (_, called) = loops::inside(object, id, header);
     if called.iter().any(|callee| plan.blocks.get(callee) == Some(&Block::Own)) {
         // It has a deadline of its own.
         return 1;
     }
-    let turn_ns = slow::turn_ns(object, id, header, &probe.bounded, &probe.facts);
-    let most = (unseen_ns / turn_ns).clamp(1, ITERATIONS);
+    let turn_ns = plan.turns_ns.get(&header).copied().unwrap_or(0).max(1);
+    let most = (unseen_ns / turn_ns).clamp(1, ITERATIONS as u64);
     1 << most.ilog2()
 }
 
@@ -354,21 +365,21 @@ impl Canceller<'_, '_> {
             let pass = match callee.and_then(|callee| plan.blocks.get(&callee)) {
                 None => continue,
                 Some(Block::Own) => {
-                    self.look_after(node, plan.looks_after(node), options)?;
+                    self.look_after(node, plan.has_deadline, options)?;
                     continue;
                 }
                 Some(Block::Given(reg)) => {
                     let given = self.deadline(*reg);
                     let given = self.edit.nodes(given, node.line);
                     self.edit.guard(node.id, given);
-                    self.look_after(node, plan.looks_after(node), options)?;
+                    self.look_after(node, plan.has_deadline, options)?;
                     continue;
                 }
                 Some(Block::Lent) => {
                     if let Some(map) = plan.words {
                         self.lend(node, map)?;
                     }
-                    self.look_after(node, plan.looks_after(node), options)?;
+                    self.look_after(node, plan.has_deadline, options)?;
                     continue;
                 }
                 Some(Block::From(reg)) => self.block_address(*reg),
@@ -399,7 +410,7 @@ impl Canceller<'_, '_> {
             after.push(self.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), pad, node.line));
             self.edit.follow(node.id, after);
             if plan.handovers.is_some() && node.callee().is_some_and(|callee| self.may_go_on(callee)) {
-                self.look_after(node, plan.looks_after(node), options)?;
+                self.look_after(node, plan.has_deadline, options)?;
             }
         }
         Ok(())
@@ -468,7 +479,7 @@ impl Canceller<'_, '_> {
             None if !reads_clock(probe, header.id, options.target) => {}
             None => {
                 let (object, id) = (self.edit.object, self.edit.id);
-                let iterations = iterations(object, id, header.id, plan, probe, options.unseen_ns());
+                let iterations = iterations(object, id, header.id, plan, options.unseen_ns());
                 let resume = hidden.first().map_or_else(|| self.edit.resume(header.id), |node| node.id);
                 nodes.extend(self.tick(header, [live, released], [pad, resume], iterations, options)?);
             }

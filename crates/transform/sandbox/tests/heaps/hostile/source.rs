@@ -35,6 +35,11 @@ static __attribute__((always_inline)) int faulted(void)
 		far[i & 7];
 	return sum;
 }
+#define FAULTS8 far[0]; far[1]; far[2]; far[3]; far[4]; far[5]; far[6]; far[7];
+#define FAULTS48 FAULTS8 FAULTS8 FAULTS8 FAULTS8 FAULTS8 FAULTS8
+#define FAULTS288 FAULTS48 FAULTS48 FAULTS48 FAULTS48 FAULTS48 FAULTS48
+#define FAR volatile __u64 *far = base + 4096000
+#define TWICE(what) what what
 static long visit(void *map, __u32 *key, __u64 *value, void *data) { *value += *key; sum += *value; return 0; }
 static long again(__u32 at, void *data) { sum += at; return 0; }
 "#;
@@ -99,9 +104,9 @@ fn functions(random: &mut Random, at: u64, text: &mut String) -> String {
     callee
 }
 
-/// Programs that took 3,345, 129, 414 and 63 ms when each loop had a deadline and a global function or a tail call began another; and
-/// one that took no longer.
-pub const KNOWN: [(&str, &str); 9] = [
+/// Programs that took up to 4,300 ms when each loop had a deadline, when time was counted in instructions or slots, or when what calls
+/// take was a constant.
+pub const KNOWN: [(&str, &str); 20] = [
     (
         "global functions with five arguments",
         "static __attribute__((always_inline)) void wait(void)
@@ -191,6 +196,121 @@ SEC(\"xdp\") int hostile(struct xdp_md *ctx) { outer(); return XDP_DROP; }
         "a caller of a cancelled function",
         "__attribute__((weak)) NOINLINE int copies(void) { for (int i = 0; i < 40; i++) copied(); return 7; }
 SEC(\"xdp\") int hostile(struct xdp_md *ctx) { return copies() == 7 ? XDP_DROP : XDP_TX; }
+",
+    ),
+    (
+        "an inner loop as often as the clock is not read",
+        "volatile int one = 1;
+SEC(\"xdp\") int hostile(struct xdp_md *ctx)
+{
+	FAR;
+	for (__u64 n = sum | 1; n; n = n * 5 + sum) {
+		FAULTS288
+		for (int i = 0; i < one; i++) sum += i;
+	}
+	return XDP_DROP;
+}
+",
+    ),
+    (
+        "an inner loop as often as the clock is not read, one turn later",
+        "volatile int one = 1;
+SEC(\"xdp\") int hostile(struct xdp_md *ctx)
+{
+	FAR;
+	for (int i = 0; i < one; i++) sum += i;
+	for (__u64 n = sum | 1; n; n = n * 5 + sum) {
+		FAULTS288
+		for (int i = 0; i < one; i++) sum += i;
+	}
+	return XDP_DROP;
+}
+",
+    ),
+    (
+        "a short function with faults",
+        "NOINLINE int leaf(void) { FAR; TWICE(TWICE(FAULTS8)) return 0; }
+SEC(\"xdp\") int hostile(struct xdp_md *ctx) { for (int i = 0; i < 9000; i++) leaf(); return XDP_DROP; }
+",
+    ),
+    (
+        "keys of a megabyte",
+        "struct text { char bytes[1 << 20]; };
+struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 1); __type(key, struct text); __type(value, __u64); } texts SEC(\".maps\");
+SEC(\"xdp\") int hostile(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct big *key = bpf_map_lookup_elem(&bigs, &zero);
+	for (int i = 0; key && i < 2000; i++) sum += bpf_map_lookup_elem(&texts, key) != 0;
+	return XDP_DROP;
+}
+",
+    ),
+    (
+        "a bounded loop of faults in a loop",
+        "SEC(\"xdp\") int hostile(struct xdp_md *ctx)
+{
+	FAR;
+	for (__u64 n = sum | 1; n; n = n * 5 + sum)
+		for (int i = 0; i < 4000; i++) far[i & 7];
+	return XDP_DROP;
+}
+",
+    ),
+    (
+        "bounded loops of faults one after another",
+        "SEC(\"xdp\") int hostile(struct xdp_md *ctx)
+{
+	FAR;
+	for (int i = 0; i < 4000; i++) far[i & 7];
+	for (int i = 0; i < 4000; i++) far[i & 7];
+	for (int i = 0; i < 4000; i++) far[i & 7];
+	return XDP_DROP;
+}
+",
+    ),
+    (
+        "faults one after another",
+        "SEC(\"xdp\") int hostile(struct xdp_md *ctx)
+{
+	FAR;
+	TWICE(TWICE(TWICE(TWICE(TWICE(FAULTS288)))))
+	return XDP_DROP;
+}
+",
+    ),
+    (
+        "a kernel function on long memory",
+        "char letters[1 << 16] = { [0 ... (1 << 16) - 1] = 'a' };
+extern int bpf_strlen(const char *text) __ksym;
+SEC(\"xdp\") int hostile(struct xdp_md *ctx) { for (int i = 0; i < 3000; i++) sum += bpf_strlen(letters); return XDP_DROP; }
+",
+    ),
+    (
+        "a static function many times in a turn",
+        "static NOINLINE int leaf(void) { FAR; FAULTS48 return sum; }
+SEC(\"xdp\") int hostile(struct xdp_md *ctx)
+{
+	for (__u64 n = sum | 1; n; n = n * 5 + sum) {
+		TWICE(TWICE(TWICE(TWICE(TWICE(leaf();)))))
+	}
+	return XDP_DROP;
+}
+",
+    ),
+    (
+        "a callback with faults, again and again",
+        "static long faults(__u32 at, void *data) { FAR; FAULTS48 return 0; }
+SEC(\"xdp\") int hostile(struct xdp_md *ctx)
+{
+	for (__u64 n = sum | 1; n; n = n * 5 + sum) { bpf_loop(700, faults, 0, 0); faults(0, 0); }
+	return XDP_DROP;
+}
+",
+    ),
+    (
+        "a few large copies",
+        "SEC(\"xdp\") int hostile(struct xdp_md *ctx) { TWICE(TWICE(TWICE(TWICE(TWICE(copied();))))) return XDP_DROP; }
 ",
     ),
 ];
