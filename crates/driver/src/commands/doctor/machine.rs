@@ -259,6 +259,7 @@ const NEEDS: &[Need] = &[
     row("clang-14", Tool("clang-14", "--version"), "scripts/variants"),
     row("clang-15", Tool("clang-15", "--version"), "scripts/variants"),
     row("clang-16", Tool("clang-16", "--version"), "scripts/variants"),
+    row("libmemcached-tools", Tool("memcaslap", "--version"), "make test-clients"),
     row("gcc-mingw-w64-x86-64-win32", Tool("x86_64-w64-mingw32-gcc", "--version"), "make dist-others"),
     row("wine64", Tool("/usr/lib/wine/wine64", "--version"), "make dist-others"),
 ];
