@@ -225,7 +225,8 @@ fn insert(choices: &mut Choices<'_>, object: &mut Object, function: FunctionId, 
     object.functions[function.index()].nodes.insert(at, node);
 }
 
-/// Does the same in another way, if the register that it takes is free: optimizers write what compilers do not.
+/// Writes an instruction in another way, as optimizers do and compilers do not. It does the same if the register that it takes is
+/// free, and if the operands may be exchanged.
 fn rewrite(choices: &mut Choices<'_>, object: &mut Object, function: FunctionId, at: usize) {
     let insn = node(object, function, at).insn;
     let other = any_register(choices);

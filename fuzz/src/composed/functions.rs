@@ -46,11 +46,6 @@ impl Composer<'_, '_> {
             let (bits, at) = (self.pick(&SIZES), 8 * self.below(3));
             let number = self.pick(&["2", "3", "4"]);
             match self.below(10) {
-                8 => {
-                    put!(self, "r4 = {at}");
-                    put!(self, "r4 += r1");
-                    put!(self, "r{number} = *(u64 *)(r4 + 0)");
-                }
                 0 => put!(self, "r{number} = *(u64 *)(r1 + {at})"),
                 1 => put!(self, "{}4 = *(u{bits} *)(r1 + {at})", view(bits)),
                 2 => put!(self, "*(u{bits} *)(r1 + {at}) = {}3", view(bits)),
@@ -59,6 +54,11 @@ impl Composer<'_, '_> {
                 5 => put!(self, "r3 {} {}", self.pick(&["+=", "^=", "*="]), self.immediate()),
                 6 => put!(self, "w2 {} w3", self.pick(&["+=", "^=", "&="])),
                 7 => put!(self, "r{} += r2", self.pick(&[2, 3])),
+                8 => {
+                    put!(self, "r4 = {at}");
+                    put!(self, "r4 += r1");
+                    put!(self, "r{number} = *(u64 *)(r4 + 0)");
+                }
                 _ => put!(
                     self,
                     "if r{} {} {} goto L{leave}",

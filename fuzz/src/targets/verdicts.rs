@@ -52,17 +52,12 @@ const KNOWN: &[Known] = &[
     known(Only::Kiln, "cannot use helper bpf_probe_write_user", |_| true, "this kernel is locked down"),
     known(Only::Kernel, "", reads_processor, "the kernel knows how many processors this machine has"),
     known(Only::Kernel, "", compares_half_with_zero, "the lower half of a pointer may be 0; the kernel thinks not"),
+    known(Only::Kernel, "the frame of the main function", |_| true, "the kernel takes one frame for another"),
     known(
         Only::Kernel,
-        "the frame of the main function",
+        "at tracepoint record+-",
         |_| true,
-        "the kernel takes one frame for another, and Kiln knows",
-    ),
-    known(
-        Only::Kernel,
-        "outside of the context's",
-        |_| true,
-        "a tracepoint's record: the kernel takes offsets below 0",
+        "the kernel takes offsets below 0 in a tracepoint's record",
     ),
     known(Only::Kernel, "there is no room for", |_| true, "the kernel takes the frame pointer for the slot below it"),
 ];
