@@ -1,20 +1,23 @@
-//! How long an instruction takes at most, where nothing is in the caches. What grows with a size is taken at its greatest one.
+//! How long an instruction takes at most, when nothing is in the caches. Time that grows with a size is that of the greatest size.
 
 use kiln_isa::Insn;
 use kiln_platform::{ArgKind, Cost, Helper, Kfunc, MapType, helper_id};
 use kiln_program::{Map, Node, Object, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
-/// Nanoseconds, at most: of an instruction, of an access to a page of the heap that does not exist.
+/// Nanoseconds of an instruction.
 const INSN_NS: u64 = 1;
+/// Nanoseconds of an access to a page of the heap that does not exist.
 const FAULT_NS: u64 = 2000;
-/// Of a helper or kernel function that is bounded, without the bytes that it handles; of one that nothing bounds, as usual.
+/// Nanoseconds of a call of a helper or kernel function that is bounded, without the bytes that it handles.
 pub(crate) const CALL_NS: u64 = 100;
+/// Nanoseconds that a call usually takes which nothing bounds, without the sizes among its arguments.
 const UNBOUNDED_NS: u64 = 20_000;
-/// Of a byte that is copied or hashed, of a bit of a longest-prefix key, each of which may be a node.
+/// Nanoseconds of a byte that is copied or hashed.
 const BYTE_NS: u64 = 2;
+/// Nanoseconds of a bit of a key of a longest-prefix trie. Each bit may be a node of the trie.
 const PREFIX_BIT_NS: u64 = 20;
-/// A call that may take longer has a look at the clock before it where it may be made often.
+/// Nanoseconds. The clock is read before each call that may take longer, where a run may make the call often.
 const SHORT_CALL_NS: u64 = 10_000;
 
 /// Nanoseconds that an instruction takes, without what a function of the program takes that it calls.

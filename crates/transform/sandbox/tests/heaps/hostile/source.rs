@@ -104,8 +104,8 @@ fn functions(random: &mut Random, at: u64, text: &mut String) -> String {
     callee
 }
 
-/// Programs that took up to 4,300 ms when each loop had a deadline, when time was counted in instructions or slots, or when what calls
-/// take was a constant.
+/// Programs that ran too long before, for up to 4,300 ms: each loop had its own deadline, time was counted in instructions or slots,
+/// or each call took the same time.
 pub const KNOWN: [(&str, &str); 20] = [
     (
         "global functions with five arguments",
