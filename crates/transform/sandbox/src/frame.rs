@@ -86,6 +86,11 @@ pub(crate) fn needed_after(known: &InsnFacts, written: RegSet) -> RegSet {
     known.live_after.iter().filter(holds).collect()
 }
 
+/// Registers that may be read from an instruction on, if these may be read after it.
+pub(crate) fn live_before(insn: Insn, after: RegSet) -> RegSet {
+    after.difference(insn.written().into_iter().collect()).union(insn.read())
+}
+
 /// The registers R1 to R10 that every path has written before each instruction.
 pub(crate) fn written_before(function: &Function) -> BTreeMap<InsnId, RegSet> {
     let start = RegSet::arguments(5).union(RegSet::of(&[Reg::R10]));

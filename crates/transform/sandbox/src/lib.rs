@@ -171,9 +171,7 @@ pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrit
     }
     let mut points_before = 0;
     let mut evidence = Vec::new();
-    let reached: BTreeSet<FunctionId> =
-        object.programs.iter().flat_map(|program| object.reachable_functions(program.entry)).collect();
-    for id in reached {
+    for id in slow::reachable(object) {
         let mut edit = rebuild::Edit::new(object, id, &probe.facts, &mut new.next_insn);
         let guards = guard::insert(&mut edit, &cancellation.places(probe, id), options)?;
         let points = cancel::insert(&mut edit, &cancellation, probe, options, points_before)?;

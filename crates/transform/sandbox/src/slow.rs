@@ -12,7 +12,7 @@ use kiln_verifier::Facts;
 use crate::callbacks::Callbacks;
 use crate::costs;
 use crate::loops;
-use crate::times::Times;
+use crate::times::{self, Times};
 
 /// Where the clock is read.
 #[derive(Default)]
@@ -41,7 +41,8 @@ impl Slow {
     }
 }
 
-fn reachable(object: &Object) -> BTreeSet<FunctionId> {
+/// The functions that some program reaches.
+pub(crate) fn reachable(object: &Object) -> BTreeSet<FunctionId> {
     object.programs.iter().flat_map(|program| object.reachable_functions(program.entry)).collect()
 }
 
@@ -58,8 +59,7 @@ pub(crate) fn often_called(object: &Object, passed: &Callbacks, facts: &Facts, a
         let in_loops = loops::insides(function);
         for (at, node) in function.nodes.iter().enumerate() {
             let often = all || repeated.contains(&id) || in_loops.contains(&at);
-            let unlocked = || facts.held(node.id).is_none_or(|held| held.locks == 0);
-            if often && facts.at(node.id).is_some() && unlocked() && costs::is_slow(object, node, facts) {
+            if often && times::may_look(facts, node.id) && costs::is_slow(object, node, facts) {
                 calls.insert(node.id);
             }
         }

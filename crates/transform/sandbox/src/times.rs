@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use kiln_platform::helper_id;
-use kiln_program::{BlockId, Cfg, Function, FunctionId, InsnId, Linkage, Node, Object};
+use kiln_program::{Cfg, Function, FunctionId, InsnId, Linkage, Node, Object};
 use kiln_verifier::Facts;
 
 use crate::callbacks::Callbacks;
@@ -63,7 +63,20 @@ pub(crate) struct Walked {
 pub(crate) struct Times<'a> {
     known: Known<'a>,
     walked: RefCell<BTreeMap<FunctionId, Rc<Walked>>>,
-    weights: RefCell<BTreeMap<FunctionId, Rc<[u64]>>>,
+    weights: RefCell<BTreeMap<FunctionId, Rc<Weights>>>,
+}
+
+/// The time of each instruction of a function, with what it calls.
+struct Weights {
+    /// That of a loop without a point is at its beginning: a turn need not take the path that is followed.
+    ns: Vec<u64>,
+    /// What is in such loops, but for their beginnings.
+    inside: BTreeSet<usize>,
+}
+
+/// Whether the clock may be read before an instruction. Under a lock nothing may be called. Where no path leads, nothing is known.
+pub(crate) fn may_look(facts: &Facts, at: InsnId) -> bool {
+    facts.at(at).is_some() && facts.held(at).is_none_or(|held| held.locks == 0)
 }
 
 impl<'a> Times<'a> {
@@ -85,13 +98,9 @@ impl<'a> Times<'a> {
     /// its own.
     pub fn turn_ns(&self, id: FunctionId, header: InsnId) -> u64 {
         let body = loops::body(self.known.object.function(id), header);
-        sum(self
-            .weights(id)
-            .iter()
-            .copied()
-            .enumerate()
-            .filter(|(at, _)| body.is_empty() || body.contains(at))
-            .map(|of| of.1))
+        let weights = self.weights(id);
+        let own = weights.ns.iter().enumerate().filter(|(at, _)| body.is_empty() || body.contains(at));
+        sum(own.map(|(_, ns)| *ns))
     }
 
     /// How many nanoseconds all turns of a loop without a point take.
@@ -141,21 +150,21 @@ impl<'a> Times<'a> {
         own.saturating_add(run.max().unwrap_or(0))
     }
 
-    /// The time of each instruction with what it calls. That of a loop without a point is at its beginning: a turn need not take the
-    /// path that is followed.
-    fn weights(&self, id: FunctionId) -> Rc<[u64]> {
+    fn weights(&self, id: FunctionId) -> Rc<Weights> {
         if let Some(weights) = self.weights.borrow().get(&id) {
             return Rc::clone(weights);
         }
         let function = self.known.object.function(id);
         let loops = self.outer_bounded(id, function);
-        let inside: BTreeSet<usize> = loops.values().flatten().copied().collect();
+        let inside: BTreeSet<usize> =
+            loops.iter().flat_map(|(header, body)| body.iter().copied().filter(move |at| at != header)).collect();
         let weight = |(at, node): (usize, &Node)| match loops.get(&at) {
             Some(body) => self.all_turns_ns(id, body),
             None if inside.contains(&at) => 0,
             None => self.own_ns(node).saturating_add(node.callee().map_or(0, |id| self.walked(id).longest_ns)),
         };
-        let weights: Rc<[u64]> = function.nodes.iter().enumerate().map(weight).collect();
+        let ns = function.nodes.iter().enumerate().map(weight).collect();
+        let weights = Rc::new(Weights { ns, inside });
         self.weights.borrow_mut().insert(id, Rc::clone(&weights));
         weights
     }
@@ -191,36 +200,26 @@ impl<'a> Times<'a> {
         let function = known.object.function(id);
         let cfg = Cfg::new(function);
         let weights = self.weights(id);
-        let bounded = self.outer_bounded(id, function);
-        let inside: BTreeSet<usize> =
-            bounded.iter().flat_map(|(header, body)| body.iter().filter(move |at| *at != header)).copied().collect();
         let points = known.points.get(&id);
-        let turn = |at: usize| {
-            points
-                .is_some_and(|own| own.contains(&function.nodes[at].id))
-                .then(|| self.turn_ns(id, function.nodes[at].id))
+        // A turn of a loop may pass before the counter of its point reads the clock.
+        let next_ns = |at: usize| match function.nodes[at].id {
+            header if points.is_some_and(|own| own.contains(&header)) => self.turn_ns(id, header),
+            _ => weights.ns[at],
         };
-        let can_look = |at: usize| {
-            let node = &function.nodes[at];
-            let unlocked = known.facts.held(node.id).is_none_or(|held| held.locks == 0);
-            unlocked && known.facts.at(node.id).is_some() && !inside.contains(&at)
-        };
+        let may_look = |at: usize| !weights.inside.contains(&at) && may_look(known.facts, function.nodes[at].id);
         let mut before = vec![0_u64; cfg.blocks.len()];
         let (mut looks, mut longest_ns) = (BTreeSet::new(), 0);
-        for block in forward(&cfg) {
+        for block in cfg.reverse_postorder() {
             let mut since = before[block.index()];
             for at in cfg.blocks[block.index()].range.clone() {
                 let node = &function.nodes[at];
                 if self.looks_first(node) {
                     since = 0;
-                } else if since > 0
-                    && since.saturating_add(turn(at).unwrap_or(weights[at])) > known.most_ns
-                    && can_look(at)
-                {
+                } else if since > 0 && since.saturating_add(next_ns(at)) > known.most_ns && may_look(at) {
                     looks.insert(node.id);
                     since = 0;
                 }
-                since = since.saturating_add(weights[at]);
+                since = since.saturating_add(weights.ns[at]);
                 longest_ns = since.max(longest_ns);
                 if self.is_looked_after(node) {
                     since = 0;
@@ -242,26 +241,4 @@ impl<'a> Times<'a> {
 
 fn sum(all: impl Iterator<Item = u64>) -> u64 {
     all.fold(0, u64::saturating_add)
-}
-
-/// The blocks in an order in which each follows those that lead to it, but for the ends of loops.
-fn forward(cfg: &Cfg) -> Vec<BlockId> {
-    let (mut order, mut seen) = (Vec::new(), BTreeSet::new());
-    let mut stack = vec![(BlockId(0), false)];
-    while let Some((block, done)) = stack.pop() {
-        if done {
-            order.push(block);
-        } else if seen.insert(block) && block.index() < cfg.blocks.len() {
-            stack.push((block, true));
-            stack.extend(
-                cfg.blocks[block.index()]
-                    .successors
-                    .iter()
-                    .filter(|next| !seen.contains(next))
-                    .map(|next| (*next, false)),
-            );
-        }
-    }
-    order.reverse();
-    order
 }

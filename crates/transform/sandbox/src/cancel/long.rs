@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 
 use kiln_isa::{AluOp, CallTarget, Imm64, Insn, Reg, RegSet, Source, Width};
 use kiln_platform::Helper;
-use kiln_program::btf::{Btf, Kind, TypeId};
+use kiln_program::btf::Btf;
 use kiln_program::{InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::Value;
 
 use super::canceller::{Canceller, DEADLINE, Kept};
 use super::counted::MOST_POINTS;
+use super::parameters;
 use super::tick::KTIME_GET_NS;
 use crate::costs;
 use crate::error::Error;
-use crate::frame::{load, store};
+use crate::frame::{live_before, load, store};
 use crate::loops;
 use crate::options::{Options, Target};
 use crate::rebuild::Edit;
@@ -73,12 +74,18 @@ impl Canceller<'_, '_> {
 
     /// Reads the clock before instructions. Where a landing pad cannot release what is held, or the frame has no room, it is not
     /// read.
-    pub(super) fn looks(&mut self, looks: &BTreeSet<InsnId>, options: &Options) -> Result<(), Error> {
+    pub(super) fn looks(
+        &mut self,
+        looks: &BTreeSet<InsnId>,
+        types: Option<&Btf>,
+        options: &Options,
+    ) -> Result<(), Error> {
         let function = self.edit.function;
         let headers = loops::headers(function);
         for node in function.nodes.iter().filter(|node| looks.contains(&node.id)) {
             let begins_loop = headers.contains(&node.id) && !costs::is_slow(self.edit.object, node, self.edit.facts);
-            match self.look(node, begins_loop, options) {
+            let needed = self.needed_before(node, types);
+            match self.look(node, needed, begins_loop, options) {
                 Ok(()) | Err(Error::Unsupported { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -87,25 +94,24 @@ impl Canceller<'_, '_> {
     }
 
     /// The registers that an instruction or what follows it reads; of a call, the arguments.
-    fn needed_before(&self, node: &Node) -> RegSet {
+    fn needed_before(&self, node: &Node, types: Option<&Btf>) -> RegSet {
         let (edit, written) = (&self.edit, self.edit.written_before(node.id));
         if let Insn::Call(_) = node.insn {
             let helper = node.helper().and_then(Helper::by_id).map(Helper::most_arguments);
-            let count = helper.or_else(|| parameters(edit.object, node)).unwrap_or(5);
+            let count = helper.or_else(|| parameters_of(edit.object, types?, node)).unwrap_or(5);
             return RegSet::arguments(count).intersection(written).intersection(read_by_callee(edit, node));
         }
         let known = edit.facts.at(node.id);
         let has_value = |reg: &Reg| known.is_some_and(|known| known.registers[reg.index()] != Value::Uninit);
         let after = edit.needed_after(node.id, node.id);
-        let before = after.difference(node.insn.written().into_iter().collect()).union(node.insn.read());
-        before.iter().filter(|reg| written.contains(*reg) || has_value(reg)).collect()
+        live_before(node.insn, after).iter().filter(|reg| written.contains(*reg) || has_value(reg)).collect()
     }
 
-    fn look(&mut self, node: &Node, begins_loop: bool, options: &Options) -> Result<(), Error> {
+    fn look(&mut self, node: &Node, needed: RegSet, begins_loop: bool, options: &Options) -> Result<(), Error> {
         let held = self.edit.facts.held(node.id).cloned().unwrap_or_default();
         let released = self.registers_released(&held);
         self.edit.frame.begin_place();
-        let needed = self.needed_before(node).union(released);
+        let needed = needed.union(released);
         let mut saved = Vec::new();
         for reg in needed.intersection(RegSet::CALLER_SAVED).iter() {
             saved.push((reg, Kept::At(self.edit.shared_slot(node.id)?)));
@@ -132,16 +138,11 @@ impl Canceller<'_, '_> {
     }
 }
 
-/// How many parameters a function of the program or of the kernel has, by the object's types.
-fn parameters(object: &Object, call: &Node) -> Option<usize> {
-    let id = match call.reference {
-        Reference::Function(id) => object.function(id).btf_id,
-        Reference::Extern(id) => object.externs.get(id.index())?.btf_id,
-        _ => return None,
-    };
-    let types = Btf::parse(object.btf.as_deref()?).ok()?;
-    match types.kind(TypeId(id)) {
-        Kind::Function { prototype, .. } => Some(types.parameters(*prototype).len()),
+/// How many parameters the called function of the program or of the kernel has.
+fn parameters_of(object: &Object, types: &Btf, call: &Node) -> Option<usize> {
+    match call.reference {
+        Reference::Function(id) => parameters(types, object.function(id).btf_id),
+        Reference::Extern(id) => parameters(types, object.externs.get(id.index())?.btf_id),
         _ => None,
     }
 }
@@ -152,6 +153,6 @@ fn read_by_callee(edit: &Edit<'_>, call: &Node) -> RegSet {
     let first = callee.filter(|callee| callee.linkage == Linkage::Static).and_then(|callee| callee.nodes.first());
     match first.and_then(|first| Some((first.insn, edit.facts.at(first.id)?))) {
         None | Some((Insn::Call(_), _)) => RegSet::ALL,
-        Some((insn, known)) => known.live_after.difference(insn.written().into_iter().collect()).union(insn.read()),
+        Some((insn, known)) => live_before(insn, known.live_after),
     }
 }

@@ -46,13 +46,13 @@ use self::tick::ITERATIONS;
 use crate::callbacks::Callbacks;
 use crate::error::Error;
 use crate::evidence::Point;
-use crate::frame::{frame_address, free_register, load, store};
+use crate::frame::{frame_address, free_register, live_before, load, store};
 use crate::loops;
 use crate::options::{Options, Target};
 use crate::probe::Probe;
 use crate::rebuild::Edit;
 use crate::slow::{self, Slow};
-use crate::times::{Known, Times};
+use crate::times::{self, Known, Times};
 
 /// Which functions can be cancelled, and where they have the block.
 pub(crate) struct Plan {
@@ -73,6 +73,8 @@ pub(crate) struct Plan {
     has_deadline: bool,
     /// Nanoseconds that a turn of each loop with a point takes at most.
     turns_ns: BTreeMap<InsnId, u64>,
+    /// The object's types.
+    types: Option<Btf>,
 }
 
 impl Plan {
@@ -116,9 +118,8 @@ impl Plan {
             cancelled.extend(object.programs.iter().map(|program| program.entry));
         }
         let all = || (0..object.functions.len()).map(|at| FunctionId(at as u32));
-        let run = |node: &Node| passed.sites.get(&node.id).into_iter().flat_map(|site| site.functions.iter().copied());
         let callees = |id: FunctionId| {
-            object.function(id).nodes.iter().flat_map(|node| node.callee().into_iter().chain(run(node)))
+            object.function(id).nodes.iter().flat_map(|node| node.callee().into_iter().chain(passed.functions_of(node)))
         };
         // A call that may run one of several functions passes the block to all of them.
         let together = |cancelled: &BTreeSet<FunctionId>| -> Vec<FunctionId> {
@@ -162,7 +163,7 @@ impl Plan {
         let at_points = probe.points.values().flatten().any(|header| reads_clock(probe, *header, target));
         let has_deadline = at_points || !slow.looks.is_empty() || !slow.globals.is_empty() || handovers.is_some();
         let shared = counted::section(object);
-        Ok(Plan { blocks, callbacks, passed, shared, slow, handovers, words, early, has_deadline, turns_ns })
+        Ok(Plan { blocks, callbacks, passed, shared, slow, handovers, words, early, has_deadline, turns_ns, types })
     }
 
     /// The instructions of a function before which registers may be used: points and looks at the clock.
@@ -176,7 +177,7 @@ impl Plan {
         let bytes = object.btf.as_deref()?;
         let given = self.blocks.iter().filter(|(_, block)| matches!(block, Block::Given(_)));
         let functions: Vec<_> = given.map(|(id, _)| TypeId(object.function(*id).btf_id)).collect();
-        let types = Btf::parse(bytes).ok().filter(|_| !functions.is_empty())?;
+        let types = self.types.as_ref().filter(|_| !functions.is_empty())?;
         Some(types.with_parameter(bytes, &functions, "kiln_deadline"))
     }
 }
@@ -184,19 +185,25 @@ impl Plan {
 /// Whether the point before a loop reads the clock. Nothing may be called under a lock, and the VM has a clock of its own.
 /// Where no path leads, the kernel's verifier may still go: `may_goto` alone destroys no register.
 fn reads_clock(probe: &Probe, header: InsnId, target: Target) -> bool {
-    let at = probe.stand_in(header);
-    let under_lock = probe.facts.held(at).is_some_and(|held| held.locks > 0);
-    target == Target::Linux && !under_lock && probe.facts.at(at).is_some()
+    target == Target::Linux && times::may_look(&probe.facts, probe.stand_in(header))
 }
 
 /// How a global function gets the deadline: in the register of one more argument; if it has five, in a word of the CPU, where there
 /// are such words.
 fn from_caller_of_global(object: &Object, types: &Btf, id: FunctionId, has_words: bool) -> Block {
-    let Kind::Function { prototype, .. } = types.kind(TypeId(object.function(id).btf_id)) else { return Block::Own };
-    match RegSet::arguments(5).iter().nth(types.parameters(*prototype).len()) {
+    let Some(count) = parameters(types, object.function(id).btf_id) else { return Block::Own };
+    match RegSet::arguments(5).iter().nth(count) {
         Some(free) => Block::Given(free),
         None if has_words => Block::Lent,
         None => Block::Own,
+    }
+}
+
+/// How many parameters a function has, by its type.
+fn parameters(types: &Btf, function: u32) -> Option<usize> {
+    match types.kind(TypeId(function)) {
+        Kind::Function { prototype, .. } => Some(types.parameters(*prototype).len()),
+        _ => None,
     }
 }
 
@@ -209,7 +216,7 @@ fn from_caller(object: &Object, id: FunctionId, probe: &Probe) -> Block {
     let given = || Reg::all().filter(|reg| known.registers[reg.index()] != Value::Uninit).collect();
     let live: RegSet = match first.insn {
         Insn::Call(_) => given(),
-        insn => known.live_after.difference(insn.written().into_iter().collect()).union(insn.read()),
+        insn => live_before(insn, known.live_after),
     };
     match RegSet::arguments(5).difference(live).iter().next_back() {
         Some(unused) => Block::From(unused),
@@ -281,7 +288,7 @@ pub(crate) fn insert(
     canceller.keep_locks(plan, probe)?;
     canceller.calls(plan, options)?;
     if let Some(looks) = plan.slow.looks.get(&canceller.edit.id) {
-        canceller.looks(looks, options)?;
+        canceller.looks(looks, plan.types.as_ref(), options)?;
     }
     if let Some(map) = plan.handovers {
         canceller.tail_calls(map, options)?;
