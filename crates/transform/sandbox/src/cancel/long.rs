@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use kiln_isa::{AluOp, CallTarget, Imm64, Insn, Reg, RegSet, Source, Width};
 use kiln_platform::Helper;
-use kiln_program::btf::Btf;
+use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::Value;
 
 use super::canceller::{Canceller, DEADLINE, Kept};
 use super::counted::MOST_POINTS;
-use super::parameters;
 use super::tick::KTIME_GET_NS;
 use crate::costs;
 use crate::error::Error;
@@ -135,6 +134,14 @@ impl Canceller<'_, '_> {
             false => self.edit.check(node.id, nodes),
         }
         Ok(())
+    }
+}
+
+/// How many parameters a function has, by its type.
+pub(super) fn parameters(types: &Btf, function: u32) -> Option<usize> {
+    match types.kind(TypeId(function)) {
+        Kind::Function { prototype, .. } => Some(types.parameters(*prototype).len()),
+        _ => None,
     }
 }
 

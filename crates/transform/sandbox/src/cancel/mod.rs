@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_platform::ProgramType;
-use kiln_program::btf::{Btf, Kind, TypeId};
+use kiln_program::btf::{Btf, TypeId};
 use kiln_program::{FunctionId, InsnId, Linkage, MapId, Node, Object, Reference};
 use kiln_verifier::{Facts, Held, Section, Value};
 
@@ -191,19 +191,11 @@ fn reads_clock(probe: &Probe, header: InsnId, target: Target) -> bool {
 /// How a global function gets the deadline: in the register of one more argument; if it has five, in a word of the CPU, where there
 /// are such words.
 fn from_caller_of_global(object: &Object, types: &Btf, id: FunctionId, has_words: bool) -> Block {
-    let Some(count) = parameters(types, object.function(id).btf_id) else { return Block::Own };
+    let Some(count) = long::parameters(types, object.function(id).btf_id) else { return Block::Own };
     match RegSet::arguments(5).iter().nth(count) {
         Some(free) => Block::Given(free),
         None if has_words => Block::Lent,
         None => Block::Own,
-    }
-}
-
-/// How many parameters a function has, by its type.
-fn parameters(types: &Btf, function: u32) -> Option<usize> {
-    match types.kind(TypeId(function)) {
-        Kind::Function { prototype, .. } => Some(types.parameters(*prototype).len()),
-        _ => None,
     }
 }
 
