@@ -131,10 +131,10 @@ fn refused(bytes: &[u8], object: &Object, program: &kiln_program::Program, reaso
 }
 
 /// Whether the running kernel's verifier gives up on one of the programs. It is asked as loaders ask it: what data sections
-/// hold can change the verdict.
+/// hold can change the verdict. The statistics' log tells why, and the kernel follows a million instructions once, not twice.
 fn is_too_large(elf: &kiln_elf::ElfObject, object: &Object) -> bool {
     let Ok(bytes) = elf.write(object) else { return false };
-    let failed = |program| kernel::load(&bytes, object, program).err();
+    let failed = |program| kernel::load_with_statistics(&bytes, object, program).err();
     object.programs.iter().filter_map(failed).any(|failure| failure.is_too_complex())
 }
 

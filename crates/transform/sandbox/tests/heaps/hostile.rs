@@ -17,6 +17,8 @@ const MOST: Duration = Duration::from_millis(12);
 /// A run that was interrupted for long is measured again: what outlasts its quantum does so each time.
 const ATTEMPTS: usize = 6;
 const XDP_PASS: u32 = 2;
+/// `BPF_LOG_STATS`: what is too large is followed once, not again for its states.
+const LOG_STATISTICS: u32 = 4;
 
 /// What became of the programs.
 #[derive(Debug, Default)]
@@ -45,7 +47,7 @@ impl Tally {
         let options = Options { quantum_ns: QUANTUM.as_nanos() as u64, verifier, ..Options::default() };
         let load = |object: &kiln_program::Object| {
             let bytes = elf.write(object).expect("is written");
-            ObjectFile::open("hostile", &bytes).expect("libbpf reads it").load()
+            ObjectFile::open("hostile", &bytes).expect("libbpf reads it").load_with_log(LOG_STATISTICS)
         };
         let is_too_large = |object: &kiln_program::Object| load(object).is_err_and(|failure| failure.is_too_complex());
         let began = Instant::now();
