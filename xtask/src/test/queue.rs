@@ -16,17 +16,21 @@ use super::output::{Filter, Sum};
 use crate::command::{Failure, cargo, root, target_dir};
 
 /// Sources of the binaries that take longest, the longest first. Only the order depends on them.
-const LONGEST: [&str; 10] = [
+const LONGEST: [&str; 14] = [
     "crates/transform/sandbox/tests/heaps/main.rs",
-    "crates/test/tests/corpus.rs",
     "crates/cli/tests/pages/main.rs",
-    "crates/test/tests/filetests.rs",
+    "crates/test/tests/corpus.rs",
     "crates/cli/tests/install.rs",
+    "crates/isa/tests/proof_mutations.rs",
+    "crates/test/tests/recipes.rs",
+    "bench/tests/heaps.rs",
+    "crates/c-api/tests/python_module.rs",
     "fuzz/tests/canaries.rs",
-    "crates/driver/tests/embedding.rs",
+    "crates/test/tests/filetests.rs",
     "crates/test/tests/oracles.rs",
-    "crates/cli/tests/limits.rs",
     "crates/transform/superopt/tests/random.rs",
+    "crates/cli/tests/repair/main.rs",
+    "crates/cli/tests/limits.rs",
 ];
 
 /// A test binary that cargo built.
