@@ -1,4 +1,13 @@
 //! The words that rows are written in: short names for what their fields hold.
+//!
+//! ```text
+//!   proof sequences   alu(LEFT, W64, T, From::Imm(K))                      T <<= K, of 64 bits
+//!                     alu(JOIN, ANY, D, Reg(T))                            D |= T, ^= T or += T, of 64 or 32 bits
+//!   meaning           Register(D, Shl(&Expr::Reg(S), &Expr::Imm(K)))       D holds S << K afterwards
+//!   native code       native(X86_64, &[insn("rol64", &[reg(D), imm(K)])])  rol D, K
+//! ```
+//!
+//! A family's file names the positions of operands (`const D: Index = 0`), so that a row reads as the sequence does.
 
 pub use super::meaning::Expr::{
     self, Add, Among, And, Flag, IsZero, Load, Lshr, Mul, Or, Select, Shl, SignExtend, Sub, SwapBytes, Truncate, Xor,
