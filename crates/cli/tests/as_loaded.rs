@@ -1,5 +1,9 @@
 //! What commands say of an object as it would be loaded: one verdict, whichever command it comes from.
 
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,15 +22,7 @@ const WITHOUT_FIELD: &str = "SEC(\"socket\") int fits(char *skb)\n{\n\
 fn compiled(folder: &Path, source: &str) -> Option<PathBuf> {
     let (path, object) = (folder.join("made.c"), folder.join("made.o"));
     std::fs::write(&path, source).expect("a file");
-    let mut clang = Command::new("clang-19");
-    match clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c"]).arg(&path).arg("-o").arg(&object).status() {
-        Ok(status) => assert!(status.success(), "clang fails"),
-        Err(error) => {
-            eprintln!("skipped: clang-19: {error}");
-            return None;
-        }
-    }
-    Some(object)
+    world::compile(&path, &object, &[]).then_some(object)
 }
 
 /// What a command prints on standard output, and its exit code.

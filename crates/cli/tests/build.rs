@@ -1,6 +1,10 @@
 //! `kiln build`, and `kiln run --native`, as those who embed programs meet them.
 #![cfg(target_arch = "x86_64")]
 
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
+
 use std::path::Path;
 use std::process::Command as Process;
 
@@ -55,16 +59,8 @@ fn kiln(folder: &Path) -> Command {
 fn folder_with_object() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("sum.bpf.c"), SOURCE).expect("a file");
-    let mut clang = Process::new("clang-19");
-    clang.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-I/usr/include/x86_64-linux-gnu", "-c", "sum.bpf.c"]);
-    match clang.args(["-o", "sum.o"]).current_dir(folder.path()).status() {
-        Ok(status) => assert!(status.success()),
-        Err(error) => {
-            println!("skipped: clang-19: {error}");
-            return None;
-        }
-    }
-    Some(folder)
+    let (source, object) = (folder.path().join("sum.bpf.c"), folder.path().join("sum.o"));
+    world::compile(&source, &object, &[]).then_some(folder)
 }
 
 #[test]

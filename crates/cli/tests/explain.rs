@@ -1,11 +1,14 @@
 //! Rejections as users and their tools read them: the story in text, JSON and SARIF, and `kiln explain`.
 
-use std::path::PathBuf;
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
 
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
+use world::{compile, document, file, kiln};
 
 /// The null check is there, but one path goes around it.
 const AROUND_THE_CHECK: &str = "\
@@ -25,22 +28,6 @@ L2:
   r0 = 2
   exit
 ";
-
-fn kiln() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_kiln"))
-}
-
-fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join(name);
-    std::fs::write(&path, text).expect("a file");
-    (folder, path)
-}
-
-fn document(command: &mut Command) -> Value {
-    let output = command.output().expect("the command runs");
-    serde_json::from_slice(&output.stdout).expect("one JSON document on standard output")
-}
 
 #[test]
 fn the_story_leads_from_the_lookup_around_the_check() {
@@ -224,11 +211,8 @@ fn examples_in_c_are_rejected_and_mended() {
             let Some(text) = text.as_str().filter(|_| !lint) else { continue };
             let (source, object) = (folder.path().join("example.c"), folder.path().join("example.o"));
             std::fs::write(&source, text).expect("a file");
-            let mut clang = std::process::Command::new("clang-19");
-            clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-I/usr/include/x86_64-linux-gnu"]);
-            match clang.arg("-I/usr/include/aarch64-linux-gnu").arg(&source).arg("-o").arg(&object).status() {
-                Ok(status) => assert!(status.success(), "{code}: clang fails"),
-                Err(error) => return eprintln!("skipped: clang-19: {error}"),
+            if !compile(&source, &object, &[]) {
+                return;
             }
             let said = if exit == 1 { format!("error[{code}]") } else { "1 accepted".to_owned() };
             kiln().arg("check").arg(&object).assert().code(exit).stdout(contains(said));
@@ -321,12 +305,8 @@ fn sizes_and_limits_are_said_as_they_are_meant() {
         ("packet-walk", "bound the loop"),
     ] {
         let object = folder.path().join("mistake.o");
-        let mut clang = std::process::Command::new("clang-19");
-        clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-I/usr/include/x86_64-linux-gnu"]);
-        clang.arg("-I/usr/include/aarch64-linux-gnu").arg(mistakes.join(name).with_extension("c"));
-        match clang.arg("-o").arg(&object).status() {
-            Ok(status) => assert!(status.success(), "{name}: clang fails"),
-            Err(error) => return eprintln!("skipped: clang-19: {error}"),
+        if !compile(&mistakes.join(name).with_extension("c"), &object, &[]) {
+            return;
         }
         kiln().arg("check").arg(&object).assert().code(1).stdout(contains(said));
     }

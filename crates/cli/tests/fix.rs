@@ -1,7 +1,13 @@
 //! `kiln check --fix`: each mistake of `tests/helps`, `tests/fresh` and `tests/unseen` is rejected, and an edit is accepted.
 
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use world::has_clang;
 
 /// Of so many mistakes a run of the tests takes one; with `KILN_ALL_FIXES`, each, which takes some minutes.
 const STRIDE: usize = 9;
@@ -26,15 +32,6 @@ fn tests() -> PathBuf {
 fn kiln(arguments: &[&str]) -> (String, bool) {
     let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args(arguments).output().expect("kiln runs");
     (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success())
-}
-
-/// Whether clang is installed; if not, a skip is printed.
-fn has_clang() -> bool {
-    let found = Command::new("clang-19").arg("--version").output().is_ok();
-    if !found {
-        eprintln!("skipped: no clang-19");
-    }
-    found
 }
 
 #[test]

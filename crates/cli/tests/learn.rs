@@ -1,18 +1,18 @@
 //! `kiln learn` and `kiln optimize --rules` as their users meet them.
 
-use assert_cmd::Command;
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
+
 use predicates::prelude::*;
 use predicates::str::contains;
+use world::kiln;
 
 /// A stored constant each, which no rule written by hand is about.
 const STORES: [&str; 2] = [
     "; program xdp name one\n r6 = 7\n *(u16 *)(r10 - 2) = r6\n r0 = *(u16 *)(r10 - 2)\n exit\n",
     "; program xdp name two\n r3 = 9\n *(u16 *)(r10 - 8) = r3\n r0 = *(u16 *)(r10 - 8)\n exit\n",
 ];
-
-fn kiln() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_kiln"))
-}
 
 fn corpus() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,11 +1,15 @@
 //! `kiln check --lint` on the mistakes of `tests/lint`, and how its warnings count.
 
-use std::path::{Path, PathBuf};
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
 
-use assert_cmd::Command;
+use std::path::Path;
+
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
+use world::{file, kiln};
 
 const DOUBTFUL: &str = "; map counters array key 4 value 8 entries 1
 ; program xdp
@@ -22,17 +26,6 @@ L1:
   r0 = 2
   exit
 ";
-
-fn kiln() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_kiln"))
-}
-
-fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join(name);
-    std::fs::write(&path, text).expect("a file");
-    (folder, path)
-}
 
 fn document(path: &Path, arguments: &[&str]) -> Value {
     let output = kiln().arg("check").arg(path).args(arguments).output().expect("the command runs");

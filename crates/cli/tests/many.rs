@@ -1,11 +1,16 @@
 //! Many objects at once, and the documents about them: JSON against `docs/reference/schema`, SARIF, exit codes.
 
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
+
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
+use world::document;
 
 const PASS: &str = "; program xdp\n  r1 = 1\n  r0 = 1\n  r0 += r1\n  exit\n";
 const UNSAFE: &str = "\
@@ -49,12 +54,6 @@ fn kiln(folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.current_dir(folder.path()).args(arguments);
     command
-}
-
-fn document(command: &mut Command) -> Value {
-    let output = command.output().expect("kiln runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
 }
 
 #[test]

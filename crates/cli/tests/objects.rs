@@ -1,15 +1,15 @@
 //! Objects of unusual shapes, assembled here: what is read of them, what is refused, and for what reason.
 
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
+
 use std::path::PathBuf;
 use std::process::Command as Process;
 
-use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
-
-fn kiln() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_kiln"))
-}
+use world::{compile, in_json, kiln, places};
 
 /// An object made of one source by clang; removed with its folder.
 struct Made {
@@ -22,16 +22,7 @@ impl Made {
         let made = Made { folder: tempfile::tempdir().expect("a temporary folder") };
         let input = made.folder.path().join("source");
         std::fs::write(&input, source).expect("a file");
-        let mut clang = Process::new("clang-19");
-        clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-x", language]).arg(&input);
-        match clang.arg("-o").arg(made.path()).status() {
-            Ok(status) => assert!(status.success(), "clang fails"),
-            Err(error) => {
-                eprintln!("skipped: clang-19: {error}");
-                return None;
-            }
-        }
-        Some(made)
+        compile(&input, &made.path(), &["-x", language]).then_some(made)
     }
 
     fn path(&self) -> PathBuf {
@@ -42,19 +33,6 @@ impl Made {
 /// The programs of the one object of a document.
 fn programs(document: &serde_json::Value) -> &Vec<serde_json::Value> {
     document["objects"][0]["programs"].as_array().expect("programs")
-}
-
-fn document(command: &mut Command) -> serde_json::Value {
-    let output = command.args(["--format", "json"]).output().expect("kiln runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
-}
-
-/// The kernel, as a second place to run in, where `bpf(2)` works.
-fn places() -> Vec<&'static str> {
-    let kernel = kiln_driver::require_kernel().map(|()| "kernel");
-    kernel.as_ref().inspect_err(|error| eprintln!("skipped: {error}")).ok();
-    ["jit", "interpreter"].into_iter().chain(kernel).collect()
 }
 
 const PACKET: &str = "ffffffffffff0202020202020800450000140000000040110000010203040506070800000000";
@@ -92,7 +70,7 @@ SEC(\"xdp\") int unused(struct xdp_md *ctx) {{ return *(volatile int *)(long)ctx
         let ran = |program: &str| {
             let mut run = kiln();
             run.arg("run").arg(made.path()).args(["--program", program, "--packet", PACKET, "--in", place]);
-            document(&mut run)["value"].clone()
+            in_json(&mut run)["value"].clone()
         };
         assert_eq!((ran("first"), ran("second"), ran("third")), (3321.into(), 3300.into(), 3000.into()), "{place}");
     }
@@ -143,12 +121,12 @@ SEC(\"socket\") int cb_only(struct skb *skb) {{ skb->cb[1] = skb->len; return 0;
             run.arg("run").arg(made.path()).args(["--program", program, "--packet", PACKET, "--in", place]);
             run
         };
-        let fields = &document(&mut run("marks"))["socket_buffer"];
+        let fields = &in_json(&mut run("marks"))["socket_buffer"];
         let wanted = serde_json::json!({"mark": 5, "priority": 3, "cb": [7, 0, 0, 0, 0xabcd], "tstamp": 0});
         assert_eq!(*fields, wanted, "{place}");
         run("marks").assert().stdout(contains("socket buffer: cb 0x7 0x0 0x0 0x0 0xabcd, mark 0x5, priority 0x3\n"));
         let length = PACKET.len() / 2 - 14;
-        assert_eq!(document(&mut run("cb_only"))["socket_buffer"]["cb"][1], length, "{place}");
+        assert_eq!(in_json(&mut run("cb_only"))["socket_buffer"]["cb"][1], length, "{place}");
     }
 }
 
@@ -200,7 +178,7 @@ fn what_cannot_be_read_refuses_one_program() {
             .and(contains("invalid symbol: ").and(contains("defined_nowhere is defined nowhere")))
             .and(contains("invalid end: ").and(contains("runs past its end"))),
     );
-    let verdicts = document(kiln().arg("check").arg(&path));
+    let verdicts = in_json(kiln().arg("check").arg(&path));
     let verdicts: Vec<_> = programs(&verdicts).iter().map(|one| &one["verdict"]["verdict"]).collect();
     assert_eq!(verdicts, ["accepted", "accepted", "invalid", "invalid", "invalid"]);
     kiln().arg("check").arg(&path).args(["--program", "good"]).assert().code(0);
@@ -211,7 +189,7 @@ fn what_cannot_be_read_refuses_one_program() {
     // What can be read is optimized; what cannot stays as it is, byte by byte.
     let smaller = made.folder.path().join("smaller.o");
     kiln().arg("optimize").arg(&path).arg("-o").arg(&smaller).arg("--offline").assert().code(2);
-    let again = document(kiln().arg("check").arg(&smaller));
+    let again = in_json(kiln().arg("check").arg(&smaller));
     let slots: Vec<_> = programs(&again).iter().map(|one| one["slots"].as_u64()).collect();
     assert_eq!(slots, [2, 2, 3, 2, 1].map(Some));
 }
@@ -299,7 +277,7 @@ int entry(struct xdp_md *ctx) {{ return inner(2); }}
     kiln().arg("check").arg(&path).assert().code(2).stderr(contains("say what they are: --type entry=TYPE"));
     kiln().arg("check").arg(&path).args(["--type", "entri=xdp"]).assert().code(2).stderr(contains("--type entry=TYPE"));
     for (types, names) in [("xdp", vec!["entry"]), ("entry=xdp", vec!["entry"]), ("inner=xdp", vec!["inner"])] {
-        let verdicts = document(kiln().arg("check").arg(&path).args(["--type", types]));
+        let verdicts = in_json(kiln().arg("check").arg(&path).args(["--type", types]));
         let found: Vec<_> = programs(&verdicts).iter().map(|one| &one["program"]).collect();
         assert_eq!(found, names, "{types}");
     }
@@ -473,7 +451,7 @@ fn a_folder_has_types_for_each_release() {
     check(&[]).env("KILN_KERNEL", "5.15").assert().code(0).stdout(contains("as Linux 5.15 (KILN_KERNEL), BTF of "));
     check(&["--kernel", "6.1"]).env("KILN_KERNEL", "5.15").assert().code(1).stdout(contains("as Linux 6.1, BTF of "));
     check(&[]).env("KILN_KERNEL", "old").assert().code(2).stderr(contains("KILN_KERNEL: \"old\": a release "));
-    let found = document(&mut check(&[]));
+    let found = in_json(&mut check(&[]));
     assert!(found["objects"][0]["named_by"].as_str().is_some_and(|by| by.ends_with("kiln.toml")), "{found}");
     let mut optimize = kiln();
     optimize.current_dir(made.folder.path()).args(["optimize", "made.o", "-o", "out.o", "--offline"]);

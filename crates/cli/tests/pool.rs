@@ -1,7 +1,13 @@
 //! Heaps and the pool as an author meets them: through `kiln cc`; who was cancelled where; which kernels the stores load on.
 
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
+
 use std::path::Path;
 use std::process::{Command, Output};
+
+use world::has_clang;
 
 const SOURCE: &str = "\
 #include <kiln/pool.h>
@@ -18,14 +24,6 @@ char LICENSE[] SEC(\"license\") = \"GPL\";
 fn kiln(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(arguments).current_dir(folder).env("KILN_OPTIMIZE", "5").output().expect("kiln runs")
-}
-
-fn has_clang() -> bool {
-    let found = Command::new("clang-19").arg("--version").output().is_ok();
-    if !found {
-        println!("skipped: clang-19 is not installed");
-    }
-    found
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! `kiln run` and `kiln bench` on what users have: captures, dumps of maps, global variables.
 
+#[path = "command/world.rs"]
+#[allow(dead_code)] // A part of it is for other tests.
+mod world;
+
 use std::path::{Path, PathBuf};
-use std::process::Command as Process;
 
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
-use serde_json::{Value, json};
+use serde_json::json;
+use world::{compile, in_json, places};
 
 const SOURCE: &str = r#"
 #include <linux/bpf.h>
@@ -107,21 +111,7 @@ impl Made {
     fn of(source: &str) -> Option<Made> {
         let made = Made { folder: tempfile::tempdir().expect("a temporary folder") };
         std::fs::write(made.path("filter.bpf.c"), source).expect("a file");
-        let mut clang = Process::new("clang-19");
-        clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-I/usr/include/x86_64-linux-gnu"]);
-        clang
-            .args(["-I/usr/include/aarch64-linux-gnu"])
-            .arg(made.path("filter.bpf.c"))
-            .arg("-o")
-            .arg(made.path("filter.o"));
-        match clang.status() {
-            Ok(status) => assert!(status.success(), "clang fails"),
-            Err(error) => {
-                eprintln!("skipped: clang-19: {error}");
-                return None;
-            }
-        }
-        Some(made)
+        compile(&made.path("filter.bpf.c"), &made.path("filter.o"), &[]).then_some(made)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -137,20 +127,6 @@ impl Made {
     fn run(&self, place: &str, more: &[&str]) -> Command {
         self.kiln(&[&["run", "filter.o", "--program", "filter", "--in", place], more].concat())
     }
-}
-
-/// The places that this machine has.
-fn places() -> Vec<&'static str> {
-    let kernel = kiln_driver::require_kernel().map(|()| "kernel");
-    kernel.as_ref().inspect_err(|error| eprintln!("skipped: {error}")).ok();
-    ["jit", "interpreter"].into_iter().chain(kernel).collect()
-}
-
-fn document(command: &mut Command) -> Value {
-    let output = command.args(["--format", "json"]).output().expect("kiln runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text)
-        .unwrap_or_else(|error| panic!("{error} in {text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// An Ethernet frame of this protocol and length.
@@ -214,7 +190,7 @@ fn maps_and_globals_are_set_by_their_types() {
     let packet = hex(&frame(0x800, 60));
     for place in places() {
         let value =
-            |more: &[&str]| document(&mut made.run(place, &[&["--packet", &packet], more].concat()))["value"].clone();
+            |more: &[&str]| in_json(&mut made.run(place, &[&["--packet", &packet], more].concat()))["value"].clone();
         assert_eq!(value(&[]), 2);
         assert_eq!(value(&["--set", "drop_all=true"]), 1, "{place}: a variable of .bss");
         assert_eq!(value(&["--set", "limit=59"]), 1, "{place}: a constant");
@@ -238,7 +214,7 @@ fn maps_and_globals_are_set_by_their_types() {
         assert_eq!(value(&["--maps-file", "maps.json"]), 3);
         let counts = json!([{"key": 1, "values": [{"cpu": 0, "value": 5}, {"cpu": 1, "value": 7}]}]);
         std::fs::write(made.path("counts.json"), counts.to_string()).expect("a file");
-        let ran = document(&mut made.run(place, &["--packet", &packet, "--maps-file", "counts=counts.json"]));
+        let ran = in_json(&mut made.run(place, &["--packet", &packet, "--maps-file", "counts=counts.json"]));
         let map =
             ran["maps"].as_array().expect("maps").iter().find(|map| map["name"] == "counts").expect("the map").clone();
         assert_eq!((&map["count"], &map["zeros"]), (&json!(1), &json!(1)), "{place}: {map}");
@@ -303,7 +279,7 @@ fn bench_takes_the_same_inputs_and_times_tracing_programs() {
     std::fs::write(made.path("context.bin"), [0; 96]).expect("a file");
     let bench = |more: &[&str]| {
         let arguments = ["bench", "filter.o", "--repeat", "200", "--samples", "2", "--budget", "1", "--offline"];
-        document(&mut made.kiln(&[&arguments, more].concat()))
+        in_json(&mut made.kiln(&[&arguments, more].concat()))
     };
     let rows = bench(&["--packet-file", "in.pcap", "--map", "ports:0x86dd=1", "--set", "limit=1000"]);
     for (program, note) in
@@ -317,7 +293,7 @@ fn bench_takes_the_same_inputs_and_times_tracing_programs() {
     if kiln_driver::require_kernel().is_ok() {
         // The kernel's run statistics say how long a raw tracepoint's program takes.
         let arguments = ["bench", "filter.o", "--repeat", "200", "--samples", "2", "--budget", "1"];
-        let rows = document(&mut made.kiln(&arguments));
+        let rows = in_json(&mut made.kiln(&arguments));
         let row = rows.as_array().expect("rows").iter().find(|row| row["program"] == "traced").expect("a row").clone();
         assert!(row["kernel"]["around_ns"].as_f64() > Some(0.0), "{row}");
     } else {
@@ -334,7 +310,7 @@ fn a_system_called_program_has_its_context_and_its_pages() {
     std::fs::write(made.path("context"), 7u64.to_le_bytes()).expect("a file");
     let value = |place: &str, program: &str| {
         let arguments = ["run", "filter.o", "--program", program, "--in", place, "--context-file", "context"];
-        document(&mut made.kiln(&arguments))["value"].clone()
+        in_json(&mut made.kiln(&arguments))["value"].clone()
     };
     for place in places() {
         assert_eq!(value(place, "given"), 8, "{place}");

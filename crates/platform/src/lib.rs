@@ -31,6 +31,7 @@ mod map_type;
 mod profile;
 mod program_type;
 mod return_rule;
+mod rows;
 mod section;
 mod special_field;
 mod version;

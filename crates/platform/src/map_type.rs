@@ -9,6 +9,7 @@
 
 use crate::kind::kernel_enum;
 use crate::limits::MAX_KEY_BYTES;
+use crate::rows::setters;
 use crate::{AttachType, HELPER_COUNT, Helper, ProgramType, ProgramTypes, helper_id};
 use std::sync::LazyLock;
 
@@ -171,51 +172,18 @@ impl MapRules {
     pub fn load_time_entries(&self) -> u32 {
         [LOAD_TIME_ENTRIES, PAGE_BYTES].into_iter().find(|entries| self.entries.allows(*entries)).unwrap_or(0)
     }
+}
 
-    const fn per_cpu(mut self) -> Self {
-        self.per_cpu = true;
-        self
-    }
-
-    const fn indexed(mut self) -> Self {
-        self.indexed = true;
-        self
-    }
-
-    const fn elements_stay(mut self) -> Self {
-        self.elements_stay = true;
-        self
-    }
-
-    const fn forgets_lookups(mut self) -> Self {
-        self.forgets_lookups = true;
-        self
-    }
-
-    const fn finds_every_key(mut self) -> Self {
-        self.finds_every_key = true;
-        self
-    }
-
-    const fn values_have_addresses(mut self) -> Self {
-        self.values_have_addresses = true;
-        self
-    }
-
-    const fn per_object(mut self) -> Self {
-        self.per_object = true;
-        self
-    }
-
-    const fn seen_as(mut self, structure: &'static str) -> Self {
-        self.structure = structure;
-        self
-    }
-
-    const fn only(mut self, helpers: &'static [&'static str]) -> Self {
-        self.helpers = Some(helpers);
-        self
-    }
+setters! { MapRules:
+    per_cpu => per_cpu = true;
+    indexed => indexed = true;
+    elements_stay => elements_stay = true;
+    forgets_lookups => forgets_lookups = true;
+    finds_every_key => finds_every_key = true;
+    values_have_addresses => values_have_addresses = true;
+    per_object => per_object = true;
+    seen_as(structure: &'static str) => structure = structure;
+    only(helpers: &'static [&'static str]) => helpers = Some(helpers);
 }
 
 impl MapType {

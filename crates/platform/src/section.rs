@@ -19,6 +19,7 @@
 //! assert!(section_program_type("license").is_none());
 //! ```
 
+use crate::rows::setters;
 use crate::{AttachType, ProgramType};
 
 /// The properties that a section name gives its programs.
@@ -104,31 +105,12 @@ const fn open(name: &'static str, program_type: ProgramType) -> SectionRule {
     SectionRule { takes_hook: true, ..exact(name, program_type) }
 }
 
-impl SectionRule {
-    const fn attach(mut self, attach_type: AttachType) -> Self {
-        self.attach_type = Some(attach_type);
-        self
-    }
-
-    const fn optional(mut self) -> Self {
-        self.attach_type_optional = true;
-        self
-    }
-
-    const fn sleepable(mut self) -> Self {
-        self.sleepable = true;
-        self
-    }
-
-    const fn frags(mut self) -> Self {
-        self.frags = true;
-        self
-    }
-
-    const fn target_by_btf(mut self) -> Self {
-        self.target_by_btf = true;
-        self
-    }
+setters! { SectionRule:
+    attach(attach_type: AttachType) => attach_type = Some(attach_type);
+    optional => attach_type_optional = true;
+    sleepable => sleepable = true;
+    frags => frags = true;
+    target_by_btf => target_by_btf = true;
 }
 
 /// The rules. No two match one name.

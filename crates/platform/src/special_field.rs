@@ -10,6 +10,7 @@
 //! assert!(timer.maps.contains(MapType::Hash) && !timer.maps.contains(MapType::PercpuHash));
 //! ```
 
+use crate::rows::setters;
 use crate::{Feature, MapType, MapTypes, ProgramType, ProgramTypes};
 
 /// What a special field is.
@@ -157,36 +158,15 @@ impl SpecialField {
     pub fn by_name(name: &str) -> Option<&'static SpecialField> {
         ROWS.iter().find(|row| row.name == name)
     }
+}
 
-    const fn in_values(mut self, maps: MapTypes) -> Self {
-        self.maps = maps;
-        self
-    }
-
-    const fn in_objects(mut self) -> Self {
-        self.in_objects = true;
-        self
-    }
-
-    const fn several(mut self) -> Self {
-        self.several = true;
-        self
-    }
-
-    const fn holds(mut self, node: SpecialType) -> Self {
-        self.node = Some(node);
-        self
-    }
-
-    const fn needs(mut self, feature: Feature) -> Self {
-        self.needs = Some(feature);
-        self
-    }
-
-    const fn refused_in(mut self, programs: ProgramTypes) -> Self {
-        self.refused_in = programs;
-        self
-    }
+setters! { SpecialField:
+    in_values(maps: MapTypes) => maps = maps;
+    in_objects => in_objects = true;
+    several => several = true;
+    holds(node: SpecialType) => node = Some(node);
+    needs(feature: Feature) => needs = Some(feature);
+    refused_in(programs: ProgramTypes) => refused_in = programs;
 }
 
 impl SpecialType {

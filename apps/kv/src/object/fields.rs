@@ -10,7 +10,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use hashbrown::HashTable;
 
-use super::{ALLOCATION_BYTES, TABLE_BYTES};
+use super::{ALLOCATION_BYTES, Kind, Object, TABLE_BYTES, Typed};
 
 /// Fields of a small hash: Redis' `hash-max-listpack-entries`.
 pub const SMALL: usize = 128;
@@ -35,24 +35,6 @@ impl Fields {
     /// About how many bytes a field and its value take, which have so many bytes together.
     pub(super) const fn element_bytes(text_bytes: usize) -> u64 {
         size_of::<Entry>() as u64 + 2 * ALLOCATION_BYTES + TABLE_BYTES + text_bytes as u64
-    }
-
-    /// Fields.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// About how many bytes of memory it takes.
-    pub fn bytes(&self) -> u64 {
-        let (entries, table) =
-            (self.entries.capacity() * size_of::<Entry>(), self.table.capacity() as u64 * TABLE_BYTES);
-        let texts = 2 * ALLOCATION_BYTES * self.len() as u64 + self.text_bytes as u64;
-        (size_of::<Fields>() + entries) as u64 + table + texts
     }
 
     fn number(&self, field: &[u8]) -> Option<usize> {
@@ -138,11 +120,37 @@ impl Fields {
     }
 }
 
+impl Typed for Fields {
+    const KIND: Kind = Kind::Hash;
+
+    fn of(object: &mut Object) -> Option<&mut Fields> {
+        match object {
+            Object::Hash(fields) => Some(fields),
+            Object::Sorted(_) => None,
+        }
+    }
+
+    fn into_object(self) -> Object {
+        Object::Hash(self)
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        let (entries, table) =
+            (self.entries.capacity() * size_of::<Entry>(), self.table.capacity() as u64 * TABLE_BYTES);
+        let texts = 2 * ALLOCATION_BYTES * self.len() as u64 + self.text_bytes as u64;
+        (size_of::<Fields>() + entries) as u64 + table + texts
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
 
-    use super::Fields;
+    use super::{Fields, Typed as _};
 
     /// Numbers that look random (xorshift).
     fn numbers() -> impl FnMut(usize) -> usize {

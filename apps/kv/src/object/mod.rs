@@ -79,52 +79,6 @@ pub trait Typed: Default {
     }
 }
 
-impl Typed for Fields {
-    const KIND: Kind = Kind::Hash;
-
-    fn of(object: &mut Object) -> Option<&mut Fields> {
-        match object {
-            Object::Hash(fields) => Some(fields),
-            Object::Sorted(_) => None,
-        }
-    }
-
-    fn into_object(self) -> Object {
-        Object::Hash(self)
-    }
-
-    fn len(&self) -> usize {
-        Fields::len(self)
-    }
-
-    fn bytes(&self) -> u64 {
-        Fields::bytes(self)
-    }
-}
-
-impl Typed for SortedSet {
-    const KIND: Kind = Kind::Sorted;
-
-    fn of(object: &mut Object) -> Option<&mut SortedSet> {
-        match object {
-            Object::Sorted(set) => Some(set),
-            Object::Hash(_) => None,
-        }
-    }
-
-    fn into_object(self) -> Object {
-        Object::Sorted(self)
-    }
-
-    fn len(&self) -> usize {
-        SortedSet::len(self)
-    }
-
-    fn bytes(&self) -> u64 {
-        SortedSet::bytes(self)
-    }
-}
-
 /// About how many bytes an element with so many bytes of text takes.
 pub const fn element_bytes(text_bytes: usize) -> u64 {
     let fields = fields::Fields::element_bytes(text_bytes);

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use hashbrown::HashTable;
 
 use super::order::{Entry, Order};
-use super::{ALLOCATION_BYTES, TABLE_BYTES};
+use super::{ALLOCATION_BYTES, Kind, Object, TABLE_BYTES, Typed};
 use crate::store::hash;
 
 /// Members for which there is room, whether they are there or not.
@@ -56,24 +56,6 @@ impl SortedSet {
     /// About how many bytes a member of so many bytes takes.
     pub(super) const fn element_bytes(text_bytes: usize) -> u64 {
         size_of::<Member>() as u64 + Order::ENTRY_BYTES + ALLOCATION_BYTES + TABLE_BYTES + text_bytes as u64
-    }
-
-    /// Members.
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
-    }
-
-    /// About how many bytes of memory it takes.
-    pub fn bytes(&self) -> u64 {
-        let fixed = self.members.capacity() * size_of::<Member>() + self.free.capacity() * size_of::<u32>();
-        let members = ALLOCATION_BYTES * self.len() as u64 + self.text_bytes as u64;
-        let table = self.table.capacity() as u64 * TABLE_BYTES;
-        (size_of::<SortedSet>() + fixed) as u64 + self.order.bytes() + table + members
     }
 
     fn place(&self, member: &[u8]) -> Option<u32> {
@@ -162,11 +144,37 @@ impl SortedSet {
     }
 }
 
+impl Typed for SortedSet {
+    const KIND: Kind = Kind::Sorted;
+
+    fn of(object: &mut Object) -> Option<&mut SortedSet> {
+        match object {
+            Object::Sorted(set) => Some(set),
+            Object::Hash(_) => None,
+        }
+    }
+
+    fn into_object(self) -> Object {
+        Object::Sorted(self)
+    }
+
+    fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        let fixed = self.members.capacity() * size_of::<Member>() + self.free.capacity() * size_of::<u32>();
+        let members = ALLOCATION_BYTES * self.len() as u64 + self.text_bytes as u64;
+        let table = self.table.capacity() as u64 * TABLE_BYTES;
+        (size_of::<SortedSet>() + fixed) as u64 + self.order.bytes() + table + members
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
 
-    use super::SortedSet;
+    use super::{SortedSet, Typed as _};
 
     fn all(set: &SortedSet, from: usize, to: usize, is_reverse: bool) -> Vec<(Vec<u8>, f64)> {
         let mut met = Vec::new();

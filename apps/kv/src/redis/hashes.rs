@@ -7,7 +7,7 @@ use super::glob;
 use super::number::{cursor, decimal, float, integer};
 use super::reply::Refusal;
 use crate::digits;
-use crate::object::{Edit, Fields, element_bytes};
+use crate::object::{Edit, Fields, Typed as _, element_bytes};
 
 /// Reads the hash of the command's key. `None` if there is none.
 fn read<R>(call: &Call<'_, '_>, read: impl FnOnce(&Fields) -> R) -> Result<Option<R>, Refusal> {

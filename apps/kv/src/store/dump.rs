@@ -6,7 +6,7 @@ use super::table::Locked;
 use super::values::{NUMBERS, Shared, held};
 use super::{Store, now};
 use crate::journal::record::{self, Changes};
-use crate::object::Object;
+use crate::object::{Object, Typed as _};
 
 /// Bits of the versions of a bucket within a millisecond.
 const VERSION_BITS: u32 = 20;

@@ -145,16 +145,28 @@ impl Arena {
     }
 }
 
-/// The addresses that code refers to. `None` makes the compilation fail at that instruction.
+/// The addresses that code refers to. `None`, which every default is, makes the compilation fail at that instruction.
 pub trait Symbols {
     /// The value of a `ld_imm64` of a map: what the map helpers accept as a map.
-    fn map_address(&self, map: MapId) -> Option<u64>;
+    fn map_address(&self, map: MapId) -> Option<u64> {
+        let _ = map;
+        None
+    }
     /// The address of a byte in a map's first value.
-    fn map_value_address(&self, map: MapId, offset: u32) -> Option<u64>;
+    fn map_value_address(&self, map: MapId, offset: u32) -> Option<u64> {
+        let _ = (map, offset);
+        None
+    }
     /// A helper, as a [`HelperEntry`].
-    fn helper_address(&self, helper: u32) -> Option<u64>;
+    fn helper_address(&self, helper: u32) -> Option<u64> {
+        let _ = helper;
+        None
+    }
     /// A kernel symbol's address, or a kfunc as a [`HelperEntry`].
-    fn extern_address(&self, symbol: ExternId) -> Option<u64>;
+    fn extern_address(&self, symbol: ExternId) -> Option<u64> {
+        let _ = symbol;
+        None
+    }
     /// A plain array's values, for lookups without a call.
     fn array(&self, map: MapId) -> Option<Array> {
         let _ = map;

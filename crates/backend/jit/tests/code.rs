@@ -6,7 +6,7 @@ use common::{ENTRY, Nothing, object};
 use kiln_isa::operation::Registry;
 use kiln_jit::x86_64::compile;
 use kiln_jit::{Arena, Options, Part, Span, Symbols};
-use kiln_program::{ExternId, InsnId, MapId};
+use kiln_program::InsnId;
 
 /// The code of a function of these instructions and an `exit`, in hexadecimal.
 fn code(bpf: &str) -> String {
@@ -62,18 +62,6 @@ fn examples_compile_to_what_the_documentation_says() {
 struct Heap(&'static [u32]);
 
 impl Symbols for Heap {
-    fn map_address(&self, _: MapId) -> Option<u64> {
-        None
-    }
-    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
-        None
-    }
-    fn helper_address(&self, _: u32) -> Option<u64> {
-        None
-    }
-    fn extern_address(&self, _: ExternId) -> Option<u64> {
-        None
-    }
     fn arena(&self) -> Option<Arena> {
         Some(Arena { base: 0x7f00_0000_0000, bytes: 4096, bits: 32 })
     }

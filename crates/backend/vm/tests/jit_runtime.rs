@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use kiln_isa::{Address, AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_jit::{HelperEntry, Options, Runtime, Symbols};
-use kiln_program::{ExternId, Function, FunctionId, Linkage, MapId, Node, Object, Reference};
+use kiln_program::{Function, FunctionId, Linkage, MapId, Node, Object, Reference};
 use kiln_vm::exec::Program;
 
 /// An instruction and what it refers to by position: a target in its function, or a function.
@@ -120,12 +120,6 @@ extern "C" fn quiet(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Runtime) -> 
 struct TestSymbols;
 
 impl Symbols for TestSymbols {
-    fn map_address(&self, _: MapId) -> Option<u64> {
-        None
-    }
-    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
-        None
-    }
     fn helper_address(&self, number: u32) -> Option<u64> {
         match number {
             REPEAT => Some(repeat as *const () as u64),
@@ -137,9 +131,6 @@ impl Symbols for TestSymbols {
     }
     fn helper_may_stop(&self, number: u32) -> bool {
         number != QUIET
-    }
-    fn extern_address(&self, _: ExternId) -> Option<u64> {
-        None
     }
 }
 
@@ -424,17 +415,8 @@ fn the_stack_is_aligned_at_calls() {
     }
     struct Looking;
     impl Symbols for Looking {
-        fn map_address(&self, _: MapId) -> Option<u64> {
-            None
-        }
-        fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
-            None
-        }
         fn helper_address(&self, _: u32) -> Option<u64> {
             Some(stack_pointer as *const () as u64)
-        }
-        fn extern_address(&self, _: ExternId) -> Option<u64> {
-            None
         }
     }
     for saved in 0..5u8 {
@@ -464,18 +446,6 @@ fn the_stack_is_aligned_at_calls() {
 fn arrays_are_indexed_in_place() {
     struct OneArray(kiln_jit::Array);
     impl Symbols for OneArray {
-        fn map_address(&self, _: MapId) -> Option<u64> {
-            None
-        }
-        fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
-            None
-        }
-        fn helper_address(&self, _: u32) -> Option<u64> {
-            None
-        }
-        fn extern_address(&self, _: ExternId) -> Option<u64> {
-            None
-        }
         fn array(&self, _: MapId) -> Option<kiln_jit::Array> {
             Some(self.0)
         }

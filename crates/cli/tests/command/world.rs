@@ -47,12 +47,49 @@ pub fn kiln() -> Command {
     Command::new(env!("CARGO_BIN_EXE_kiln"))
 }
 
+/// A folder with one file, and the file.
+pub fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("a file");
+    (folder, path)
+}
+
+/// Whether clang is installed; if not, a skip is printed.
+pub fn has_clang() -> bool {
+    let found = std::process::Command::new("clang-19").arg("--version").output();
+    found.inspect_err(|error| eprintln!("skipped: clang-19: {error}")).is_ok()
+}
+
+/// Compiles a source to an object with debug information; returns whether clang is installed.
+pub fn compile(source: &Path, object: &Path, flags: &[&str]) -> bool {
+    let mut clang = std::process::Command::new("clang-19");
+    clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c"]).args(flags);
+    clang.args(["-I/usr/include/x86_64-linux-gnu", "-I/usr/include/aarch64-linux-gnu"]);
+    let ran = clang.arg(source).arg("-o").arg(object).status();
+    let ran = ran.inspect_err(|error| eprintln!("skipped: clang-19: {error}"));
+    ran.is_ok_and(|status| status.success() || panic!("clang fails on {}", source.display()))
+}
+
+/// The places that this machine has to run programs in: the kernel too, where `bpf(2)` works.
+pub fn places() -> Vec<&'static str> {
+    let kernel = kiln_driver::require_kernel().map(|()| "kernel");
+    kernel.as_ref().inspect_err(|error| eprintln!("skipped: {error}")).ok();
+    ["jit", "interpreter"].into_iter().chain(kernel).collect()
+}
+
 /// Standard output as one JSON document.
 pub fn document(command: &mut Command) -> serde_json::Value {
     let output = command.output().expect("kiln runs");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        panic!("{error} in {}", String::from_utf8_lossy(&output.stdout));
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        panic!("{error} in {text}{errors}");
     })
+}
+
+/// As [`document`], of a command that is asked for JSON.
+pub fn in_json(command: &mut Command) -> serde_json::Value {
+    document(command.args(["--format", "json"]))
 }
 
 /// An object of the corpus, where `scripts/corpus` was run.

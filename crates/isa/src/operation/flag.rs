@@ -2,144 +2,92 @@
 //!
 //! The branch leads over the last instruction, so that the proof sequence has one way in and one way out.
 
-use super::meaning::Expr;
-use super::parts::{ANY, ANY_NUMBER, COMPARISON, MOVE, alu, result, source};
-use super::row::{
-    Arch, Condition, Effect, Exit, Form, From, Imm, Native, NativeInsn, NativeOperand, Operation, Template, Test,
-};
-use crate::insn::Width;
+use super::parts::*;
 
-const D: NativeOperand = NativeOperand::Reg(0);
-const A: NativeOperand = NativeOperand::Reg(1);
-const C: NativeOperand = NativeOperand::Comparison(3);
+/// The flag, what is compared, and how; the second side is at 2.
+const D: Index = 0;
+const A: Index = 1;
+const C: Index = 3;
 
-/// Flags: d = 0, a = 1, b or k = 2, c = 3.
-macro_rules! flag {
-    ($name:literal, $width:ident, $second:expr, $src:expr, $when:expr, $left:expr, $right:expr, $cmp:literal, $with:expr,
-     $doc:literal) => {
-        Operation {
-            name: $name,
-            doc: $doc,
-            operands: &[result("d"), source("a"), $second, COMPARISON],
-            forms: &[
-                Form {
-                    name: "set, then cleared",
-                    when: $when,
-                    code: &[
-                        alu(MOVE, ANY, 0, From::Imm(Imm::Constant(1))),
-                        Template::Branch {
-                            test: Test::Operand(3),
-                            width: Width::$width,
-                            dst: 1,
-                            src: $src,
-                            to: Exit::End,
-                        },
-                        alu(MOVE, ANY, 0, From::Imm(Imm::Constant(0))),
-                    ],
-                },
-                Form {
-                    name: "cleared, then set",
-                    when: $when,
-                    code: &[
-                        alu(MOVE, ANY, 0, From::Imm(Imm::Constant(0))),
-                        Template::Branch {
-                            test: Test::Opposite(3),
-                            width: Width::$width,
-                            dst: 1,
-                            src: $src,
-                            to: Exit::End,
-                        },
-                        alu(MOVE, ANY, 0, From::Imm(Imm::Constant(1))),
-                    ],
-                },
-            ],
-            effects: &[Effect::Register(0, Expr::Flag(3, &$left, &$right))],
-            native: &[
-                Native {
-                    arch: Arch::X86_64,
-                    needs: &[],
-                    when: &[],
-                    code: &[
-                        NativeInsn { name: "zero32", operands: &[D] },
-                        NativeInsn { name: $cmp, operands: &[A, $with] },
-                        NativeInsn { name: "setcc32", operands: &[D, C] },
-                    ],
-                },
-                Native {
-                    arch: Arch::Aarch64,
-                    needs: &[],
-                    when: &[],
-                    code: &[
-                        NativeInsn { name: $cmp, operands: &[A, $with] },
-                        NativeInsn { name: "cset32", operands: &[D, C] },
-                    ],
-                },
-            ],
-            pays: "comparisons that are hard to predict, and only there: found by a profile",
-        }
+/// Comparisons of 32 or 64 bits with a register or a number.
+struct Compared<const BITS: i32, To>(To);
+
+impl<const BITS: i32, To: Second> Compared<BITS, To> {
+    const FAMILY: Operation = Operation {
+        operands: &[result("d"), source("a"), To::OPERAND, COMPARISON],
+        forms: &[
+            Form {
+                name: "set, then cleared",
+                when: To::APART,
+                code: &[set(1), Self::skip_if(Test::Operand(C)), set(0)],
+            },
+            Form {
+                name: "cleared, then set",
+                when: To::APART,
+                code: &[set(0), Self::skip_if(Test::Opposite(C)), set(1)],
+            },
+        ],
+        pays: "comparisons that are hard to predict, and only there: found by a profile",
+        ..ROW
     };
+
+    const fn skip_if(test: Test) -> Template {
+        Template::Branch { test, width: width(BITS), dst: A, src: To::SRC, to: Exit::End }
+    }
 }
 
-const APART: &[Condition] = &[Condition::Differ(0, 1)];
-const ALL_APART: &[Condition] = &[Condition::Differ(0, 1), Condition::Differ(0, 2)];
-const REGISTER: From = From::Reg(2);
-const NUMBER: From = From::Imm(Imm::Operand(2));
-const LEFT: Expr = Expr::Reg(1);
-const RIGHT: Expr = Expr::Reg(2);
+const fn set(value: i32) -> Template {
+    alu(MOVE, ANY, D, constant(value))
+}
+
+const K: NativeOperand = imm(Imm::Operand(2));
+const ZERO: NativeInsn = insn("zero32", &[reg(D)]);
+const SETCC: NativeInsn = insn("setcc32", &[reg(D), NativeOperand::Comparison(C)]);
+const CSET: NativeInsn = insn("cset32", &[reg(D), NativeOperand::Comparison(C)]);
+
+const LEFT_SIDE: Expr = Expr::Reg(A);
+const RIGHT_SIDE: Expr = Expr::Reg(2);
 const VALUE: Expr = Expr::Imm(Imm::Operand(2));
 
-/// A comparison of two registers.
-pub const FLAG_64: Operation = flag!(
-    "flag_64",
-    W64,
-    source("b"),
-    REGISTER,
-    ALL_APART,
-    LEFT,
-    RIGHT,
-    "cmp64",
-    NativeOperand::Reg(2),
-    "One if the comparison c of a and b holds, zero if not."
-);
-
-/// A comparison of the lower halves of two registers.
-pub const FLAG_32: Operation = flag!(
-    "flag_32",
-    W32,
-    source("b"),
-    REGISTER,
-    ALL_APART,
-    Expr::Truncate(32, &LEFT),
-    Expr::Truncate(32, &RIGHT),
-    "cmp32",
-    NativeOperand::Reg(2),
-    "One if the comparison c of the lower halves of a and b holds, zero if not."
-);
-
-/// A comparison of a register with a number.
-pub const FLAG_CONSTANT_64: Operation = flag!(
-    "flag_constant_64",
-    W64,
-    ANY_NUMBER,
-    NUMBER,
-    APART,
-    LEFT,
-    VALUE,
-    "cmpi64",
-    NativeOperand::Imm(Imm::Operand(2)),
-    "One if the comparison c of a with a number holds, zero if not."
-);
-
-/// A comparison of the lower half of a register with a number.
-pub const FLAG_CONSTANT_32: Operation = flag!(
-    "flag_constant_32",
-    W32,
-    ANY_NUMBER,
-    NUMBER,
-    APART,
-    Expr::Truncate(32, &LEFT),
-    Expr::Truncate(32, &VALUE),
-    "cmpi32",
-    NativeOperand::Imm(Imm::Operand(2)),
-    "One if the comparison c of the lower half of a with a number holds, zero if not."
-);
+pub const ROWS: &[Operation] = &[
+    Operation {
+        name: "flag_32",
+        doc: "One if the comparison c of the lower halves of a and b holds, zero if not.",
+        effects: &[Register(D, Flag(C, &Truncate(32, &LEFT_SIDE), &Truncate(32, &RIGHT_SIDE)))],
+        native: &[
+            native(X86_64, &[ZERO, insn("cmp32", &[reg(A), reg(2)]), SETCC]),
+            native(Aarch64, &[insn("cmp32", &[reg(A), reg(2)]), CSET]),
+        ],
+        ..Compared::<32, InRegister<2>>::FAMILY
+    },
+    Operation {
+        name: "flag_64",
+        doc: "One if the comparison c of a and b holds, zero if not.",
+        effects: &[Register(D, Flag(C, &LEFT_SIDE, &RIGHT_SIDE))],
+        native: &[
+            native(X86_64, &[ZERO, insn("cmp64", &[reg(A), reg(2)]), SETCC]),
+            native(Aarch64, &[insn("cmp64", &[reg(A), reg(2)]), CSET]),
+        ],
+        ..Compared::<64, InRegister<2>>::FAMILY
+    },
+    Operation {
+        name: "flag_constant_32",
+        doc: "One if the comparison c of the lower half of a with a number holds, zero if not.",
+        effects: &[Register(D, Flag(C, &Truncate(32, &LEFT_SIDE), &Truncate(32, &VALUE)))],
+        native: &[
+            native(X86_64, &[ZERO, insn("cmpi32", &[reg(A), K]), SETCC]),
+            native(Aarch64, &[insn("cmpi32", &[reg(A), K]), CSET]),
+        ],
+        ..Compared::<32, Number<2>>::FAMILY
+    },
+    Operation {
+        name: "flag_constant_64",
+        doc: "One if the comparison c of a with a number holds, zero if not.",
+        effects: &[Register(D, Flag(C, &LEFT_SIDE, &VALUE))],
+        native: &[
+            native(X86_64, &[ZERO, insn("cmpi64", &[reg(A), K]), SETCC]),
+            native(Aarch64, &[insn("cmpi64", &[reg(A), K]), CSET]),
+        ],
+        ..Compared::<64, Number<2>>::FAMILY
+    },
+];

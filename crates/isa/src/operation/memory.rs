@@ -3,273 +3,248 @@
 //! Native code accesses the same bytes once, so that an access that faults does so for both, and before either has
 //! changed what others see.
 
-use super::meaning::Expr;
-use super::parts::{ANY, MOVE, W32, W64, alu, immediate, result, source, temporary};
-use super::row::{
-    Arch, Condition, Effect, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Operation, Place, Template,
-};
-use crate::insn::Size;
-use crate::table::AluOp;
+use super::parts::*;
 
-/// The lowest `$bits` of an operand.
-macro_rules! low {
-    ($bits:literal, $expr:expr) => {
-        Expr::Truncate($bits, &$expr)
-    };
+const OFFSET: Operand = immediate("o", -32768, 32767);
+
+/// Rows that load: the result, the base, the offset, and a temporary register for what is loaded.
+const D: Index = 0;
+const B: Index = 1;
+const O: Imm = Imm::Operand(2);
+const T: Index = 3;
+const LOADED: NativeOperand = NativeOperand::Memory(B, O);
+
+const fn load(size: Size, dst: Index) -> Template {
+    Template::Load { size, dst, base: B, offset: O }
 }
 
-const fn native(arch: Arch, needs: &'static [Feature], code: &'static [NativeInsn]) -> Native {
-    Native { arch, needs, when: &[], code }
+const fn load_swapped(code: &'static [Template]) -> Form {
+    Form { name: "loaded and swapped", when: &[], code }
 }
 
-const fn insn(name: &'static str, operands: &'static [NativeOperand]) -> NativeInsn {
-    NativeInsn { name, operands }
-}
+/// What loads in the other byte order share.
+const LOAD_SWAPPED: Operation =
+    Operation { operands: &[result("d"), source("b"), OFFSET], pays: "headers of network protocols", ..ROW };
 
-/// Loads in the other byte order: d = 0, b = 1, o = 2.
-const LOADED: NativeOperand = NativeOperand::Memory(1, Imm::Operand(2));
-const D: NativeOperand = NativeOperand::Reg(0);
+/// Stores in the other byte order, of `BITS` bits.
+struct StoreSwapped<const BITS: i32>;
 
-macro_rules! load_swapped {
-    ($name:literal, $size:ident, $bits:literal, $x86:expr, $needs:expr, $load:literal, $reverse:literal, $doc:literal) => {
-        Operation {
-            name: $name,
-            doc: $doc,
-            operands: &[result("d"), source("b"), immediate("o", -32768, 32767)],
-            forms: &[Form {
-                name: "loaded and swapped",
-                when: &[],
-                code: &[
-                    Template::Load { size: Size::$size, dst: 0, base: 1, offset: Imm::Operand(2) },
-                    Template::Swap { size: Size::$size, dst: 0 },
-                ],
-            }],
-            effects: &[Effect::Register(
-                0,
-                Expr::ZeroExtend(&Expr::SwapBytes(&low!($bits, Expr::Load(Size::$size, 1, Imm::Operand(2))))),
-            )],
-            native: &[
-                native(Arch::X86_64, $needs, $x86),
-                native(Arch::Aarch64, &[], &[insn($load, &[D, LOADED]), insn($reverse, &[D, D])]),
-            ],
-            pays: "headers of network protocols",
-        }
-    };
-}
-
-/// A load of 2 bytes in the other byte order.
-pub const LOAD_SWAPPED_16: Operation = load_swapped!(
-    "load_swapped_16",
-    B2,
-    16,
-    &[insn("movzxw32", &[D, LOADED]), insn("rolw32", &[D, NativeOperand::Imm(Imm::Constant(8))])],
-    &[],
-    "ldrh32",
-    "reverse16",
-    "Loads 2 bytes in reverse order."
-);
-
-/// A load of 4 bytes in the other byte order.
-pub const LOAD_SWAPPED_32: Operation = load_swapped!(
-    "load_swapped_32",
-    B4,
-    32,
-    &[insn("movbe32", &[D, LOADED])],
-    &[Feature::Movbe],
-    "ldr32",
-    "rev32",
-    "Loads 4 bytes in reverse order."
-);
-
-/// A load of 8 bytes in the other byte order.
-pub const LOAD_SWAPPED_64: Operation = load_swapped!(
-    "load_swapped_64",
-    B8,
-    64,
-    &[insn("movbe64", &[D, LOADED])],
-    &[Feature::Movbe],
-    "ldr64",
-    "rev64",
-    "Loads 8 bytes in reverse order."
-);
-
-/// Stores in the other byte order: b = 0, o = 1, s = 2, t = 3.
-const STORED: NativeOperand = NativeOperand::Memory(0, Imm::Operand(1));
-const S: NativeOperand = NativeOperand::Reg(2);
+/// The base, the offset, what is stored, and its reversed copy.
+const TO: Index = 0;
+const AT: Imm = Imm::Operand(1);
+const S: Index = 2;
+const COPY: Index = 3;
+const STORED: NativeOperand = NativeOperand::Memory(TO, AT);
 /// The first scratch register may hold an address whose offset is large.
 const REVERSED: NativeOperand = NativeOperand::Scratch(1);
 
-macro_rules! store_swapped {
-    ($name:literal, $size:ident, $bits:literal, $copies:ident, $movbe:literal, $reverse:literal, $store:literal,
-     $doc:literal) => {
-        Operation {
-            name: $name,
-            doc: $doc,
-            operands: &[source("b"), immediate("o", -32768, 32767), source("s"), temporary("t")],
-            forms: &[
-                Form {
-                    name: "copied",
-                    when: &[Condition::Differ(2, 3), Condition::Differ(0, 3)],
-                    code: &[
-                        alu(MOVE, $copies, 3, From::Reg(2)),
-                        Template::Swap { size: Size::$size, dst: 3 },
-                        Template::Store { size: Size::$size, base: 0, offset: Imm::Operand(1), src: From::Reg(3) },
-                    ],
-                },
-                Form {
-                    name: "swapped in place",
-                    when: &[Condition::Same(2, 3), Condition::Differ(0, 3)],
-                    code: &[
-                        Template::Swap { size: Size::$size, dst: 3 },
-                        Template::Store { size: Size::$size, base: 0, offset: Imm::Operand(1), src: From::Reg(3) },
-                    ],
-                },
-            ],
-            effects: &[Effect::Memory(
-                Place { size: Size::$size, base: 0, offset: Imm::Operand(1) },
-                Expr::SwapBytes(&low!($bits, Expr::Reg(2))),
-            )],
-            native: &[
-                native(Arch::X86_64, &[Feature::Movbe], &[insn($movbe, &[STORED, S])]),
-                native(Arch::Aarch64, &[], &[insn($reverse, &[REVERSED, S]), insn($store, &[STORED, REVERSED])]),
-            ],
-            pays: "writing headers of network protocols and digests",
-        }
-    };
+const fn place(size: Size) -> Place {
+    Place { size, base: TO, offset: AT }
 }
 
-/// A store of 2 bytes in the other byte order.
-pub const STORE_SWAPPED_16: Operation = store_swapped!(
-    "store_swapped_16",
-    B2,
-    16,
-    ANY,
-    "movbestorew32",
-    "reverse16",
-    "strh32",
-    "Stores the lowest 2 bytes of s in reverse order."
-);
-
-/// A store of 4 bytes in the other byte order.
-pub const STORE_SWAPPED_32: Operation = store_swapped!(
-    "store_swapped_32",
-    B4,
-    32,
-    ANY,
-    "movbestore32",
-    "rev32",
-    "str32",
-    "Stores the lowest 4 bytes of s in reverse order."
-);
-
-/// A store of 8 bytes in the other byte order.
-pub const STORE_SWAPPED_64: Operation = store_swapped!(
-    "store_swapped_64",
-    B8,
-    64,
-    W64,
-    "movbestore64",
-    "rev64",
-    "str64",
-    "Stores the bytes of s in reverse order."
-);
-
-/// Arithmetic with an operand in memory: d = 0, b = 1, o = 2, t = 3.
-macro_rules! with_memory {
-    ($name:literal, $size:ident, $widths:ident, $op:ident, $meaning:expr, $insn:literal, $doc:literal) => {
-        Operation {
-            name: $name,
-            doc: $doc,
-            operands: &[result("d"), source("b"), immediate("o", -32768, 32767), temporary("t")],
-            forms: &[Form {
-                name: "loaded",
-                when: &[Condition::Differ(0, 3)],
-                code: &[
-                    Template::Load { size: Size::$size, dst: 3, base: 1, offset: Imm::Operand(2) },
-                    alu(&[AluOp::$op], $widths, 0, From::Reg(3)),
-                ],
-            }],
-            effects: &[Effect::Register(0, $meaning)],
-            native: &[native(Arch::X86_64, &[], &[insn($insn, &[D, LOADED])])],
-            pays: "sums, hashes and tables: one instruction and one register saved",
-        }
+impl<const BITS: i32> StoreSwapped<BITS> {
+    const FAMILY: Operation = Operation {
+        operands: &[source("b"), OFFSET, source("s"), temporary("t")],
+        forms: &[
+            Form {
+                name: "copied",
+                when: &[Differ(S, COPY), Differ(TO, COPY)],
+                code: &[alu(MOVE, at_least(BITS), COPY, Reg(S)), Self::SWAP, Self::STORE],
+            },
+            Form {
+                name: "swapped in place",
+                when: &[Same(S, COPY), Differ(TO, COPY)],
+                code: &[Self::SWAP, Self::STORE],
+            },
+        ],
+        pays: "writing headers of network protocols and digests",
+        ..ROW
     };
+
+    const SIZE: Size = match BITS {
+        16 => Size::B2,
+        32 => Size::B4,
+        _ => Size::B8,
+    };
+    const SWAP: Template = Template::Swap { size: Self::SIZE, dst: COPY };
+    const STORE: Template = Template::Store { size: Self::SIZE, base: TO, offset: AT, src: Reg(COPY) };
 }
 
-const WORD: Expr = Expr::Load(Size::B8, 1, Imm::Operand(2));
-const HALF: Expr = low!(32, Expr::Load(Size::B4, 1, Imm::Operand(2)));
-const LOW: Expr = low!(32, Expr::Reg(0));
-
-/// The two widths of one operation.
-macro_rules! both_widths {
-    ($narrow:ident, $wide:ident, $op:ident, $doc:literal,
-     $name32:literal, $insn32:literal, $name64:literal, $insn64:literal) => {
-        #[doc = $doc]
-        pub const $narrow: Operation =
-            with_memory!($name32, B4, W32, $op, Expr::ZeroExtend(&Expr::$op(&LOW, &HALF)), $insn32, $doc);
-        #[doc = $doc]
-        pub const $wide: Operation =
-            with_memory!($name64, B8, W64, $op, Expr::$op(&Expr::Reg(0), &WORD), $insn64, $doc);
-    };
+const fn loaded(code: &'static [Template]) -> Form {
+    Form { name: "loaded", when: &[Differ(D, T)], code }
 }
 
-both_widths!(
-    ADD_MEMORY_32,
-    ADD_MEMORY_64,
-    Add,
-    "Adds what memory holds to d.",
-    "add_memory_32",
-    "addm32",
-    "add_memory_64",
-    "addm64"
-);
-both_widths!(
-    SUB_MEMORY_32,
-    SUB_MEMORY_64,
-    Sub,
-    "Subtracts what memory holds from d.",
-    "sub_memory_32",
-    "subm32",
-    "sub_memory_64",
-    "subm64"
-);
-both_widths!(
-    MUL_MEMORY_32,
-    MUL_MEMORY_64,
-    Mul,
-    "Multiplies d by what memory holds.",
-    "mul_memory_32",
-    "imulm32",
-    "mul_memory_64",
-    "imulm64"
-);
-both_widths!(
-    AND_MEMORY_32,
-    AND_MEMORY_64,
-    And,
-    "Keeps the bits of d that memory holds, too.",
-    "and_memory_32",
-    "andm32",
-    "and_memory_64",
-    "andm64"
-);
-both_widths!(
-    OR_MEMORY_32,
-    OR_MEMORY_64,
-    Or,
-    "Sets the bits of d that memory holds.",
-    "or_memory_32",
-    "orm32",
-    "or_memory_64",
-    "orm64"
-);
-both_widths!(
-    XOR_MEMORY_32,
-    XOR_MEMORY_64,
-    Xor,
-    "Inverts the bits of d that memory holds.",
-    "xor_memory_32",
-    "xorm32",
-    "xor_memory_64",
-    "xorm64"
-);
+/// What arithmetic with an operand in memory shares.
+const WITH_MEMORY: Operation = Operation {
+    operands: &[result("d"), source("b"), OFFSET, temporary("t")],
+    pays: "sums, hashes and tables: one instruction and one register saved",
+    ..ROW
+};
+
+const LOAD_32: Template = load(Size::B4, T);
+const LOAD_64: Template = load(Size::B8, T);
+const WORD: Expr = Load(Size::B8, B, O);
+const HALF: Expr = Truncate(32, &Load(Size::B4, B, O));
+const LOW: Expr = Truncate(32, &Expr::Reg(D));
+
+pub const ROWS: &[Operation] = &[
+    Operation {
+        name: "load_swapped_16",
+        doc: "Loads 2 bytes in reverse order.",
+        forms: &[load_swapped(&[load(Size::B2, D), Template::Swap { size: Size::B2, dst: D }])],
+        effects: &[Register(D, ZeroExtend(&SwapBytes(&Truncate(16, &Load(Size::B2, B, O)))))],
+        native: &[
+            native(X86_64, &[insn("movzxw32", &[reg(D), LOADED]), insn("rolw32", &[reg(D), imm(Imm::Constant(8))])]),
+            native(Aarch64, &[insn("ldrh32", &[reg(D), LOADED]), insn("reverse16", &[reg(D), reg(D)])]),
+        ],
+        ..LOAD_SWAPPED
+    },
+    Operation {
+        name: "load_swapped_32",
+        doc: "Loads 4 bytes in reverse order.",
+        forms: &[load_swapped(&[load(Size::B4, D), Template::Swap { size: Size::B4, dst: D }])],
+        effects: &[Register(D, ZeroExtend(&SwapBytes(&Truncate(32, &Load(Size::B4, B, O)))))],
+        native: &[
+            Native { needs: &[Feature::Movbe], ..native(X86_64, &[insn("movbe32", &[reg(D), LOADED])]) },
+            native(Aarch64, &[insn("ldr32", &[reg(D), LOADED]), insn("rev32", &[reg(D), reg(D)])]),
+        ],
+        ..LOAD_SWAPPED
+    },
+    Operation {
+        name: "load_swapped_64",
+        doc: "Loads 8 bytes in reverse order.",
+        forms: &[load_swapped(&[load(Size::B8, D), Template::Swap { size: Size::B8, dst: D }])],
+        effects: &[Register(D, ZeroExtend(&SwapBytes(&Truncate(64, &Load(Size::B8, B, O)))))],
+        native: &[
+            Native { needs: &[Feature::Movbe], ..native(X86_64, &[insn("movbe64", &[reg(D), LOADED])]) },
+            native(Aarch64, &[insn("ldr64", &[reg(D), LOADED]), insn("rev64", &[reg(D), reg(D)])]),
+        ],
+        ..LOAD_SWAPPED
+    },
+    Operation {
+        name: "store_swapped_16",
+        doc: "Stores the lowest 2 bytes of s in reverse order.",
+        effects: &[Memory(place(Size::B2), SwapBytes(&Truncate(16, &Expr::Reg(S))))],
+        native: &[
+            Native { needs: &[Feature::Movbe], ..native(X86_64, &[insn("movbestorew32", &[STORED, reg(S)])]) },
+            native(Aarch64, &[insn("reverse16", &[REVERSED, reg(S)]), insn("strh32", &[STORED, REVERSED])]),
+        ],
+        ..StoreSwapped::<16>::FAMILY
+    },
+    Operation {
+        name: "store_swapped_32",
+        doc: "Stores the lowest 4 bytes of s in reverse order.",
+        effects: &[Memory(place(Size::B4), SwapBytes(&Truncate(32, &Expr::Reg(S))))],
+        native: &[
+            Native { needs: &[Feature::Movbe], ..native(X86_64, &[insn("movbestore32", &[STORED, reg(S)])]) },
+            native(Aarch64, &[insn("rev32", &[REVERSED, reg(S)]), insn("str32", &[STORED, REVERSED])]),
+        ],
+        ..StoreSwapped::<32>::FAMILY
+    },
+    Operation {
+        name: "store_swapped_64",
+        doc: "Stores the bytes of s in reverse order.",
+        effects: &[Memory(place(Size::B8), SwapBytes(&Truncate(64, &Expr::Reg(S))))],
+        native: &[
+            Native { needs: &[Feature::Movbe], ..native(X86_64, &[insn("movbestore64", &[STORED, reg(S)])]) },
+            native(Aarch64, &[insn("rev64", &[REVERSED, reg(S)]), insn("str64", &[STORED, REVERSED])]),
+        ],
+        ..StoreSwapped::<64>::FAMILY
+    },
+    Operation {
+        name: "add_memory_32",
+        doc: "Adds what memory holds to d.",
+        forms: &[loaded(&[LOAD_32, alu(ADD, W32, D, Reg(T))])],
+        effects: &[Register(D, ZeroExtend(&Add(&LOW, &HALF)))],
+        native: &[native(X86_64, &[insn("addm32", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "add_memory_64",
+        doc: "Adds what memory holds to d.",
+        forms: &[loaded(&[LOAD_64, alu(ADD, W64, D, Reg(T))])],
+        effects: &[Register(D, Add(&Expr::Reg(D), &WORD))],
+        native: &[native(X86_64, &[insn("addm64", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "sub_memory_32",
+        doc: "Subtracts what memory holds from d.",
+        forms: &[loaded(&[LOAD_32, alu(SUB, W32, D, Reg(T))])],
+        effects: &[Register(D, ZeroExtend(&Sub(&LOW, &HALF)))],
+        native: &[native(X86_64, &[insn("subm32", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "sub_memory_64",
+        doc: "Subtracts what memory holds from d.",
+        forms: &[loaded(&[LOAD_64, alu(SUB, W64, D, Reg(T))])],
+        effects: &[Register(D, Sub(&Expr::Reg(D), &WORD))],
+        native: &[native(X86_64, &[insn("subm64", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "mul_memory_32",
+        doc: "Multiplies d by what memory holds.",
+        forms: &[loaded(&[LOAD_32, alu(MUL, W32, D, Reg(T))])],
+        effects: &[Register(D, ZeroExtend(&Mul(&LOW, &HALF)))],
+        native: &[native(X86_64, &[insn("imulm32", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "mul_memory_64",
+        doc: "Multiplies d by what memory holds.",
+        forms: &[loaded(&[LOAD_64, alu(MUL, W64, D, Reg(T))])],
+        effects: &[Register(D, Mul(&Expr::Reg(D), &WORD))],
+        native: &[native(X86_64, &[insn("imulm64", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "and_memory_32",
+        doc: "Keeps the bits of d that memory holds, too.",
+        forms: &[loaded(&[LOAD_32, alu(AND, W32, D, Reg(T))])],
+        effects: &[Register(D, ZeroExtend(&And(&LOW, &HALF)))],
+        native: &[native(X86_64, &[insn("andm32", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "and_memory_64",
+        doc: "Keeps the bits of d that memory holds, too.",
+        forms: &[loaded(&[LOAD_64, alu(AND, W64, D, Reg(T))])],
+        effects: &[Register(D, And(&Expr::Reg(D), &WORD))],
+        native: &[native(X86_64, &[insn("andm64", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "or_memory_32",
+        doc: "Sets the bits of d that memory holds.",
+        forms: &[loaded(&[LOAD_32, alu(OR, W32, D, Reg(T))])],
+        effects: &[Register(D, ZeroExtend(&Or(&LOW, &HALF)))],
+        native: &[native(X86_64, &[insn("orm32", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "or_memory_64",
+        doc: "Sets the bits of d that memory holds.",
+        forms: &[loaded(&[LOAD_64, alu(OR, W64, D, Reg(T))])],
+        effects: &[Register(D, Or(&Expr::Reg(D), &WORD))],
+        native: &[native(X86_64, &[insn("orm64", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "xor_memory_32",
+        doc: "Inverts the bits of d that memory holds.",
+        forms: &[loaded(&[LOAD_32, alu(XOR, W32, D, Reg(T))])],
+        effects: &[Register(D, ZeroExtend(&Xor(&LOW, &HALF)))],
+        native: &[native(X86_64, &[insn("xorm32", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+    Operation {
+        name: "xor_memory_64",
+        doc: "Inverts the bits of d that memory holds.",
+        forms: &[loaded(&[LOAD_64, alu(XOR, W64, D, Reg(T))])],
+        effects: &[Register(D, Xor(&Expr::Reg(D), &WORD))],
+        native: &[native(X86_64, &[insn("xorm64", &[reg(D), LOADED])])],
+        ..WITH_MEMORY
+    },
+];

@@ -14,8 +14,8 @@
 //! recognizer, the check of a mark, both JITs, the listing of `kiln ops` and the proofs. Another crate can declare an
 //! [`Operation`] as a constant and add it to a [`Registry`].
 //!
-//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic`, `memory`, `pair`, `flag`, `select`,
-//!   `chain`, `bits` and `hint` have some of them, `parts` what they are made of);
+//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows. A file per family (`rotate`, `arithmetic`, `memory`,
+//!   `flag`, `select`, `chain`, `bits`, `pair`, `hint`) has what its rows share and the rows; `parts` has their words;
 //! - [`rocq`]: the rows as definitions in Rocq, for the proofs; [`linux`]: as C data for a kernel module;
 //! - [`pattern`]: matching instructions with a proof sequence; [`meaning`]: evaluating [`Expr`] over a [`BitVec`].
 //!
@@ -33,6 +33,7 @@ mod pair;
 mod parts;
 pub mod pattern;
 pub mod rocq;
+mod rotate;
 mod row;
 mod select;
 pub mod table;

@@ -1,6 +1,7 @@
 //! The fields of a context, and the builders for their tables.
 
 use super::error::ContextError;
+use crate::rows::setters;
 use crate::{AttachTypes, KernelVersion, ProgramTypes};
 
 /// A named range of a context.
@@ -172,53 +173,21 @@ impl Field {
         Ok(FieldAccess { field: self, offset_in_field, width })
     }
 
-    pub(super) const fn only_from_start(mut self) -> Self {
-        self.from_start = true;
-        self
-    }
-
-    pub(super) const fn padded(mut self, padding: u32) -> Self {
-        self.padding = padding;
-        self
-    }
-
-    pub(super) const fn since(mut self, major: u8, minor: u8) -> Self {
-        self.since = KernelVersion::new(major, minor);
-        self
-    }
-
-    pub(super) const fn loaded_with_privilege_in(mut self, program_types: ProgramTypes) -> Self {
-        self.load_needs_privilege = program_types;
-        self
-    }
-
-    pub(super) const fn stored_with_privilege_in(mut self, program_types: ProgramTypes) -> Self {
-        self.store_needs_privilege = program_types;
-        self
-    }
-
-    pub(super) const fn readable_in(mut self, program_types: ProgramTypes) -> Self {
-        self.load.program_types = program_types;
-        self
-    }
-
-    pub(super) const fn readable_at(mut self, attach_types: AttachTypes) -> Self {
-        self.load.attach_types = attach_types;
-        self
-    }
-
     pub(super) const fn writable(mut self, widths: u8) -> Self {
         self.store = Permission { widths, ..self.load };
         self
     }
+}
 
-    pub(super) const fn writable_in(mut self, widths: u8, program_types: ProgramTypes) -> Self {
-        self.store = Permission { widths, program_types, attach_types: AttachTypes::ALL };
-        self
-    }
-
-    pub(super) const fn writable_at(mut self, attach_types: AttachTypes) -> Self {
-        self.store.attach_types = attach_types;
-        self
-    }
+setters! { Field:
+    only_from_start => from_start = true;
+    padded(padding: u32) => padding = padding;
+    since(major: u8, minor: u8) => since = KernelVersion::new(major, minor);
+    loaded_with_privilege_in(program_types: ProgramTypes) => load_needs_privilege = program_types;
+    stored_with_privilege_in(program_types: ProgramTypes) => store_needs_privilege = program_types;
+    readable_in(program_types: ProgramTypes) => load.program_types = program_types;
+    readable_at(attach_types: AttachTypes) => load.attach_types = attach_types;
+    writable_in(widths: u8, program_types: ProgramTypes) =>
+        store = Permission { widths, program_types, attach_types: AttachTypes::ALL };
+    writable_at(attach_types: AttachTypes) => store.attach_types = attach_types;
 }

@@ -6,6 +6,7 @@ pub(super) use super::properties::Effect::{self, *};
 pub(super) use super::properties::{Cost, Fills, Follows, Helper, Stable};
 pub(super) use super::prototype::ArgKind::{self, *};
 pub(super) use super::prototype::{DynptrUse, Memory, Prototype, ReturnKind, Variant};
+use crate::rows::setters;
 pub(super) use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
 
 /// Begins a row. Defaults: no arguments, an integer result, any effect, no program type may call it.
@@ -45,141 +46,34 @@ pub(super) const fn variant(program_types: ProgramTypes, prototype: Prototype) -
     Variant { program_types, prototype }
 }
 
-impl Helper {
-    pub(super) const fn args(mut self, args: &'static [ArgKind]) -> Self {
-        self.prototype.args = args;
-        self
-    }
-
-    pub(super) const fn returns(mut self, returns: ReturnKind) -> Self {
-        self.prototype.returns = returns;
-        self
-    }
-
-    pub(super) const fn cost(mut self, cost: Cost) -> Self {
-        self.cost = cost;
-        self
-    }
-
-    pub(super) const fn gpl_only(mut self) -> Self {
-        self.prototype.gpl_only = true;
-        self
-    }
-
-    pub(super) const fn packet_memory(mut self) -> Self {
-        self.prototype.packet_memory = true;
-        self
-    }
-
-    pub(super) const fn might_sleep(mut self) -> Self {
-        self.prototype.might_sleep = true;
-        self
-    }
-
-    pub(super) const fn variants(mut self, variants: &'static [Variant]) -> Self {
-        self.variants = variants;
-        self
-    }
-
-    pub(super) const fn allowed(mut self, allowed: ProgramTypes) -> Self {
-        self.allowed = allowed;
-        self
-    }
-
-    pub(super) const fn attach_rules(mut self, rules: &'static [(ProgramType, AttachTypes)]) -> Self {
-        self.attach_rules = rules;
-        self
-    }
-
-    pub(super) const fn capability(mut self, capability: Capability) -> Self {
-        self.capability = capability;
-        self
-    }
-
-    pub(super) const fn effect(mut self, effect: Effect) -> Self {
-        self.effect = effect;
-        self
-    }
-
-    pub(super) const fn follows(mut self, follows: Follows) -> Self {
-        self.follows = follows;
-        self
-    }
-
-    pub(super) const fn fills(mut self, fills: Fills) -> Self {
-        self.fills = fills;
-        self
-    }
-
-    pub(super) const fn stable(mut self, stable: Stable) -> Self {
-        self.stable = stable;
-        self
-    }
-
-    pub(super) const fn returns_size(mut self) -> Self {
-        self.returns_size = true;
-        self
-    }
-
-    pub(super) const fn answers(mut self, bits: u64) -> Self {
-        self.answer_bits = bits;
-        self
-    }
-
-    pub(super) const fn moves_on(mut self) -> Self {
-        self.moves_on = true;
-        self
-    }
-
-    pub(super) const fn needs_frame(mut self) -> Self {
-        self.needs_frame = true;
-        self
-    }
-
-    pub(super) const fn reads_all_arguments(mut self) -> Self {
-        self.reads_all_arguments = true;
-        self
-    }
-
-    pub(super) const fn calls_later(mut self) -> Self {
-        self.calls_later = true;
-        self
-    }
-
-    pub(super) const fn reaches_out(mut self) -> Self {
-        self.reaches_out = true;
-        self
-    }
-
-    pub(super) const fn changes_packet_data(mut self) -> Self {
-        self.changes_packet_data = true;
-        self
-    }
-
-    pub(super) const fn acquires(mut self) -> Self {
-        self.acquires = true;
-        self
-    }
-
-    pub(super) const fn casts_argument(mut self) -> Self {
-        self.casts_argument = true;
-        self
-    }
-
-    pub(super) const fn fastcall(mut self) -> Self {
-        self.fastcall = true;
-        self
-    }
-
-    pub(super) const fn when_ignored(mut self, what: &'static str) -> Self {
-        self.when_ignored = Some(what);
-        self
-    }
-
-    pub(super) const fn replaced_by(mut self, names: &'static str) -> Self {
-        self.replaced_by = Some(names);
-        self
-    }
+setters! { Helper:
+    args(args: &'static [ArgKind]) => prototype.args = args;
+    returns(returns: ReturnKind) => prototype.returns = returns;
+    cost(cost: Cost) => cost = cost;
+    gpl_only => prototype.gpl_only = true;
+    packet_memory => prototype.packet_memory = true;
+    might_sleep => prototype.might_sleep = true;
+    variants(variants: &'static [Variant]) => variants = variants;
+    allowed(allowed: ProgramTypes) => allowed = allowed;
+    attach_rules(rules: &'static [(ProgramType, AttachTypes)]) => attach_rules = rules;
+    capability(capability: Capability) => capability = capability;
+    effect(effect: Effect) => effect = effect;
+    follows(follows: Follows) => follows = follows;
+    fills(fills: Fills) => fills = fills;
+    stable(stable: Stable) => stable = stable;
+    returns_size => returns_size = true;
+    answers(bits: u64) => answer_bits = bits;
+    moves_on => moves_on = true;
+    needs_frame => needs_frame = true;
+    reads_all_arguments => reads_all_arguments = true;
+    calls_later => calls_later = true;
+    reaches_out => reaches_out = true;
+    changes_packet_data => changes_packet_data = true;
+    acquires => acquires = true;
+    casts_argument => casts_argument = true;
+    fastcall => fastcall = true;
+    when_ignored(what: &'static str) => when_ignored = Some(what);
+    replaced_by(names: &'static str) => replaced_by = Some(names);
 }
 
 /// The size of the memory argument before it, at least 1.

@@ -32,6 +32,24 @@ const OPTION_SETTERS_AT: &[(ProgramType, AttachTypes)] = &[
     (ProgramType::Lsm, LSM_CGROUP),
 ];
 
+/// A cast of a socket to a structure of the kernel; 0 if the socket is another.
+const fn cast(id: u32, name: &'static str, major: u8, minor: u8, to: &'static str) -> Helper {
+    helper(id, name, major, minor)
+        .cost(Cost::Constant)
+        .args(&[BTF_SOCK])
+        .returns(btf_result_or_null(to))
+        .capability(PerfMon)
+        .effect(ReadsMemory)
+        .casts_argument()
+        .allowed(CASTERS)
+}
+
+/// Makes or checks a SYN cookie.
+const fn cookie(id: u32, name: &'static str, major: u8, minor: u8, args: &'static [ArgKind]) -> Helper {
+    let row = helper(id, name, major, minor).args(args).gpl_only().packet_memory();
+    row.effect(ChangesAllButStack).allowed(any_of(&[TC, XDP]))
+}
+
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(46, "get_socket_cookie", 4, 12)
@@ -200,12 +218,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .acquires()
         .effect(ChangesAllButStack)
         .allowed(LOOKERS),
-    helper(100, "tcp_check_syncookie", 5, 2)
-        .args(&[BTF_SOCK, READ, SIZE, READ, SIZE])
-        .gpl_only()
-        .packet_memory()
-        .effect(ChangesAllButStack)
-        .allowed(any_of(&[TC, XDP])),
+    cookie(100, "tcp_check_syncookie", 5, 2, &[BTF_SOCK, READ, SIZE, READ, SIZE]),
     helper(107, "sk_storage_get", 5, 2)
         .args(&[ConstMapPtr, BTF_SOCK, MapValueOrNull, Anything])
         .returns(ReturnKind::MapValueOrNull)
@@ -251,12 +264,7 @@ pub(super) const HELPERS: &[Helper] = &[
             CGROUP_SOCKOPT,
             STRUCT_OPS,
         ])),
-    helper(110, "tcp_gen_syncookie", 5, 4)
-        .args(&[BTF_SOCK, READ, SIZE, READ, SIZE])
-        .gpl_only()
-        .packet_memory()
-        .effect(ChangesAllButStack)
-        .allowed(any_of(&[TC, XDP])),
+    cookie(110, "tcp_gen_syncookie", 5, 4, &[BTF_SOCK, READ, SIZE, READ, SIZE]),
     helper(116, "tcp_send_ack", 5, 6).args(&[btf("tcp_sock"), Anything]).effect(ChangesAllButStack).allowed(STRUCT_OPS),
     helper(122, "get_netns_cookie", 5, 7)
         .cost(Cost::Constant)
@@ -284,46 +292,11 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[BTF_SOCK, Anything])
         .effect(ReadsMemory)
         .allowed(CGROUP_SKB),
-    helper(136, "skc_to_tcp6_sock", 5, 9)
-        .cost(Cost::Constant)
-        .args(&[BTF_SOCK])
-        .returns(btf_result_or_null("tcp6_sock"))
-        .capability(PerfMon)
-        .effect(ReadsMemory)
-        .casts_argument()
-        .allowed(CASTERS),
-    helper(137, "skc_to_tcp_sock", 5, 9)
-        .cost(Cost::Constant)
-        .args(&[BTF_SOCK])
-        .returns(btf_result_or_null("tcp_sock"))
-        .capability(PerfMon)
-        .effect(ReadsMemory)
-        .casts_argument()
-        .allowed(CASTERS),
-    helper(138, "skc_to_tcp_timewait_sock", 5, 9)
-        .cost(Cost::Constant)
-        .args(&[BTF_SOCK])
-        .returns(btf_result_or_null("tcp_timewait_sock"))
-        .capability(PerfMon)
-        .effect(ReadsMemory)
-        .casts_argument()
-        .allowed(CASTERS),
-    helper(139, "skc_to_tcp_request_sock", 5, 9)
-        .cost(Cost::Constant)
-        .args(&[BTF_SOCK])
-        .returns(btf_result_or_null("tcp_request_sock"))
-        .capability(PerfMon)
-        .effect(ReadsMemory)
-        .casts_argument()
-        .allowed(CASTERS),
-    helper(140, "skc_to_udp6_sock", 5, 9)
-        .cost(Cost::Constant)
-        .args(&[BTF_SOCK])
-        .returns(btf_result_or_null("udp6_sock"))
-        .capability(PerfMon)
-        .effect(ReadsMemory)
-        .casts_argument()
-        .allowed(CASTERS),
+    cast(136, "skc_to_tcp6_sock", 5, 9, "tcp6_sock"),
+    cast(137, "skc_to_tcp_sock", 5, 9, "tcp_sock"),
+    cast(138, "skc_to_tcp_timewait_sock", 5, 9, "tcp_timewait_sock"),
+    cast(139, "skc_to_tcp_request_sock", 5, 9, "tcp_request_sock"),
+    cast(140, "skc_to_udp6_sock", 5, 9, "udp6_sock"),
     helper(142, "load_hdr_opt", 5, 10)
         .args(&[Context, READ_WRITE, SIZE, Anything])
         .effect(WritesArguments)
@@ -354,28 +327,8 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ReadsMemory)
         .casts_argument()
         .allowed(CASTERS),
-    helper(204, "tcp_raw_gen_syncookie_ipv4", 6, 0)
-        .args(&[fixed(20, Memory::READ), READ, SIZE_OR_ZERO])
-        .gpl_only()
-        .packet_memory()
-        .effect(ChangesAllButStack)
-        .allowed(any_of(&[TC, XDP])),
-    helper(205, "tcp_raw_gen_syncookie_ipv6", 6, 0)
-        .args(&[fixed(40, Memory::READ), READ, SIZE_OR_ZERO])
-        .gpl_only()
-        .packet_memory()
-        .effect(ChangesAllButStack)
-        .allowed(any_of(&[TC, XDP])),
-    helper(206, "tcp_raw_check_syncookie_ipv4", 6, 0)
-        .args(&[fixed(20, Memory::READ), fixed(20, Memory::READ)])
-        .gpl_only()
-        .packet_memory()
-        .effect(ChangesAllButStack)
-        .allowed(any_of(&[TC, XDP])),
-    helper(207, "tcp_raw_check_syncookie_ipv6", 6, 0)
-        .args(&[fixed(40, Memory::READ), fixed(20, Memory::READ)])
-        .gpl_only()
-        .packet_memory()
-        .effect(ChangesAllButStack)
-        .allowed(any_of(&[TC, XDP])),
+    cookie(204, "tcp_raw_gen_syncookie_ipv4", 6, 0, &[fixed(20, Memory::READ), READ, SIZE_OR_ZERO]),
+    cookie(205, "tcp_raw_gen_syncookie_ipv6", 6, 0, &[fixed(40, Memory::READ), READ, SIZE_OR_ZERO]),
+    cookie(206, "tcp_raw_check_syncookie_ipv4", 6, 0, &[fixed(20, Memory::READ), fixed(20, Memory::READ)]),
+    cookie(207, "tcp_raw_check_syncookie_ipv6", 6, 0, &[fixed(40, Memory::READ), fixed(20, Memory::READ)]),
 ];

@@ -6,6 +6,7 @@ pub(super) use super::properties::{DynptrSource, Kfunc, Later};
 pub(super) use crate::AttachTypes;
 pub(super) use crate::Cost;
 pub(super) use crate::ProgramType;
+use crate::rows::setters;
 use crate::{AttachType, KernelVersion, ProgramTypes};
 
 /// A row: name, first kernel, who may call it, flags.
@@ -21,30 +22,15 @@ pub(super) const fn kfunc(
     Kfunc { name, since, until: None, allowed, attach_rules: &[], flags, meaning, cost }
 }
 
-impl Kfunc {
+setters! { Kfunc:
     /// It does more than its prototype and flags say.
-    pub(super) const fn means(mut self, meaning: KfuncMeaning) -> Kfunc {
-        self.meaning = meaning;
-        self
-    }
-
+    means(meaning: KfuncMeaning) => meaning = meaning;
     /// What bounds the time that a call takes; [`Cost::Constant`] where a row does not say.
-    pub(super) const fn cost(mut self, cost: Cost) -> Kfunc {
-        self.cost = cost;
-        self
-    }
-
+    cost(cost: Cost) => cost = cost;
     /// From this release on, kernels have it no more, or as another row says.
-    pub(super) const fn until(mut self, major: u8, minor: u8) -> Kfunc {
-        self.until = Some(KernelVersion::new(major, minor));
-        self
-    }
-
+    until(major: u8, minor: u8) => until = Some(KernelVersion::new(major, minor));
     /// For these program types, only at these attach types.
-    pub(super) const fn only_at(mut self, rules: &'static [(ProgramType, AttachTypes)]) -> Kfunc {
-        self.attach_rules = rules;
-        self
-    }
+    only_at(rules: &'static [(ProgramType, AttachTypes)]) => attach_rules = rules;
 }
 
 const fn types(types: &[ProgramType]) -> ProgramTypes {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::object::SortedSet;
+use crate::object::{SortedSet, Typed as _};
 use crate::redis::number::real;
 use crate::redis::reply::Refusal;
 

@@ -6,7 +6,7 @@ mod range;
 
 use super::call::{Call, SYNTAX, Served};
 use super::reply::Refusal;
-use crate::object::{Edit, SortedSet};
+use crate::object::{Edit, SortedSet, Typed as _};
 pub use add::{zadd, zincrby};
 use limits::{Bounds, ByBytes, ByScore};
 pub use range::{zrange, zremrange};

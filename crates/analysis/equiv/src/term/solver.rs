@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Instant;
 
 use kiln_isa::semantics::mask;
 
@@ -130,17 +129,7 @@ pub enum Strategy {
 #[cfg(feature = "z3")]
 const STEPS_PER_CLOCK_MS: u32 = 125;
 
-/// Whether nothing satisfies a query in SMT-LIB 2. `None` if Z3 does not know after `steps` of its own steps, after a
-/// time in which an idle machine would take twenty times as many, or at `until`.
-pub fn is_unsatisfiable(
-    query: &str,
-    logic: &str,
-    steps: u32,
-    strategy: Strategy,
-    until: Option<Instant>,
-) -> Option<bool> {
-    engine::is_unsatisfiable(query, logic, steps, strategy, until)
-}
+pub use engine::is_unsatisfiable;
 
 /// How large a circuit of its own a term makes, if it grows with the square of its bits.
 fn circuit(arena: &Arena, id: TermId) -> u64 {
@@ -163,6 +152,8 @@ mod engine {
     use super::{Answer, STEPS_PER_CLOCK_MS, Strategy};
     use crate::term::Symbol;
 
+    /// Whether nothing satisfies a query in SMT-LIB 2. `None` if Z3 does not know after `steps` of its own steps, after a
+    /// time in which an idle machine would take twenty times as many, or at `until`.
     pub fn is_unsatisfiable(
         query: &str,
         logic: &str,
@@ -231,6 +222,7 @@ mod engine {
     use super::{Answer, Strategy};
     use crate::term::Symbol;
 
+    /// `None`: there is no solver.
     pub fn is_unsatisfiable(_: &str, _: &str, _: u32, _: Strategy, _: Option<Instant>) -> Option<bool> {
         None
     }

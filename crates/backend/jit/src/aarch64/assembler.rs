@@ -7,6 +7,7 @@
 use kiln_isa::{JumpOp, Size, Width};
 
 use crate::blind::Keys;
+use crate::shared::Assembly;
 
 /// A general-purpose register by its number; 31 is the zero register or the stack pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,19 +161,39 @@ fn bitmask(value: u64, width: Width) -> Option<u32> {
     Some(n << 22 | immr << 16 | imms << 10)
 }
 
-impl Assembler {
-    /// Makes room for the code of so many instructions.
-    pub fn reserve(&mut self, insns: usize) {
+impl Assembly for Assembler {
+    type Label = Label;
+
+    fn reserve(&mut self, insns: usize) {
         self.words.reserve(2 * insns);
         self.labels.reserve(3 * insns);
     }
 
-    /// A new label, not yet bound.
-    pub fn label(&mut self) -> Label {
+    fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() as u32 - 1)
     }
 
+    fn align(&mut self, alignment: usize) {
+        while !self.len().is_multiple_of(alignment) {
+            self.word(0xd503_201f);
+        }
+    }
+
+    fn bind(&mut self, label: Label) {
+        self.labels[label.0 as usize] = Some(self.words.len());
+    }
+
+    fn jump(&mut self, target: Label) {
+        self.fixup(0x1400_0000, target, Reach::Jump);
+    }
+
+    fn call(&mut self, target: Label) {
+        self.fixup(0x9400_0000, target, Reach::Jump);
+    }
+}
+
+impl Assembler {
     /// An empty one; where `far`, conditional branches go anywhere, at the price of a jump each. With a seed, it hides
     /// constants.
     pub fn new(far: bool, blind: Option<u64>) -> Assembler {
@@ -182,18 +203,6 @@ impl Assembler {
     /// Bytes so far.
     pub fn len(&self) -> usize {
         4 * self.words.len()
-    }
-
-    /// Puts a label here.
-    pub fn bind(&mut self, label: Label) {
-        self.labels[label.0 as usize] = Some(self.words.len());
-    }
-
-    /// Aligns the next instruction to `alignment` bytes.
-    pub fn align(&mut self, alignment: usize) {
-        while !self.len().is_multiple_of(alignment) {
-            self.word(0xd503_201f);
-        }
     }
 
     /// Resolves labels; `None` if a conditional branch does not reach its label.
@@ -482,11 +491,6 @@ impl Assembler {
         self.word(0xa8c0_0000 | (2 << 15) | second.at(10) | Gpr::SP.at(5) | first.at(0));
     }
 
-    /// `b target`.
-    pub fn jump(&mut self, target: Label) {
-        self.fixup(0x1400_0000, target, Reach::Jump);
-    }
-
     /// `b.cond target`.
     pub fn jump_if(&mut self, condition: Condition, target: Label) {
         if self.far {
@@ -506,11 +510,6 @@ impl Assembler {
         } else {
             self.fixup(opcode(zero) | wide(width) | gpr.at(0), target, Reach::Branch);
         }
-    }
-
-    /// `bl target`.
-    pub fn call(&mut self, target: Label) {
-        self.fixup(0x9400_0000, target, Reach::Jump);
     }
 
     /// `blr register`.

@@ -9,6 +9,7 @@ use super::function::FunctionCompiler;
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, SIXTH, gpr};
 use crate::address::Address;
 use crate::immediate::extended;
+use crate::shared::Assembly as _;
 use crate::walk::{Frame, LowerControl, call_function, dispatch};
 use crate::{Error, Runtime};
 

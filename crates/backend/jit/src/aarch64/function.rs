@@ -10,6 +10,7 @@ use super::assembler::{Assembler, Condition, Gpr, Label, Op};
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, gpr};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
+use crate::shared::Assembly as _;
 use crate::targets::{Targets, jump_targets};
 use crate::walk::Frame;
 use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime, Symbols};

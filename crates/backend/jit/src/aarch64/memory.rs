@@ -8,6 +8,7 @@ use super::function::FunctionCompiler;
 use super::registers::{SCRATCH, gpr};
 use crate::Error;
 use crate::address::Address;
+use crate::shared::Assembly as _;
 use crate::walk::{Frame, LowerMemory};
 
 impl LowerMemory for FunctionCompiler<'_, '_> {

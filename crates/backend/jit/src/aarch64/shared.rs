@@ -3,41 +3,13 @@
 use kiln_isa::{Size, Width};
 use kiln_program::FunctionId;
 
-use super::assembler::{Assembler, Gpr, Label, Op};
+use super::assembler::{Assembler, Gpr, Op};
 use super::registers::{BUDGET, RUNTIME, SCRATCH, SIXTH};
-use crate::shared::Assembly;
+use crate::shared::Assembly as _;
 use crate::{Error, Part, Runtime};
 
 /// What the code of all functions shares.
 pub(super) type Shared<'a> = crate::shared::Shared<'a, Assembler>;
-
-impl Assembly for Assembler {
-    type Label = Label;
-
-    fn reserve(&mut self, insns: usize) {
-        Assembler::reserve(self, insns);
-    }
-
-    fn label(&mut self) -> Label {
-        Assembler::label(self)
-    }
-
-    fn align(&mut self, alignment: usize) {
-        Assembler::align(self, alignment);
-    }
-
-    fn bind(&mut self, label: Label) {
-        Assembler::bind(self, label);
-    }
-
-    fn jump(&mut self, label: Label) {
-        Assembler::jump(self, label);
-    }
-
-    fn call(&mut self, label: Label) {
-        Assembler::call(self, label);
-    }
-}
 
 impl Shared<'_> {
     /// The entry from a helper into a function: a [`crate::HelperEntry`]. Arguments are already in place.

@@ -7,6 +7,7 @@ use super::assembler::{Assembler, Condition, Gpr, Label, Op};
 use super::function::FunctionCompiler;
 use super::registers::{BUDGET, RUNTIME, SCRATCH, gpr};
 use super::shared::Shared;
+use crate::shared::Assembly as _;
 use crate::walk::Compile;
 use crate::{Error, Runtime};
 

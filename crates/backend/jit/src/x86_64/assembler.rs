@@ -13,6 +13,7 @@
 
 use super::operand::{Condition, Gpr};
 use crate::blind::Keys;
+use crate::shared::Assembly;
 
 /// A place in the code, bound once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,22 +65,40 @@ impl Assembled {
 /// Rounds of lengthening before all jumps are made long: a bound on hostile input, never met in practice.
 const ROUNDS: usize = 24;
 
-impl Assembler {
-    /// An empty one, which hides constants if there is a seed.
-    pub fn new(blind: Option<u64>) -> Assembler {
-        Assembler { keys: blind.map(Keys::new), ..Assembler::default() }
-    }
+impl Assembly for Assembler {
+    type Label = Label;
 
-    /// Makes room for the code of so many instructions, most of which have four bytes.
-    pub fn reserve(&mut self, insns: usize) {
+    fn reserve(&mut self, insns: usize) {
         self.bytes.reserve(4 * insns);
         self.items.reserve(insns);
     }
 
-    /// A new label, not yet bound.
-    pub fn label(&mut self) -> Label {
+    fn label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels - 1)
+    }
+
+    fn align(&mut self, alignment: usize) {
+        self.item(Kind::Align(alignment));
+    }
+
+    fn bind(&mut self, label: Label) {
+        self.item(Kind::Bind(label));
+    }
+
+    fn jump(&mut self, target: Label) {
+        self.item(Kind::Jump { condition: None, target, long: false });
+    }
+
+    fn call(&mut self, target: Label) {
+        self.item(Kind::Call(target));
+    }
+}
+
+impl Assembler {
+    /// An empty one, which hides constants if there is a seed.
+    pub fn new(blind: Option<u64>) -> Assembler {
+        Assembler { keys: blind.map(Keys::new), ..Assembler::default() }
     }
 
     /// Bytes of fixed code so far.
@@ -91,26 +110,8 @@ impl Assembler {
         self.items.push(Item { at: self.bytes.len(), kind });
     }
 
-    /// Puts a label here.
-    pub fn bind(&mut self, label: Label) {
-        self.item(Kind::Bind(label));
-    }
-
-    /// Aligns the next instruction to `alignment` (a power of two, at most 64).
-    pub fn align(&mut self, alignment: usize) {
-        self.item(Kind::Align(alignment));
-    }
-
-    pub fn jump(&mut self, target: Label) {
-        self.item(Kind::Jump { condition: None, target, long: false });
-    }
-
     pub fn jump_if(&mut self, condition: Condition, target: Label) {
         self.item(Kind::Jump { condition: Some(condition), target, long: false });
-    }
-
-    pub fn call(&mut self, target: Label) {
-        self.item(Kind::Call(target));
     }
 
     /// `lea dst, [rip + target]`.

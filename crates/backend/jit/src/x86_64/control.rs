@@ -9,6 +9,7 @@ use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
 use crate::address::Address;
+use crate::shared::Assembly as _;
 use crate::walk::{Frame, LowerControl, call_function, dispatch};
 use crate::{Error, Runtime};
 

@@ -15,6 +15,7 @@ use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Shift, Unary};
 use super::registers::{SCRATCH, SCRATCH2, gpr};
 use crate::immediate::extended;
+use crate::shared::Assembly as _;
 
 /// What the machine divides by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,6 +12,7 @@ use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
 use super::registers::{BASE, BUDGET, RUNTIME, SCRATCH2, gpr, runtime_field};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
+use crate::shared::Assembly as _;
 use crate::targets::{Targets, jump_targets};
 use crate::walk::Frame;
 use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime, Symbols};

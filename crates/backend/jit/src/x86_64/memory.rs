@@ -8,6 +8,7 @@ use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{BASE, SCRATCH, SCRATCH2, gpr};
 use crate::address::Address as Symbol;
+use crate::shared::Assembly as _;
 use crate::walk::{Frame, LowerMemory};
 use crate::{Arena, Error};
 

@@ -3,42 +3,14 @@
 use kiln_isa::{Size, Width};
 use kiln_program::FunctionId;
 
-use super::assembler::{Assembler, Label};
+use super::assembler::Assembler;
 use super::operand::{Arithmetic, Gpr, Memory};
 use super::registers::{BASE, BUDGET, RUNTIME, SCRATCH2, runtime_field};
-use crate::shared::Assembly;
+use crate::shared::Assembly as _;
 use crate::{Error, Part, Runtime};
 
 /// What the code of all functions shares.
 pub(super) type Shared<'a> = crate::shared::Shared<'a, Assembler>;
-
-impl Assembly for Assembler {
-    type Label = Label;
-
-    fn reserve(&mut self, insns: usize) {
-        Assembler::reserve(self, insns);
-    }
-
-    fn label(&mut self) -> Label {
-        Assembler::label(self)
-    }
-
-    fn align(&mut self, alignment: usize) {
-        Assembler::align(self, alignment);
-    }
-
-    fn bind(&mut self, label: Label) {
-        Assembler::bind(self, label);
-    }
-
-    fn jump(&mut self, label: Label) {
-        Assembler::jump(self, label);
-    }
-
-    fn call(&mut self, label: Label) {
-        Assembler::call(self, label);
-    }
-}
 
 impl Shared<'_> {
     /// What [`BASE`] holds, if it holds the arena's base.

@@ -3,25 +3,12 @@
 
 use kiln_isa::Insn;
 use kiln_jit::Symbols;
-use kiln_program::{ExternId, Function, FunctionId, InsnId, Linkage, MapId, Mark, Object, Reference};
+use kiln_program::{Function, FunctionId, InsnId, Linkage, Mark, Object, Reference};
 
 /// A runtime without addresses.
 pub struct Nothing;
 
-impl Symbols for Nothing {
-    fn map_address(&self, _: MapId) -> Option<u64> {
-        None
-    }
-    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
-        None
-    }
-    fn helper_address(&self, _: u32) -> Option<u64> {
-        None
-    }
-    fn extern_address(&self, _: ExternId) -> Option<u64> {
-        None
-    }
-}
+impl Symbols for Nothing {}
 
 /// The function that objects of [`object`] have.
 pub const ENTRY: FunctionId = FunctionId(0);

@@ -104,17 +104,8 @@ pub extern "C" fn packet_load(_: u64, offset: u64, bytes: u64, _: u64, _: u64, _
 pub struct TestSymbols;
 
 impl Symbols for TestSymbols {
-    fn map_address(&self, _: MapId) -> Option<u64> {
-        None
-    }
-    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
-        None
-    }
     fn helper_address(&self, number: u32) -> Option<u64> {
         (number == 1).then_some(helper as *const () as u64)
-    }
-    fn extern_address(&self, _: ExternId) -> Option<u64> {
-        None
     }
     fn packet_load_address(&self) -> Option<u64> {
         Some(packet_load as *const () as u64)
