@@ -411,3 +411,29 @@ fn runs_alike_but_for_their_registers_are_shared() {
         assert!(!laws.iter().any(|law| law == "alike-tail"), "{lines:#?}");
     }
 }
+
+#[test]
+fn halves_stay_empty_through_shifts_and_sums() {
+    let cleared = |operation: &str| {
+        let body = format!(
+            "w2 = *(u32 *)(r1 + 0xc)
+             w0 = *(u32 *)(r1 + 0x10)
+             w2 ^= 0x1
+             w0 ^= 0x1
+             if w2 == 0x7 goto less
+             {operation}
+           less:
+             w0 = w0
+             exit"
+        );
+        let object = parse(&format!("; program xdp\n{body}")).unwrap();
+        let rewrite = optimize(&object, &Options { search: 0, ..Options::default() }, &mut ());
+        rewrite.evidence.iter().any(|one| one.because.name() == "cleared-half")
+    };
+    for operation in ["r0 >>= r2", "r0 /= r2", "r0 %= 0x5", "r0 >>= 0x9\n r0 += 0x20"] {
+        assert!(cleared(operation), "{operation}");
+    }
+    for operation in ["r0 <<= r2", "r0 s/= r2", "r0 += r2", "r0 += -0x1", "r0 -= r2"] {
+        assert!(!cleared(operation), "{operation}");
+    }
+}
