@@ -18,7 +18,7 @@
 //! is kept, the other path moves its values to the registers there.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, RegSet, Source};
@@ -34,6 +34,10 @@ use crate::laws::trial::Trial;
 
 /// Number of instructions from which on a run is worth a trial.
 const SHORTEST: usize = 6;
+/// Number of instructions whose shapes are compared before two runs are followed.
+const SHAPES: usize = 3;
+/// Maximum number of instructions that are followed in one function.
+const MAX_STEPS: usize = 1 << 16;
 /// Maximum number of trials for one change.
 const MAX_TRIALS: usize = 8;
 
@@ -82,7 +86,8 @@ struct Pair {
 
 /// What is known of a function.
 struct Runs<'a> {
-    object_core: Vec<Option<CoreKey>>,
+    /// What a loader makes of each instruction.
+    relocations: Vec<Option<CoreKey>>,
     function: &'a Function,
     cfg: Cfg,
     /// What is read from each instruction on.
@@ -107,24 +112,27 @@ impl<'a> Runs<'a> {
             let core = &object.core[node.core?.index()];
             Some((core.type_id, core.access.clone(), core.access_offset, core.kind, core.keeps_width))
         };
-        Runs { object_core: function.nodes.iter().map(key).collect(), function, cfg, before }
+        Runs { relocations: function.nodes.iter().map(key).collect(), function, cfg, before }
     }
 
     /// All pairs of runs that are long enough and no part of longer ones, the longest first.
     fn longest(&self) -> Vec<Pair> {
-        let mut shapes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        let shape = |at: usize| format!("{:?}", operands(&self.function.nodes[at].insn).map(|(shape, _)| shape));
-        let all: Vec<String> = (0..self.function.nodes.len()).map(shape).collect();
-        for at in 0..all.len().saturating_sub(SHORTEST) {
-            shapes.entry(all[at..at + 3].concat()).or_default().push(at);
+        let nodes = &self.function.nodes;
+        let all: Vec<Option<Insn>> = nodes.iter().map(|node| Some(operands(&node.insn)?.0)).collect();
+        let mut alike: HashMap<&[Option<Insn>], Vec<usize>> = HashMap::new();
+        for (at, shapes) in all.windows(SHAPES).enumerate() {
+            alike.entry(shapes).or_default().push(at);
         }
-        let mut covered: BTreeSet<(usize, usize)> = BTreeSet::new();
+        let mut starts: Vec<(usize, usize)> = alike.values().flat_map(|places| pairs(places)).collect();
+        starts.sort_unstable();
+        let mut covered: HashSet<(usize, usize)> = HashSet::new();
         let mut found: Vec<Pair> = Vec::new();
-        for (start, other) in starts(&shapes) {
+        let mut steps = MAX_STEPS;
+        for (start, other) in starts {
             if covered.contains(&(start, other)) {
                 continue;
             }
-            if let Some(pair) = self.follow(start, other).filter(|pair| pair.same.len() >= SHORTEST) {
+            if let Some(pair) = self.follow(start, other, &mut steps).filter(|pair| pair.same.len() >= SHORTEST) {
                 covered.extend(pair.same.iter().map(|(other, own)| (*own, *other)));
                 found.push(pair);
             }
@@ -133,16 +141,20 @@ impl<'a> Runs<'a> {
         found
     }
 
-    /// Follows two runs at once, as far as they are alike; `None` if they end at different places.
-    fn follow(&self, start: usize, other: usize) -> Option<Pair> {
+    /// Follows two runs at once, as far as they are alike; `None` if they end at different places, or no steps are left.
+    fn follow(&self, start: usize, other: usize, steps: &mut usize) -> Option<Pair> {
         let mut pair = Pair { start, other, ..Pair::default() };
         (pair.renamed[Reg::R10.index()], pair.names[Reg::R10.index()]) = (Some(Reg::R10), Some(Reg::R10));
         let mut pending = vec![(start, other)];
         while let Some((own, other)) = pending.pop() {
             let (own, other) = (self.behind_jumps(own)?, self.behind_jumps(other)?);
+            *steps = steps.checked_sub(1)?;
             if own == other {
                 pair.ends.insert(own);
                 continue;
+            }
+            if pair.same.contains_key(&own) {
+                return None;
             }
             match pair.same.get(&other) {
                 Some(known) if *known == own => continue,
@@ -194,7 +206,7 @@ impl<'a> Runs<'a> {
         let [one, two] = [own, other].map(|at| &self.function.nodes[at]);
         let references = one.target().is_some() && two.target().is_some() || one.reference == two.reference;
         let stays = matches!(one.insn, Insn::Call(CallTarget::Subprogram(_) | CallTarget::Kfunc { .. }));
-        if !references || stays || self.object_core[own] != self.object_core[other] {
+        if !references || stays || self.relocations[own] != self.relocations[other] {
             return false;
         }
         let (Some((shape, own)), Some((other_shape, other))) = (operands(&one.insn), operands(&two.insn)) else {
@@ -315,14 +327,10 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Pairs of different positions with instructions of the same shapes, in the order of their positions.
-fn starts(shapes: &BTreeMap<String, Vec<usize>>) -> BTreeSet<(usize, usize)> {
-    let pairs = |places: &'_ Vec<usize>| {
-        let places = places.clone();
-        let others = places.clone();
-        places.into_iter().flat_map(move |one| others.clone().into_iter().map(move |other| (one, other)))
-    };
-    shapes.values().flat_map(pairs).filter(|(one, other)| one != other).collect()
+/// Pairs of different places.
+fn pairs(places: &[usize]) -> impl Iterator<Item = (usize, usize)> {
+    let both = places.iter().flat_map(move |one| places.iter().map(move |other| (*one, *other)));
+    both.filter(|(one, other)| one != other)
 }
 
 /// An instruction without its registers and its target, and its registers in order; a call has those that it passes.
