@@ -365,3 +365,75 @@ fn an_address_is_added_to_its_index() {
     let (lines, laws) = optimized(&format!("{sum}\n r0 += r3\n exit"));
     assert!(!laws.iter().any(|law| law == "exchanged-operands"), "{lines:#?}");
 }
+
+/// Two runs of six instructions, one on R2 and one on R4, in R0; only the first adds `end`.
+fn alike(end: &str, last: &str) -> String {
+    let run = |value: &str, up: &str| {
+        format!(
+            "r0 = 0x7
+             if w{value} <= 0xff goto {up}
+             r{value} >>= 0x8
+             r0 |= 0x8
+           {up}:
+             r{value} *= 0x5
+             r{value} ^= 0x2b
+             r0 |= r{value}\n"
+        )
+    };
+    let (first, second) = (run("2", "up"), run("4", "again"));
+    format!(
+        "w2 = *(u32 *)(r1 + 0xc)
+         w4 = *(u32 *)(r1 + 0x10)
+         if w2 == 0x0 goto other
+         {first} {end}
+         goto out
+       other:
+         {second}
+       out:
+         {last}
+         exit"
+    )
+}
+
+#[test]
+fn runs_alike_but_for_their_registers_are_shared() {
+    for (end, saved) in [("", 5), ("r0 += 0x20", 3), ("r0 ^= 0x20", 3)] {
+        let body = alike(end, "");
+        let (lines, laws) = optimized(&body);
+        let before = parse(&format!("; program xdp\n{body}")).unwrap().functions[0].slots();
+        let labels = lines.iter().filter(|line| line.ends_with(':')).count();
+        assert!(lines.len() - labels + saved <= before as usize, "{before} {lines:#?}");
+        assert!(laws.iter().any(|law| law == "alike-tail"), "{end}: {laws:?}");
+    }
+    // Zero does not leave a product alone, and what is read afterwards stays in its register.
+    for (end, last) in [("r0 *= 0x20", ""), ("", "r0 += r2"), ("", "r0 += r4")] {
+        let (lines, laws) = optimized(&alike(end, last));
+        assert!(!laws.iter().any(|law| law == "alike-tail"), "{lines:#?}");
+    }
+}
+
+#[test]
+fn halves_stay_empty_through_shifts_and_sums() {
+    let cleared = |operation: &str| {
+        let body = format!(
+            "w2 = *(u32 *)(r1 + 0xc)
+             w0 = *(u32 *)(r1 + 0x10)
+             w2 ^= 0x1
+             w0 ^= 0x1
+             if w2 == 0x7 goto less
+             {operation}
+           less:
+             w0 = w0
+             exit"
+        );
+        let object = parse(&format!("; program xdp\n{body}")).unwrap();
+        let rewrite = optimize(&object, &Options { search: 0, ..Options::default() }, &mut ());
+        rewrite.evidence.iter().any(|one| one.because.name() == "cleared-half")
+    };
+    for operation in ["r0 >>= r2", "r0 /= r2", "r0 %= 0x5", "r0 >>= 0x9\n r0 += 0x20"] {
+        assert!(cleared(operation), "{operation}");
+    }
+    for operation in ["r0 <<= r2", "r0 s/= r2", "r0 += r2", "r0 += -0x1", "r0 -= r2"] {
+        assert!(!cleared(operation), "{operation}");
+    }
+}

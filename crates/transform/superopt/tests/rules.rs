@@ -431,3 +431,24 @@ fn rounds_do_not_grow_with_the_program() {
     };
     assert_eq!(rounds(24), rounds(6));
 }
+
+#[test]
+fn a_constant_added_to_the_address_of_a_section_is_the_address_of_another_place() {
+    let section = |body: &str| {
+        let text = format!(
+            "; map .data array key 4 value 64 entries 1 flags 0x400\n; map seen hash key 4 value 4 entries 4\n; program xdp\n{body}"
+        );
+        let object = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let without = ["shared-register", "kept-address"].map(str::to_owned).into();
+        let rewrite = optimize(&object, &Options { without, search: 0, ..Options::default() }, &mut ());
+        assert!(rewrite.skipped.is_empty(), "not verified: {:?}", rewrite.skipped);
+        lines(&rewrite)
+    };
+    let index = "w3 = *(u32 *)(r1 + 0xc)\n w3 &= 0x7\n r2 = map_value[.data] + 0x8\n";
+    let access = "r2 += r3\n r1 = map[seen]\n call map_delete_elem\n w0 = 0x1\n exit";
+    let folded = section(&format!("{index} r2 += 0x10\n {access}"));
+    assert!(folded.contains(&"r2 = map_value[.data] + 0x18".to_owned()), "{folded:#?}");
+    // What is read in between stays where it is.
+    let kept = section(&format!("{index} *(u32 *)(r2 + 0x0) = w3\n r2 += 0x10\n {access}"));
+    assert!(!kept.contains(&"r2 = map_value[.data] + 0x18".to_owned()), "{kept:#?}");
+}

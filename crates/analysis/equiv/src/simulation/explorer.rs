@@ -161,9 +161,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let To::Event((at, _)) = edge.to else { return Ok(segment) };
         let node = self.old.node(at)?;
         let known = self.question.known(node.id);
-        let is_number = |reg: &Reg| {
-            known.is_some_and(|known| matches!(known.registers[reg.index()], kiln_verifier::Value::Scalar(_)))
-        };
+        let is_number = |reg: &Reg| known.is_some_and(|known| known.registers[reg.index()].is_outside_frame());
         Ok(Segment { event: Some((node, Reg::all().filter(is_number).collect())), ..segment })
     }
 

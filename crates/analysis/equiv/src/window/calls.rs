@@ -287,7 +287,7 @@ fn holds(ranges: &[(i64, i64)], byte: i64) -> bool {
 }
 
 impl<'a> State<'_, 'a> {
-    /// What the next event does with the frame. `numbers` are arguments that are known to be scalars.
+    /// What the next event does with the frame. `numbers` are arguments that are known not to be addresses in a frame.
     pub(crate) fn event_use(&self, node: &Node, numbers: RegSet) -> EventUse {
         let all = EventUse { all: true, ..EventUse::default() };
         let target = match node.insn {

@@ -36,6 +36,18 @@ pub enum Value {
     Unknown,
 }
 
+impl Value {
+    /// Whether it is not an address in a frame of the program: a number (an assumption: numbers may be made of
+    /// addresses), or a pointer to anything else.
+    pub fn is_outside_frame(&self) -> bool {
+        match self {
+            Value::Scalar(_) => true,
+            Value::Pointer(pointer) => !matches!(pointer.region, Region::Stack { .. }),
+            Value::Uninit | Value::Unknown => false,
+        }
+    }
+}
+
 /// A pointer: what it points into, and how far.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pointer {
@@ -430,7 +442,21 @@ impl Value {
             {
                 Value::Pointer(Pointer { nullable: true, ..pointer.clone() })
             }
+            _ if self.may_be_any_address() && other.may_be_any_address() => Value::Pointer(Pointer {
+                region: Region::Other(UNTRUSTED_MEMORY.to_owned()),
+                offset: Scalar::of_width(64),
+                nullable: true,
+            }),
             _ => Value::Unknown,
+        }
+    }
+
+    /// Whether it is a number or an address that may be any outside the program's frames.
+    fn may_be_any_address(&self) -> bool {
+        match self {
+            Value::Scalar(_) => true,
+            Value::Pointer(pointer) => pointer.region.may_be_any_other(),
+            Value::Uninit | Value::Unknown => false,
         }
     }
 }

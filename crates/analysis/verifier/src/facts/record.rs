@@ -380,9 +380,17 @@ fn join(known: &mut Register, now: &Register, depth: usize) {
         *known = Register { nullable: true, ..*now };
     } else if now.is_zero() && known.is_pointer() {
         known.nullable = true;
+    } else if may_be_any_address(known) && may_be_any_address(now) {
+        let scalar = Scalar::of_width(64);
+        *known = Register { nullable: true, scalar, ..Register::UNTRUSTED_BYTES };
     } else {
         *known = Register { holds: Holds::Mixed, ..Register::UNINIT };
     }
+}
+
+/// Whether it is a number or an address that may be any outside the program's frames.
+fn may_be_any_address(register: &Register) -> bool {
+    matches!(register.kind(), Kind::Scalar | Kind::BtfId) || register.is_untrusted_bytes()
 }
 
 fn total_offset(register: &Register) -> Scalar {
@@ -395,7 +403,8 @@ fn value_of(register: &Register, names: &crate::types::Types) -> Value {
         Holds::Uninit => return Value::Uninit,
         Holds::Mixed => return Value::Unknown,
         Holds::Scalar => return Value::Scalar(register.scalar),
-        _ if register.relocated => return Value::Unknown,
+        // Of these the offset is unknown as well, so that nothing is said that another kernel could make wrong.
+        _ if register.relocated && !matches!(register.kind(), Kind::BtfId | Kind::Context) => return Value::Unknown,
         Holds::Context => Region::Context,
         Holds::Stack(up) => Region::Stack { up },
         Holds::Map(map) if !register.inner => Region::Map(MapId(map)),

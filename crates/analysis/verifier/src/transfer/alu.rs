@@ -398,6 +398,9 @@ impl Arithmetic<'_, '_> {
                 format!("r{}: operator {} on a pointer ({name})", dst.number(), op.row().symbol),
             );
         }
+        if self.loader_decides(&pointer, &number) {
+            return Ok(Register { relocated: true, offset: 0, scalar: Register::UNKNOWN.scalar, ..pointer });
+        }
         check_offset(&pointer, &number, dst)?;
         self.path.findings.mark_precise(&number);
         let moved = match op {
@@ -412,6 +415,13 @@ impl Arithmetic<'_, '_> {
         check_offset(&result, &Register::constant(0), dst)?;
         self.path.options.check_moved_inside(self.path.code, dst, &result)?;
         Ok(result)
+    }
+
+    /// Whether only the loader knows how far a pointer moves that may be given to helpers from wherever it is: a
+    /// kernel on which it moves too far rejects the program, so the facts need not hold there.
+    fn loader_decides(&self, pointer: &Register, number: &Register) -> bool {
+        let unknown = pointer.relocated || number.scalar.smin <= -MAX_POINTER_OFFSET;
+        matches!(pointer.kind(), Kind::BtfId | Kind::Context) && unknown && self.path.any_load()
     }
 
     fn moved_up(&mut self, pointer: Register, number: &Register) -> Register {

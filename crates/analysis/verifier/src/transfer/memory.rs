@@ -115,6 +115,8 @@ impl Path<'_> {
                 Ok(self.frozen_value(&base, offset, bytes).unwrap_or(unknown))
             }
             Kind::Memory if base.trust.has(Trust::UNTRUSTED) => Ok(unknown),
+            // Another kernel has the field elsewhere. Pointers have eight bytes.
+            Kind::BtfId if bytes < 8 && (base.relocated || self.relocated()) => Ok(unknown),
             Kind::BtfId => self.load_structure(reg, &base, offset, bytes),
             Kind::Map => self.load_map_field(reg, &base, offset, bytes),
             _ => {

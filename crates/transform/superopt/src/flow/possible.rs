@@ -63,6 +63,8 @@ fn result(bits: &Possible, node: &Node, numbers: bool) -> u64 {
                 (AluOp::Or | AluOp::Xor, _) => old | other,
                 (AluOp::Lsh, Some(amount)) => (old & whole) << amount,
                 (AluOp::Rsh, Some(amount)) => (old & whole) >> amount,
+                (AluOp::Rsh | AluOp::Div | AluOp::Mod, _) => up_to(old & whole),
+                (AluOp::Add, _) if (old | other) >> 63 == 0 => up_to(old | other) << 1 | 1,
                 _ => u64::MAX,
             };
             made & whole
@@ -73,6 +75,11 @@ fn result(bits: &Possible, node: &Node, numbers: bool) -> u64 {
         Insn::LoadImm64 { imm: Imm64::Value(value), .. } if node.reference == Reference::None => value,
         _ => u64::MAX,
     }
+}
+
+/// All bits up to the highest of these: no operation that makes a number smaller has others.
+fn up_to(bits: u64) -> u64 {
+    u64::MAX.checked_shr(bits.leading_zeros()).unwrap_or(0)
 }
 
 /// Adds what these bits imply for unknown registers, as far as the program reads them.

@@ -43,7 +43,7 @@ pub fn overwritten(function: &Function, cfg: &Cfg, facts: &Facts) -> Vec<InsnId>
 /// Whether none of the numbers that a helper is given may be an address in the frame, where it would read.
 fn reads_nothing_of_the_frame(helper: &Helper, known: &InsnFacts) -> bool {
     let numbers = helper.prototype.args.iter().zip(ARGUMENTS).filter(|(kind, _)| **kind == ArgKind::Anything);
-    numbers.map(|(_, reg)| &known.registers[reg.index()]).all(|value| matches!(value, Value::Scalar(_)))
+    numbers.map(|(_, reg)| &known.registers[reg.index()]).all(Value::is_outside_frame)
 }
 
 /// The bytes that are not read between the call and the next read of what it wrote, whether it succeeds or fails.

@@ -9,6 +9,7 @@
 //! afterwards, by [`kiln_equiv::simulation`]. [`trial`] tries changes that only pay together with what they make
 //! possible.
 
+pub mod alike_tails;
 pub mod atomics;
 pub mod available_values;
 pub mod context;
@@ -196,6 +197,12 @@ pub static LAWS: &[LawRow] = &[
             once(Stage::Graph, shared_tails::share_tails),
             repeat(Stage::Last, hoist::sink_tails),
         ],
+    },
+    LawRow {
+        name: "alike-tail",
+        statement: "Of two runs that are equal except for their registers, and for a constant added at the end of one, one is kept.",
+        needs_facts: false,
+        steps: &[repeat(Stage::BeforeWindows, alike_tails::share_alike)],
     },
     LawRow {
         name: "alike-block",

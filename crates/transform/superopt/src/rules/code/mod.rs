@@ -127,6 +127,13 @@ pub const RULES: &[Rule] = &[
         propose: operands::relocated_operand,
     },
     Rule {
+        name: "section-place",
+        example: "r1 = map_value[.bss] + 0; r1 += 8  -->  r1 = map_value[.bss] + 8",
+        doc: "A constant added to the address of a data section becomes part of the address.",
+        contextual: false,
+        propose: operands::section_place,
+    },
+    Rule {
         name: "type-number",
         example: "r1 = 17 ll where that is the number of a type  -->  r1 = 17",
         doc: "A type id of the object fits a move of one slot.",

@@ -117,3 +117,22 @@ pub fn relocated_operand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<V
     nodes[at].core = Some(core);
     vec![nodes]
 }
+
+/// At a constant added to the address of a data section: the address of the place there.
+pub fn section_place(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let node = &region.nodes[at];
+    let (Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(imm) }, None) = (node.insn, node.core)
+    else {
+        return Vec::new();
+    };
+    let definition = trace.word(at, dst).definition;
+    let Some(made) = region.nodes.get(definition).filter(|made| matches!(made.insn, Insn::LoadImm64 { .. })) else {
+        return Vec::new();
+    };
+    let Reference::MapValue { map, offset } = made.reference else { return Vec::new() };
+    let Some(offset) = offset.checked_add_signed(imm) else { return Vec::new() };
+    // The sum stands where the addition was.
+    let mut nodes = region.nodes.clone();
+    nodes[at] = Node { reference: Reference::MapValue { map, offset }, id: node.id, ..made.clone() };
+    vec![nodes]
+}
