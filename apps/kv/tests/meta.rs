@@ -104,6 +104,8 @@ const CONVERSATION: &[(&str, &str)] = &[
     ("ma m Mx", "CLIENT_ERROR invalid mode for ma M token"),
     ("ma m Dx", "CLIENT_ERROR invalid or duplicate flag"),
     ("ma m T50 v t", "VA 1 t50|2"),
+    ("ma m D0 t T100", "HD t50"),
+    ("ma m D0 N30 t", "HD t100"),
     ("ma foo", "CLIENT_ERROR cannot increment or decrement non-numeric value"),
     ("ma m Mx O12345678901234567890123456789012", "CLIENT_ERROR invalid mode for ma M token"),
     ("ma foo O12345678901234567890123456789012", "CLIENT_ERROR cannot increment or decrement non-numeric value"),

@@ -11,8 +11,7 @@
 //! At the end each bar ([`bars`]) is printed as met, missed or, within what rounds differ by, even. To miss one is no error: measuring
 //! and judging are two things.
 //!
-//! `--only NAME` measures one of `requests`, `wire`, `tcp`, `redis`, `memory`, `processed`; `--peers` is `--only redis`, which needs no
-//! privilege, as `tcp` does. `--format json` prints one JSON object; `--rounds N` measures less.
+//! `--help` lists the options.
 #![forbid(unsafe_code)]
 
 pub mod bars;
@@ -27,6 +26,7 @@ pub mod wire;
 
 use std::process::ExitCode;
 
+use clap::{Parser, ValueEnum};
 use serde_json::json;
 
 type Failure = Box<dyn std::error::Error>;
@@ -34,50 +34,79 @@ type Failure = Box<dyn std::error::Error>;
 /// Keys of which memory is measured.
 const KEYS: u32 = 200_000;
 
-fn run() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let option = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
-    if let Some(store) = option("--serve") {
-        return serve::run(store, option("--at").cloned());
+/// Measures kiln kv beside memcached, Redis, and other stores in the kernel.
+#[derive(Parser)]
+struct Arguments {
+    /// Measure only this; tcp and redis need no privilege.
+    #[arg(long, value_name = "NAME")]
+    only: Option<Part>,
+    /// The same as --only redis.
+    #[arg(long, conflicts_with = "only")]
+    peers: bool,
+    /// Rounds of each measurement; fewer take less time.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
+    /// How to print what was measured.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// Serve as this store until the input ends, for another process that measures it.
+    #[arg(long, value_name = "STORE")]
+    serve: Option<String>,
+    /// The interface that the store serves at.
+    #[arg(long, value_name = "INTERFACE", requires = "serve")]
+    at: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Requests,
+    Wire,
+    Tcp,
+    Redis,
+    Memory,
+    Processed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    if let Some(store) = arguments.serve {
+        return serve::run(&store, arguments.at);
     }
-    let rounds = option("--rounds").map(|text| text.parse::<usize>()).transpose()?.map(|rounds| rounds.max(1));
-    let prints_json = option("--format").is_some_and(|format| format == "json");
-    let only = if arguments.iter().any(|word| word == "--peers") {
-        Some("redis")
-    } else {
-        option("--only").map(String::as_str)
-    };
-    let wanted = |name: &str| only.is_none_or(|only| only == name);
-    if !["requests", "wire", "tcp", "redis", "memory", "processed"].into_iter().any(wanted) {
-        return Err("--only takes requests, wire, tcp, redis, memory or processed".into());
-    }
-    if only.is_none_or(|only| only == "requests" || only == "wire") {
+    let rounds = arguments.rounds.map(usize::from);
+    let only = if arguments.peers { Some(Part::Redis) } else { arguments.only };
+    let wanted = |part: Part| only.is_none_or(|only| only == part);
+    if wanted(Part::Requests) || wanted(Part::Wire) {
         kiln_linux::available().map_err(|error| format!("the kernel: {error}"))?;
     }
     let mut found = bars::Found::default();
-    if wanted("processed") {
+    if wanted(Part::Processed) {
         found.processed = processed::all()?;
     }
-    if wanted("memory") {
+    if wanted(Part::Memory) {
         found.memory = memory::all(KEYS)?;
     }
-    if wanted("requests") {
+    if wanted(Part::Requests) {
         let effort = requests::WHOLE;
         found.requests = requests::all(requests::Effort { rounds: rounds.unwrap_or(effort.rounds), ..effort })?;
     }
-    if wanted("wire") {
+    if wanted(Part::Wire) {
         let effort = wire::WHOLE;
         found.wire = wire::all(wire::Effort { rounds: rounds.unwrap_or(effort.rounds), ..effort })?;
     }
     let rounds = rounds.unwrap_or(SOCKETS_ROUNDS);
-    if wanted("tcp") {
+    if wanted(Part::Tcp) {
         found.tcp = tcp::all(beside::Effort { rounds, depths: tcp::DEPTHS })?;
     }
-    if wanted("redis") {
+    if wanted(Part::Redis) {
         found.redis = redis::all(beside::Effort { rounds, depths: redis::DEPTHS })?;
     }
     let bars = found.bars();
-    if prints_json {
+    if arguments.format == Format::Json {
         println!("{}", json!({"found": found, "bars": bars}));
     } else {
         found.report();
@@ -89,7 +118,7 @@ fn run() -> Result<(), Failure> {
 const SOCKETS_ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
-    match run() {
+    match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");

@@ -377,7 +377,7 @@ pub struct SandboxArguments {
     pub target: SandboxTarget,
     /// Seconds that one run may spend in loops, callees included, before it is cancelled; 0.01 by default. With --target vm,
     /// `kiln run --quantum` says it.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub quantum: Option<f64>,
     /// What a cancelled program returns; by default the hook's value for "no program" (XDP_PASS).
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]

@@ -80,6 +80,83 @@ fn what_libbpf_does_not_open_is_not_accepted() {
     assert_eq!((text.matches("libbpf does not open the object: p is static").count(), code), (2, Some(2)), "{text}");
 }
 
+/// Values of the configuration and maps that no program names: an object, what Kiln says of it, nothing if it loads.
+#[test]
+fn what_libbpf_does_not_load_is_not_accepted() {
+    let extern_of = |declaration: &str, uses: &str| {
+        format!("extern {declaration} SEC(\".kconfig\");\nSEC(\"xdp\") int p(void *c) {{ return {uses}; }}\n")
+    };
+    let map = |members: &str| {
+        format!("struct {{ {members} }} bad SEC(\".maps\");\nSEC(\"xdp\") int p(void *c) {{ return 2; }}\n")
+    };
+    let cases = [
+        (extern_of("int CONFIG_HZ", "CONFIG_HZ"), ""),
+        (extern_of("_Bool CONFIG_HZ", "CONFIG_HZ"), "CONFIG_HZ is "),
+        (extern_of("int CONFIG_BPF", "CONFIG_BPF"), "CONFIG_BPF is y"),
+        (extern_of("int CONFIG_NO_SUCH", "CONFIG_NO_SUCH"), "this kernel's configuration has no CONFIG_NO_SUCH"),
+        (extern_of("int CONFIG_NO_SUCH __attribute__((weak))", "CONFIG_NO_SUCH"), ""),
+        (extern_of("int NO_PREFIX __attribute__((weak))", "NO_PREFIX"), "no NO_PREFIX"),
+        (extern_of("int LINUX_NO_SUCH", "LINUX_NO_SUCH"), "no LINUX_NO_SUCH"),
+        (extern_of("_Bool LINUX_HAS_BPF_COOKIE", "LINUX_HAS_BPF_COOKIE"), ""),
+        (extern_of("short LINUX_KERNEL_VERSION", "LINUX_KERNEL_VERSION"), "LINUX_KERNEL_VERSION is "),
+        (map("int (*type)[2]; int (*max_entries)[1]; int *key; int *value;"), ""),
+        (map("int (*type)[2]; int (*max_entries)[1]; long *key; int *value;"), "the kernel makes no map bad: a key"),
+        (map("int (*type)[1]; int (*map_flags)[1 << 20]; int (*max_entries)[1]; int *key; int *value;"), "map_flags"),
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    for (body, said) in cases {
+        let Some(object) = compiled(folder.path(), &format!("{HEAD}{body}")) else { return };
+        if kiln_linux::available().is_err() || !Path::new("/proc/config.gz").exists() {
+            eprintln!("skipped: no kernel whose configuration is known");
+            return;
+        }
+        let (text, code) = kiln(&object, &["check"]);
+        let expected = if said.is_empty() { "accepted p" } else { "invalid p: libbpf does not load the object: " };
+        assert!(text.contains(expected) && text.contains(said), "{body}{text}");
+        assert_eq!(code, Some(if said.is_empty() { 0 } else { 2 }), "{body}");
+        let bytes = std::fs::read(&object).expect("the object");
+        let opened = kiln_linux::ObjectFile::open("made.o", &bytes).expect("libbpf opens it");
+        assert_eq!(opened.load().is_ok(), said.is_empty(), "{body}");
+    }
+}
+
+/// A kernel without `CONFIG_KALLSYMS_ALL` has types of variables, and not their addresses.
+#[test]
+fn a_variable_needs_an_address() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = format!(
+        "{HEAD}extern const int __preempt_count SEC(\".ksyms\");\nstatic int *(*here)(const void *) = (void *)154;\n\
+         SEC(\"raw_tp/sys_enter\") int p(void *c) {{ return *here(&__preempt_count); }}\n"
+    );
+    let Some(object) = compiled(folder.path(), &source) else { return };
+    if let Err(reason) = kiln_driver::require_kernel() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let (text, _) = kiln(&object, &["check", "--with-kernel"]);
+    let (own, theirs) = (text.contains("accepted p"), text.contains("the kernel: accepted"));
+    assert!(own == theirs && !text.contains("disagreement:"), "{text}");
+}
+
+/// The kernel's word on a program whose map it does not make is a refusal, with the map and the error.
+#[test]
+fn a_map_that_the_kernel_refuses_is_its_verdict() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = format!(
+        "{HEAD}struct {{ int (*type)[1]; int (*map_flags)[1 << 20]; int (*max_entries)[1]; int *key; int *value; }}\n\
+         bad SEC(\".maps\");\nstatic void *(*lookup)(void *, const void *) = (void *)1;\n\
+         SEC(\"xdp\") int p(void *c) {{ int key = 0; return !lookup(&bad, &key); }}\n"
+    );
+    let Some(object) = compiled(folder.path(), &source) else { return };
+    if let Err(reason) = kiln_driver::require_kernel() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let (text, code) = kiln(&object, &["check", "--with-kernel"]);
+    assert!(text.contains("the kernel: rejected, map 'bad': failed to create: -EINVAL"), "{text}");
+    assert_eq!(code, Some(1), "{text}");
+}
+
 /// The kernel is asked about many programs at once: also about those beside the ones that it rejects, or cannot load.
 #[test]
 fn the_kernel_is_asked_about_many_programs() {

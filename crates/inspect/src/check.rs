@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
-use kiln_program::{Object, Program};
+use kiln_elf::ElfObject;
+use kiln_program::{Extern, ExternKind, Object, Program, Reference};
 use kiln_verifier::Prepared;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::Cost;
-use crate::input::Input;
+use crate::input::{self, Input};
 use crate::sandboxed::{self, Sandboxed};
 use crate::show::core_names;
 use crate::show::diagnostic::{self, Diagnosis, Look};
@@ -67,7 +68,7 @@ pub enum Verdict {
         diagnosis: Box<Diagnosis>,
     },
     /// It cannot be read, or cannot be what it says: malformed, it refers to what is defined nowhere, it is unlike the
-    /// function that it replaces, or libbpf does not open its object.
+    /// function that it replaces, or libbpf does not open or load its object.
     Invalid {
         /// What is wrong, and where.
         reason: Shown,
@@ -149,7 +150,7 @@ pub fn verdict(object: &Prepared<'_>, program: &Program, options: &kiln_verifier
 }
 
 /// Verifies a program of an input, unless it cannot stand for what it replaces. An accepted program of an object that
-/// libbpf does not open is invalid.
+/// libbpf does not load is invalid.
 pub(crate) fn verdict_in(
     input: &Input,
     object: &Prepared<'_>,
@@ -159,10 +160,41 @@ pub(crate) fn verdict_in(
     if let Some(why) = input.unlike.get(&program.name) {
         return Verdict::Invalid { reason: why.as_str().into() };
     }
-    match (verdict(object, program, options), input.elf.as_ref().and_then(|elf| elf.refusal())) {
-        (Verdict::Accepted { .. }, Some(why)) => Verdict::Invalid { reason: why.into() },
-        (verdict, _) => verdict,
+    let refused = || {
+        let whole = input.elf.as_ref().and_then(|elf| refusal(elf, object, options));
+        whole.or_else(|| without_address(object.object(), program, options))
+    };
+    match verdict(object, program, options) {
+        accepted @ Verdict::Accepted { .. } => {
+            refused().map_or(accepted, |why| Verdict::Invalid { reason: why.into() })
+        }
+        other => other,
     }
+}
+
+/// A kernel variable that the program uses, and that the kernel has in its types and not in its symbols.
+fn without_address(object: &Object, program: &Program, options: &kiln_verifier::Options) -> Option<String> {
+    let functions = object.reachable_functions(program.entry);
+    let mut named =
+        functions.iter().flat_map(|id| &object.function(*id).nodes).filter_map(|node| match node.reference {
+            Reference::Extern(id) => object.externs.get(id.index()),
+            _ => None,
+        });
+    let types = options.kernel_types.as_ref();
+    let lacking = |symbol: &&Extern| symbol.kind == ExternKind::TypedKsym && input::lacks_address(&symbol.name, types);
+    let symbol = named.find(lacking)?;
+    Some(format!("this kernel has {} in its types and not in its symbols (/proc/kallsyms)", symbol.name))
+}
+
+/// Returns why libbpf does not load the object, whatever its programs do; `None` if it does.
+fn refusal(elf: &ElfObject, object: &Prepared<'_>, options: &kiln_verifier::Options) -> Option<String> {
+    let unloaded = || {
+        let config = input::config_of(options.kernel_types.as_ref());
+        let value = config.and_then(|config| kiln_elf::refused_kconfig(object.object(), config));
+        let why = value.or_else(|| object.refused_map(options))?;
+        Some(format!("libbpf does not load the object: {why}"))
+    };
+    elf.refusal().map(str::to_owned).or_else(unloaded)
 }
 
 /// Makes the report of a program that was verified already, with its processed instructions and bytes of stack and of

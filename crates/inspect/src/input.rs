@@ -182,11 +182,31 @@ pub fn as_loaded(object: &Object, types: Option<&Arc<Btf>>) -> Result<Object, Er
     if let Some(types) = types {
         kiln_elf::resolve_core(&mut loaded, types).map_err(|error| elf_error(&object.name, error))?;
     }
-    let here = types.is_none_or(|types| running_kernel_types().is_some_and(|running| Arc::ptr_eq(types, &running)));
-    if let Some(config) = running_kernel_config().filter(|_| here) {
+    if let Some(config) = config_of(types) {
         kiln_elf::resolve_kconfig(&mut loaded, config);
     }
     Ok(loaded)
+}
+
+/// The running kernel's configuration, unless the types are another kernel's.
+pub(crate) fn config_of(types: Option<&Arc<Btf>>) -> Option<&'static KernelConfig> {
+    running_kernel_config().filter(|_| types.is_none_or(are_running))
+}
+
+fn are_running(types: &Arc<Btf>) -> bool {
+    running_kernel_types().is_some_and(|running| Arc::ptr_eq(types, &running))
+}
+
+/// Whether the kernel with these types has no address for a variable: the running one does not list it in
+/// `/proc/kallsyms`. Without the list, and of other kernels, nothing is known.
+pub(crate) fn lacks_address(variable: &str, types: Option<&Arc<Btf>>) -> bool {
+    static NAMES: OnceLock<HashSet<String>> = OnceLock::new();
+    let read = || {
+        let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        text.lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect()
+    };
+    let names = || NAMES.get_or_init(read);
+    types.is_some_and(are_running) && !names().is_empty() && !names().contains(variable)
 }
 
 /// Says why [`running_kernel_types`] has none, and what to do.

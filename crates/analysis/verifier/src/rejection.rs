@@ -178,6 +178,8 @@ pub(crate) enum Case {
     NoNumber,
     /// The kernel gets no types of the functions.
     NoFunctionTypes,
+    /// The kernel gets no types with the program.
+    NoProgramTypes,
     /// Programs of this type may have no map with such a field.
     Field { name: &'static str },
 }

@@ -66,6 +66,20 @@ impl LoadFailure {
         self.reason().map_or_else(|| self.to_string(), str::to_owned)
     }
 
+    /// The map whose attributes the kernel refuses with EINVAL or E2BIG, and the error.
+    pub fn refused_map(&self) -> Option<String> {
+        const ATTRIBUTES: [(i32, &str); 2] = [(22, "-EINVAL"), (7, "-E2BIG")];
+        if let Error::Os { call, errno } = &self.error
+            && call.starts_with("creating map ")
+            && ATTRIBUTES.iter().any(|(number, _)| number == errno)
+        {
+            return Some(self.error.to_string());
+        }
+        let lines = self.messages.lines().map(|line| line.trim_start_matches("libbpf: "));
+        let mut failed = lines.filter(|line| line.starts_with("map '") && line.contains("': failed to create"));
+        failed.find(|line| ATTRIBUTES.iter().any(|(_, name)| line.ends_with(name))).map(str::to_owned)
+    }
+
     /// The line of one program's log that gives the reason.
     pub fn reason_of(&self, program: &str) -> Option<&str> {
         self.reason_where(|log| log.program == program)

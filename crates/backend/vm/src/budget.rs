@@ -36,6 +36,11 @@ const OVERTIME: u64 = 1 << 20;
 /// Instructions of these at a time until the run comes to a `may_goto`, and between two looks at the clock at least.
 const SHORTEST_SLICE: u64 = 512;
 
+/// What a call of a helper counts for, and how many of the bytes that it reads or writes count as one instruction more:
+/// about the time that they take.
+const HELPER: u64 = 64;
+const BYTES_PER_INSTRUCTION: u64 = 8;
+
 /// What a run has used of its budget and quantum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spending {
@@ -124,6 +129,20 @@ impl Spending {
         self.cancelled
     }
 
+    /// Counts a helper, which read or wrote so many bytes, in a run with a quantum: what is left of the slice becomes shorter by the
+    /// result, so that the clock is read in time. Before the end of the quantum they are no instructions of the budget.
+    #[inline]
+    pub(crate) fn helper(&mut self, bytes: u64, left: u64) -> u64 {
+        if self.quantum_ns.is_none() {
+            return 0;
+        }
+        let counted = (HELPER + bytes / BYTES_PER_INSTRUCTION).min(left);
+        if !self.over {
+            self.given -= counted;
+        }
+        counted
+    }
+
     #[inline]
     fn before_allowance(&self) -> u64 {
         (self.budget - self.budget / ALLOWANCE).saturating_sub(self.given)
@@ -170,6 +189,13 @@ pub(crate) extern "C" fn refill(runtime: *mut Runtime, at_may_goto: u64) -> u64 
 }
 
 impl State {
+    /// Counts the helper that compiled code just called.
+    #[inline]
+    pub(crate) fn count_helper(&mut self) {
+        let counted = self.spending.helper(self.memory.take_passed(), self.runtime.budget.max(0) as u64);
+        self.runtime.budget -= counted as i64;
+    }
+
     /// Gives a run more instructions if it has spent what it had and may go on. Returns whether the `may_goto` that asks is to
     /// branch.
     #[cold]
@@ -219,6 +245,17 @@ mod tests {
         interpreted.first();
         assert!(!interpreted.branches(699));
         assert!(interpreted.branches(700) && interpreted.branches(701));
+    }
+
+    #[test]
+    fn helpers_shorten_the_slice_and_not_the_budget() {
+        assert_eq!(Spending::new(1 << 40, None).helper(1 << 20, 1 << 40), 0);
+        let mut spending = Spending::new(1 << 40, Some(Duration::from_secs(1)));
+        let first = spending.first();
+        let counted = spending.helper(80_000, first);
+        assert_eq!((counted, spending.given()), (HELPER + 10_000, first - counted));
+        assert_eq!(spending.helper(80_000, first - counted), first - counted);
+        assert_eq!(spending.given(), 0);
     }
 
     #[test]

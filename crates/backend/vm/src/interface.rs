@@ -208,6 +208,12 @@ pub enum Error {
         /// The packet's bytes now.
         bytes: usize,
     },
+    /// A run on a CPU that the same thread uses already: in a helper of its own, or while it holds a program there.
+    #[error("CPU {cpu} is in use by this thread: a helper that runs a program does it on another CPU, or another VM")]
+    Occupied {
+        /// The CPU.
+        cpu: u32,
+    },
     /// The operating system refused memory.
     #[error("memory: {0}")]
     Os(#[from] std::io::Error),

@@ -34,6 +34,12 @@ impl View<'_> {
     fn arena_access(&self) -> Option<(arena::Place, arena::Access)> {
         Some((self.symbols.arena?, self.arena_access?))
     }
+
+    /// Counts the helper that was just called.
+    fn count_helper(&mut self) {
+        let (bytes, spending) = (self.state.memory.take_passed(), &mut self.state.spending);
+        spending.helper(bytes, spending.given().saturating_sub(self.executed));
+    }
 }
 
 fn unknown(what: &str) -> Fault {
@@ -73,6 +79,7 @@ impl Environment for View<'_> {
     }
 
     fn call_helper(&mut self, id: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
+        self.state.memory.take_passed();
         let reply = match (helper::by_id(id), own::place(&self.symbols.own_helpers, id)) {
             (Some(function), _) => function(self.state, arguments),
             (None, Some(at)) => self.state.call_own(at, arguments),
@@ -80,6 +87,7 @@ impl Environment for View<'_> {
         };
         Ok(match reply? {
             Reply::Value(value) => {
+                self.count_helper();
                 if let Some(observed) = &mut self.observed {
                     observed.called(self.state, id, arguments, value);
                 }
@@ -101,10 +109,12 @@ impl Environment for View<'_> {
     fn call_kfunc(&mut self, function: ExternId, arguments: [u64; 5]) -> Result<u64, Fault> {
         let name = self.symbols.extern_name(function);
         let lacks = || Fault::Unsupported(format!("kfunc {name}"));
-        match kfunc::by_name(name).ok_or_else(lacks)?(self.state, arguments)? {
-            Reply::Value(value) => Ok(value),
-            _ => Err(lacks()),
-        }
+        self.state.memory.take_passed();
+        let Reply::Value(value) = kfunc::by_name(name).ok_or_else(lacks)?(self.state, arguments)? else {
+            return Err(lacks());
+        };
+        self.count_helper();
+        Ok(value)
     }
 
     fn map_address(&mut self, map: MapId) -> Result<u64, Fault> {

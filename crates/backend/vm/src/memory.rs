@@ -16,6 +16,7 @@
 //! change them at any time, so their bytes are copied, never borrowed ([`crate::block`]).
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -104,6 +105,8 @@ pub struct Memory {
     native_stack: Range<u64>,
     shared: Arc<SharedWindows>,
     places: Places,
+    /// Bytes outside of frames that accesses asked for, see [`Memory::take_passed`].
+    passed: Cell<u64>,
 }
 
 impl Memory {
@@ -247,7 +250,14 @@ impl Memory {
             Some(window) => (window, Owner::Own),
             None => (window_of(&self.shared.windows, address, end)?, Owner::Shared),
         };
+        self.passed.set(self.passed.get().wrapping_add(bytes));
         (window.writable || !write).then_some(owner)
+    }
+
+    /// Bytes outside of frames of compiled code that were read or written since the last call, at least.
+    #[inline]
+    pub(crate) fn take_passed(&self) -> u64 {
+        self.passed.take()
     }
 
     /// Whether the whole range is open.

@@ -57,7 +57,10 @@ fn enter(
         // Frames of compiled code lie above this function's.
         state.memory.set_native_stack_end(stack_pointer());
         match helper(state, arguments) {
-            Ok(Reply::Value(value)) => return value,
+            Ok(Reply::Value(value)) => {
+                state.count_helper();
+                return value;
+            }
             Ok(Reply::TailCall(function)) => match state.entries[function.index()].address {
                 0 => {
                     return stop(

@@ -1,11 +1,12 @@
 //! A VM's maps for user space, by name and number.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use kiln_program::{FunctionId, MapId};
 
 use crate::arena::{Heap, Heaps};
+use crate::cpu::Slot;
 use crate::errno::Errno;
 use crate::interface::Error;
 use crate::loaded::Loaded;
@@ -185,7 +186,7 @@ impl Vm {
     }
 
     fn each_cpu(&mut self, mut change: impl FnMut(&mut State)) {
-        let states = self.cpus.iter_mut().map(|cpu| cpu.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let states = self.cpus.iter_mut().map(Slot::state_mut);
         states.filter_map(Option::as_deref_mut).for_each(&mut change);
     }
 }

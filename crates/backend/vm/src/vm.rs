@@ -6,7 +6,7 @@
 //!      \--- CPU 1: stack, packet
 //! ```
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kiln_platform::MapType;
 use kiln_program::btf::Btf;
@@ -15,7 +15,7 @@ use kiln_program::{InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Pro
 
 use crate::arena::Heaps;
 use crate::budget::Spending;
-use crate::cpu::{Cpu, Shared};
+use crate::cpu::{Cpu, Shared, Slot};
 use crate::errno::Errno;
 use crate::exec;
 use crate::grace::Grace;
@@ -40,7 +40,7 @@ pub struct Vm {
     pub(crate) symbols: Symbols,
     pub(crate) shared: Shared,
     /// What each CPU has, once a program has run there.
-    pub(crate) cpus: Box<[Mutex<Option<Box<State>>>]>,
+    pub(crate) cpus: Box<[Slot]>,
     pub(crate) programs: Vec<Loaded>,
     pub(crate) places: Places,
 }
@@ -90,7 +90,7 @@ impl Vm {
             options,
             symbols,
             shared,
-            cpus: (0..cpus).map(|_| Mutex::new(None)).collect(),
+            cpus: (0..cpus).map(|_| Slot::default()).collect(),
             programs: Vec::new(),
             places,
         };
@@ -106,12 +106,11 @@ impl Vm {
     #[inline]
     pub(crate) fn occupy(&self, cpu: u32) -> Result<Cpu<'_>, Error> {
         let slot = self.cpus.get(cpu as usize).ok_or_else(|| Error::Missing { what: format!("CPU {cpu}") })?;
-        // A run that panicked has left nothing that the next one does not set.
-        let mut state = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.is_none() {
-            *state = Some(self.new_cpu(cpu)?);
+        let mut state = slot.reserve().ok_or(Error::Occupied { cpu })?;
+        if state.is_empty() {
+            state.fill(self.new_cpu(cpu)?);
         }
-        Ok(Cpu(state))
+        Ok(state)
     }
 
     #[cold]
@@ -152,7 +151,7 @@ impl Vm {
     /// Updates the maps and programs of all CPUs.
     pub(crate) fn publish(&mut self) {
         for cpu in &mut self.cpus {
-            if let Some(state) = cpu.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(state) = cpu.state_mut() {
                 self.shared.give(state);
             }
         }
@@ -165,7 +164,7 @@ impl Vm {
     pub(crate) fn parts(&mut self) -> Result<(&mut State, &Object, &Symbols, &Options), Error> {
         let number = self.options.surroundings.cpu;
         drop(self.occupy(number)?);
-        let state = self.cpus[number as usize].get_mut().unwrap_or_else(PoisonError::into_inner).as_deref_mut();
+        let state = self.cpus[number as usize].state_mut().as_deref_mut();
         Ok((state.expect("it was just occupied"), &self.object, &self.symbols, &self.options))
     }
 
@@ -407,8 +406,8 @@ impl Vm {
             }
         }
         for (at, cpu) in self.cpus.iter().enumerate() {
-            let state = cpu.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.as_deref().is_some_and(|state| !state.packet.outside_is_clean(&state.memory)) {
+            let dirty = |cpu: Cpu<'_>| !cpu.is_empty() && !cpu.packet.outside_is_clean(&cpu.memory);
+            if cpu.reserve().is_some_and(dirty) {
                 found.push(format!("the packet or the context on CPU {at}"));
             }
         }

@@ -1,7 +1,7 @@
 //! Helpers of the embedder's own, on both engines: what the verifier asks, what they may touch, and panics.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use kiln_platform::{ArgKind, Helper, Memory};
 use kiln_program::text::parse;
@@ -76,6 +76,33 @@ fn a_panic_ends_the_run() {
         let error = run(&vm, engine).expect_err("the helper panicked");
         assert!(error.to_string().contains("a panic in helper panic"), "{engine:?}: {error}");
     }
+}
+
+/// A CPU runs one program at a time: a helper that runs another one there would wait for itself.
+#[test]
+fn a_helper_that_runs_a_program() {
+    static RUN: Helper = Helper::own(65_601, "run", &[ArgKind::Anything]);
+    let text = "; program xdp name p\n r1 = 1\n call 65601\n r0 += 40\n exit\n";
+    let inner = vm("; program xdp name p\n r0 = 2\n exit\n", Vec::new()).expect("loads");
+    let own: Arc<OnceLock<Vm>> = Arc::default();
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (known, messages) = (Arc::clone(&own), Arc::clone(&said));
+    let run = OwnHelper::new(&RUN, move |_| {
+        let own = known.get().expect("made before it runs");
+        let nested = [self::run(own, Engine::Jit).map(drop), own.program("p").expect("loaded").hold().map(drop)];
+        messages.lock().unwrap().extend(nested.map(|result| result.expect_err("the CPU is in use").to_string()));
+        self::run(&inner, Engine::Jit).expect("another VM has CPUs of its own")
+    });
+    let vm = own.get_or_init(|| self::vm(text, vec![run]).expect("loads"));
+    for engine in ENGINES {
+        assert_eq!(self::run(vm, engine).expect("runs"), 42, "{engine:?}");
+    }
+    let held = vm.program("p").expect("loaded").hold().expect("the CPU is free");
+    said.lock().unwrap().push(self::run(vm, Engine::Jit).expect_err("it is held").to_string());
+    drop(held);
+    let said = said.lock().unwrap();
+    assert_eq!(said.len(), 5);
+    assert!(said.iter().all(|said| said.contains("CPU 0 is in use by this thread")), "{said:?}");
 }
 
 #[test]

@@ -124,6 +124,44 @@ fn a_quantum_ends_a_run() {
     }
 }
 
+/// Copies the values of a map, 64 KB each, and counts.
+const COPIES: &str = "\
+; map m array key 4 value 65536 entries 2
+; program xdp name p
+ r6 = 0
+ *(u32 *)(r10 - 4) = 0
+ r1 = map[m]
+ r2 = r10
+ r2 += -4
+ call map_lookup_elem
+ if r0 == 0 goto out
+ r7 = r0
+ *(u32 *)(r10 - 4) = 1
+again:
+ may_goto out
+ r6 += 1
+ r1 = map[m]
+ r2 = r10
+ r2 += -4
+ r3 = r7
+ r4 = 0
+ call map_update_elem
+ goto again
+out:
+ r0 = r6
+ exit
+";
+
+/// The clock is read after a few of them, not after thousands of instructions. A quantum of nothing ends at the first look.
+#[test]
+fn helpers_that_take_long_end_by_the_quantum() {
+    let vm = vm(COPIES, Options { budget: 1 << 40, quantum: Some(Duration::ZERO), ..Options::default() });
+    for engine in engines(&vm) {
+        let copies = run(&vm, engine).expect("cancelled in order");
+        assert!((1..=4).contains(&copies), "{engine:?}: {copies}");
+    }
+}
+
 #[test]
 fn landing_pads_end_too() {
     for budget in [0, 1, 2, 8, 9, 64, 1_000] {

@@ -39,7 +39,8 @@ pub struct QueryArguments {
     /// Print which splits were tried and why some were rejected.
     #[arg(long)]
     pub trace_plan: bool,
-    /// Store the events in a file, for --replay.
+    /// Store all events of the query's tables in a file, for --replay: also those that WHERE, --pid, --comm or a command
+    /// excludes.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["replay", "split"])]
     pub record: Option<PathBuf>,
     /// Query the events in a file instead of the running kernel. This needs no root, unless --split runs a part in the

@@ -71,7 +71,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "INSTRUCTIONS")]
     pub insn_budget: Option<u64>,
     /// Seconds after which the VM cancels a run in a loop that has a cancellation point (kiln sandbox) or may_goto.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub quantum: Option<f64>,
     /// Bytes that one map or heap may have in the VM. A heap takes memory page by page, when it is touched.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]

@@ -50,8 +50,15 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     }
 }
 
-/// Nanoseconds of a run, net of what is around the program, where that is known.
+/// Nanoseconds of a run, net of what is around the program, where that is known; or why there are none.
 fn time(duration_ns: f64, around_ns: Option<f64>) -> String {
+    // Test runs of the kernel have 32 bits for the time, and some program types fill in nothing.
+    if duration_ns == 0.0 {
+        return "not timed: the kernel does not measure runs of this program type".to_owned();
+    }
+    if duration_ns == f64::from(u32::MAX) {
+        return "4.29 s a run or more: the kernel measures no longer ones".to_owned();
+    }
     let net = kiln_driver::empty::net(duration_ns, around_ns);
     let around = around_ns.map_or(String::new(), |around| format!(", and {around:.1} around the program"));
     format!("{net:.1} ns a run{around}")
@@ -124,5 +131,17 @@ fn map_states(maps: &[MapState], heaps: &[HeapState]) {
             accounts.failures,
             accounts.bad_frees
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn times_that_the_kernel_does_not_give() {
+        assert_eq!(time(681.0, Some(71.0)), "610.0 ns a run, and 71.0 around the program");
+        assert!(time(0.0, Some(0.0)).starts_with("not timed"));
+        assert!(time(4_294_967_295.0, Some(80.0)).starts_with("4.29 s a run or more"));
     }
 }

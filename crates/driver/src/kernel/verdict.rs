@@ -96,14 +96,18 @@ fn replacement(input: &Input, program: &Program, replaced: &Replaced, target: &I
     said(super::load_for(&input.bytes, &input.object, program, Some(function)).map(|loaded| loaded.prog.info()))
 }
 
-/// What a failed load says of the program: what the verifier refuses has a log, or is too large for it to begin.
+/// What a failed load says of the program: what the verifier refuses has a log, or is too large for it to begin. A map
+/// that the kernel does not make is a refusal, too.
 fn refused(failure: &kiln_linux::LoadFailure) -> KernelVerdict {
     const E2BIG: i32 = 7;
     let errno = failure.error.errno();
     match failure.reason() {
         Some(reason) => KernelVerdict::Rejected { reason: reason.into() },
         None if errno == Some(E2BIG) => KernelVerdict::Rejected { reason: failure.to_string().into() },
-        None => KernelVerdict::NotAsked { reason: failure.to_string().into(), errno },
+        None => match failure.refused_map() {
+            Some(line) => KernelVerdict::Rejected { reason: line.into() },
+            None => KernelVerdict::NotAsked { reason: failure.to_string().into(), errno },
+        },
     }
 }
 

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 
 use kiln_program::btf::{Btf, Kind, TypeId};
-use kiln_program::{ExternKind, MapContents, Object};
+use kiln_program::{ExternKind, Map, MapContents, Object};
 
 /// A kernel's configuration: `CONFIG_*` values as in its file (`y`, `250`, `"text"`), and the loader's own values
 /// (`LINUX_*`) as numbers.
@@ -51,33 +51,61 @@ impl KernelConfig {
     }
 }
 
+/// Why configuration values are not filled in.
+enum Unfilled {
+    /// The object or the configuration does not say enough.
+    Unknown,
+    /// libbpf does not load the object.
+    Refused(String),
+}
+
 /// Fills in the configuration values that the object declares, if all values that it needs are known and fit their
 /// declarations. Returns whether they did.
 pub fn resolve_kconfig(object: &mut Object, config: &KernelConfig) -> bool {
-    let Some(btf) = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok()) else { return false };
-    let Some(map) = object.maps.iter().position(|map| matches!(map.contents, MapContents::Kconfig(_))) else {
-        return true;
-    };
-    let MapContents::Kconfig(size) = object.maps[map].contents else { return false };
-    let mut bytes = vec![0; size as usize];
-    for symbol in &object.externs {
-        let ExternKind::Kconfig { map: of, offset } = symbol.kind else { continue };
-        let place = bytes.get_mut(offset as usize..);
-        let (Some(place), true) = (place, of.index() == map) else { return false };
-        let filled = match config.values.get(&symbol.name) {
-            Some(value) => fill(&btf, TypeId(symbol.btf_id), value, place),
-            None => (symbol.weak && !config.partial).then_some(()),
-        };
-        if filled.is_none() {
-            return false;
-        }
-    }
-    object.maps[map].value_size = size;
+    let Some(map) = object.maps.iter().position(is_open) else { return object.btf.is_some() };
+    let Ok(bytes) = filled(object, map, config) else { return false };
+    object.maps[map].value_size = bytes.len() as u32;
     object.maps[map].contents = MapContents::ReadOnly(bytes);
     true
 }
 
-fn fill(btf: &Btf, declaration: TypeId, value: &str, place: &mut [u8]) -> Option<()> {
+/// Returns why libbpf does not load an object into the kernel with this configuration: one of its values is not there,
+/// or does not fit its declaration. `None` if the values are filled in, or not known.
+pub fn refused_kconfig(object: &Object, config: &KernelConfig) -> Option<String> {
+    let map = object.maps.iter().position(is_open)?;
+    match filled(object, map, config) {
+        Err(Unfilled::Refused(why)) => Some(why),
+        _ => None,
+    }
+}
+
+fn is_open(map: &Map) -> bool {
+    matches!(map.contents, MapContents::Kconfig(_))
+}
+
+fn filled(object: &Object, map: usize, config: &KernelConfig) -> Result<Vec<u8>, Unfilled> {
+    let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok()).ok_or(Unfilled::Unknown)?;
+    let MapContents::Kconfig(size) = object.maps[map].contents else { return Err(Unfilled::Unknown) };
+    let mut bytes = vec![0; size as usize];
+    for symbol in &object.externs {
+        let ExternKind::Kconfig { map: of, offset } = symbol.kind else { continue };
+        let place = bytes.get_mut(offset as usize..).filter(|_| of.index() == map).ok_or(Unfilled::Unknown)?;
+        let name = &symbol.name;
+        let of_loader = !name.starts_with("CONFIG_");
+        match config.values.get(name) {
+            Some(value) => fill(&btf, TypeId(symbol.btf_id), (value, of_loader), place).ok_or_else(|| {
+                Unfilled::Refused(format!("{name} is {value} in this kernel, which does not fit its declared type"))
+            })?,
+            None if config.partial && !of_loader => return Err(Unfilled::Unknown),
+            None if symbol.weak && (!of_loader || name.starts_with("LINUX_")) => {}
+            None => return Err(Unfilled::Refused(format!("this kernel's configuration has no {name}"))),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Writes a value as its declaration says. The loader's own values, all numbers, may also be truth values.
+fn fill(btf: &Btf, declaration: TypeId, (value, of_loader): (&str, bool), place: &mut [u8]) -> Option<()> {
     let declared = match *btf.kind(declaration) {
         Kind::Variable { target, .. } => btf.resolve(target)?,
         _ => return None,
@@ -100,10 +128,15 @@ fn fill(btf: &Btf, declaration: TypeId, value: &str, place: &mut [u8]) -> Option
             return Some(());
         }
         (_, Kind::Int { boolean: false, size: 1..=8, .. }) => number(value)?,
+        ("0" | "1", Kind::Int { boolean: true, size: 1, .. }) if of_loader => number(value)?,
         _ => return None,
     };
     let bytes = number.to_le_bytes();
-    let fits = size == 8 || number >> (8 * size) == 0 || (number as i64) >> (8 * size - 1) == -1;
+    let fits = match btf.kind(declared) {
+        _ if size == 8 => true,
+        Kind::Int { signed: true, .. } => number.wrapping_add(1 << (8 * size - 1)) >> (8 * size) == 0,
+        _ => number >> (8 * size) == 0,
+    };
     place.copy_from_slice(bytes.get(..size).filter(|_| fits)?);
     Some(())
 }
@@ -141,8 +174,8 @@ mod tests {
     }
 
     /// The types of a number of some bytes and of an extern variable with it.
-    fn number_of(bytes: u32) -> Btf {
-        let types = [1, 1 << 24, bytes, 8 * bytes, 1, 14 << 24, 1, 2];
+    fn number_of(bytes: u32, signed: bool) -> Btf {
+        let types = [1, 1 << 24, bytes, 8 * bytes | u32::from(signed) << 24, 1, 14 << 24, 1, 2];
         let header = [0x1_eb9f, 24, 0, 4 * types.len() as u32, 4 * types.len() as u32, 3];
         let words = header.iter().chain(&types).flat_map(|word| word.to_le_bytes());
         Btf::parse(&words.chain(*b"\0x\0").collect::<Vec<u8>>()).expect("types")
@@ -150,7 +183,8 @@ mod tests {
 
     #[test]
     fn numbers_have_eight_bytes_at_most() {
-        let filled = |bytes| fill(&number_of(bytes), TypeId(2), "250", &mut [0; 16]);
-        assert_eq!([1, 8, 16].map(filled), [Some(()), Some(()), None]);
+        let filled = |bytes, signed| fill(&number_of(bytes, signed), TypeId(2), ("250", false), &mut [0; 16]);
+        assert_eq!([1, 2, 8, 16].map(|bytes| filled(bytes, false)), [Some(()), Some(()), Some(()), None]);
+        assert_eq!([1, 2, 8, 16].map(|bytes| filled(bytes, true)), [None, Some(()), Some(()), None]);
     }
 }

@@ -66,7 +66,7 @@ use kiln_program::{FunctionId, Object};
 
 pub use crate::core::{CoreSummary, resolve_core};
 pub use error::Error;
-pub use kconfig::{KernelConfig, resolve_kconfig};
+pub use kconfig::{KernelConfig, refused_kconfig, resolve_kconfig};
 pub use unreadable::Unreadable;
 
 /// An object file that was read, with the data needed to write it again.

@@ -8,8 +8,8 @@ use crate::store::{Change, Found, mark};
 
 /// What became of a counter.
 enum Outcome {
-    /// Its text, without what is behind the number, what its item is, and whether the item is new.
-    Counted(Vec<u8>, Told, bool),
+    /// Its text, without what is behind the number, what its item is, and when it expired before; `None` for a new item.
+    Counted(Vec<u8>, Told, Option<u64>),
     /// Nothing was counted.
     Not(&'static str),
     NoNumber,
@@ -27,7 +27,7 @@ fn change(flags: &Flags<'_>, is_up: bool, found: Option<&Found>, version: u64) -
         let last = flags.words.iter().rev().find(|word| matches!(word[0], b'T' | b'N'));
         let expires = if last.is_some_and(|word| word[0] == b'T') { flags.expires.unwrap_or(expires) } else { expires };
         let told = Told { value_bytes: value.len(), flags: 0, expires, version, marks: 0 };
-        return (put(&value, &told), Outcome::Counted(value, told, true));
+        return (put(&value, &told), Outcome::Counted(value, told, None));
     };
     // As in memcached, a value without bytes is looked at first.
     if found.value_bytes == 0 {
@@ -45,7 +45,7 @@ fn change(flags: &Flags<'_>, is_up: bool, found: Option<&Found>, version: u64) -
         // As in memcached, a longer number is a new item.
         marks: if value.len() > found.value_bytes { 0 } else { found.marks },
     };
-    (put(&value, &told), Outcome::Counted(value.trim_ascii_end().to_vec(), told, false))
+    (put(&value, &told), Outcome::Counted(value.trim_ascii_end().to_vec(), told, Some(found.expires)))
 }
 
 /// Serves `ma`.
@@ -68,17 +68,17 @@ pub fn count(service: &Service<'_>, flags: &Flags<'_>, output: &mut Vec<u8>) -> 
             answer::without_item(code, flags, output);
             Ok(())
         }
-        Outcome::Counted(_, _, false) if flags.is_quiet => Ok(()),
-        Outcome::Counted(value, mut told, is_new) => {
+        Outcome::Counted(_, _, Some(_)) if flags.is_quiet => Ok(()),
+        Outcome::Counted(value, mut told, before) => {
             answer::head(flags.wants_value.then_some(value.len()), output);
-            // Of a new item, what comes before its time tells that there is none.
-            let expires = told.expires;
-            told.expires = if is_new { 0 } else { expires };
+            // A flag before the new time tells the old one; a new item has none.
+            let expires = std::mem::replace(&mut told.expires, before.unwrap_or(0));
             // The key as it was asked for.
             told.marks = if flags.is_binary { mark::BINARY } else { 0 };
             for word in flags.words {
                 match word[0] {
-                    b'N' | b'T' => told.expires = expires,
+                    b'T' => told.expires = expires,
+                    b'N' if before.is_none() => told.expires = expires,
                     b'c' | b't' | b'k' | b'O' => answer::of_item(word, flags, &told, output),
                     _ => {}
                 }

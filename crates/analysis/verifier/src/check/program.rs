@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use kiln_platform::{Feature, MapDefinition, MapType};
 use kiln_program::{Map, READ_ONLY_FLAG, Reference};
 
+use crate::code::prepared::Prepared;
 use crate::code::{Code, Position};
 use crate::error::{Step, refuse, reject};
 use crate::options::Options;
@@ -21,8 +22,9 @@ impl Path<'_> {
                 self.at = at as Position;
                 self.code.check_map_allowed(self.options, map.0)?;
                 let Some(definition) = self.code.object.maps.get(map.index()) else { continue };
-                self.options.check_definition(definition)?;
-                self.code.check_value_types(map.0, definition)?;
+                if let Some(why) = self.code.prepared.refused_definition(self.options, map.0, definition) {
+                    return reject(Reason::MapDefinition, why);
+                }
                 self.code.check_sleeping(self.options, definition)?;
                 let of_type = *only.entry(definition.map_type).or_insert(map);
                 if of_type != map && self.options.allows_one(definition.map_type) {
@@ -63,7 +65,7 @@ impl Options {
     /// Sizes and flags with which the kernel makes a map. What the loader decides, or changes, is not checked: a number of
     /// entries of 0, sizes of ring buffers, depths of stack traces, structures of the kernel, and whether data sections can
     /// be mapped.
-    fn check_definition(&self, map: &Map) -> Step<()> {
+    fn refused_definition(&self, map: &Map) -> Option<String> {
         let rules = map.map_type.rules();
         let rounded = matches!(map.map_type, MapType::Ringbuf | MapType::UserRingbuf);
         let entries = if map.max_entries == 0 || rounded { rules.load_time_entries() } else { map.max_entries };
@@ -78,16 +80,34 @@ impl Options {
         };
         match definition.refused(self.profile.version()) {
             Some(why) if map.map_type != MapType::StructOps => {
-                reject(Reason::MapDefinition, format!("the kernel makes no map {}: {why}", map.name))
+                Some(format!("the kernel makes no map {}: {why}", map.name))
             }
             _ => match map.inner.as_deref() {
                 Some(inner) if !inner.map_type.allowed_in_maps() => {
-                    let message = format!("the kernel makes no map {}: no map holds a {}", map.name, inner.map_type);
-                    reject(Reason::MapDefinition, message)
+                    Some(format!("the kernel makes no map {}: no map holds a {}", map.name, inner.map_type))
                 }
-                inner => inner.map_or(Ok(()), |inner| self.check_definition(inner)),
+                inner => inner.and_then(|inner| self.refused_definition(inner)),
             },
         }
+    }
+}
+
+impl Prepared<'_> {
+    /// Returns why the kernel does not make one of the object's maps, which loaders make whether or not a program uses it.
+    /// `None` if it makes all of them.
+    pub fn refused_map(&self, options: &Options) -> Option<String> {
+        (0..).zip(&self.object.maps).find_map(|(at, map)| self.refused_definition(options, at, map))
+    }
+
+    /// Loaders make a map without types where the kernel refuses its types, but some maps have them or are not made.
+    fn refused_definition(&self, options: &Options, at: u32, map: &Map) -> Option<String> {
+        options.refused_definition(map).or_else(|| {
+            let refused = self.records.get(at as usize).is_some_and(|record| record.refused);
+            (refused && map.map_type.rules().per_object).then(|| {
+                let (name, map_type) = (&map.name, map.map_type);
+                format!("the kernel makes no map {name}: it refuses the type of the values, which {map_type} needs")
+            })
+        })
     }
 }
 
@@ -101,18 +121,6 @@ impl<'a> Code<'a> {
         }
         let message = format!("the program may sleep, and {} is a {}", map.name, map.map_type);
         refuse(Reason::MapHelperMismatch, Case::Sleeps, message)
-    }
-
-    /// Loaders make a map without types where the kernel refuses its types, but these maps have them or are not made.
-    fn check_value_types(&self, map: u32, definition: &Map) -> Step<()> {
-        let refused = self.prepared.records.get(map as usize).is_some_and(|record| record.refused);
-        if !refused || !definition.map_type.rules().per_object {
-            return Ok(());
-        }
-        let (name, map_type) = (&definition.name, definition.map_type);
-        let message =
-            format!("the kernel makes no map {name}: it refuses the type of the values, which {map_type} needs");
-        reject(Reason::MapDefinition, message)
     }
 
     /// Maps with locks and timers are not for every program type.

@@ -14,7 +14,8 @@ impl Code<'_> {
         self.object.btf.is_some() && !self.has_function_types()
     }
 
-    fn has_function_types(&self) -> bool {
+    /// Whether the kernel gets the program's types, with those of its functions (`func_info`).
+    pub(crate) fn has_function_types(&self) -> bool {
         self.functions.first().is_some_and(|main| main.btf_id != 0) && self.prepared.accepted_btf.is_some()
     }
 

@@ -27,7 +27,7 @@ impl Story<'_> {
         if self.rejection.cause.case == Case::LostFrame {
             return Some("add the number to a copy of the pointer, instead of the pointer to the number".to_owned());
         }
-        if self.rejection.cause.case == Case::NoFunctionTypes {
+        if matches!(self.rejection.cause.case, Case::NoFunctionTypes | Case::NoProgramTypes) {
             let names = "names of letters, digits and _ to all parameters and types";
             return Some(format!("compile with -g, and give {names}: the kernel refuses all types for one without"));
         }

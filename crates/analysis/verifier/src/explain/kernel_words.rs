@@ -531,6 +531,9 @@ impl Words<'_> {
             Case::SecondMap { .. } => return Some("only one cgroup storage of each type is allowed".to_owned()),
             Case::FramePointer => return Some("frame pointer is read only".to_owned()),
             Case::NoFunctionTypes => return Some("missing btf func_info".to_owned()),
+            Case::NoProgramTypes => {
+                return Some("bpf_obj_new/bpf_percpu_obj_new requires prog BTF".to_owned());
+            }
             Case::PartOfEntry { bytes } => return Some(format!("Invalid read of {bytes} bytes from insn_array")),
             _ => {}
         }

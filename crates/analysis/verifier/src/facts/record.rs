@@ -300,7 +300,10 @@ fn begun(state: &State) -> Vec<Begun> {
 
 fn places(state: &State, reference: u32) -> Places {
     let frame = state.frame();
-    let holds = |register: &Register| register.reference == reference;
+    let is_of = |slot: &Slot| slot.object.is_some_and(|object| object.reference == reference && object.part == 0);
+    // A pointer to an iterator's element or a dynptr's bytes carries the reference, and does not give it back.
+    let on_stack = state.frames.iter().any(|frame| frame.stack.slots().iter().any(is_of));
+    let holds = |register: &Register| register.reference == reference && !on_stack;
     let mut places = Places::default();
     for reg in Reg::all().filter(|reg| holds(&frame.registers[reg.index()])) {
         places.registers.insert(reg);
@@ -311,7 +314,7 @@ fn places(state: &State, reference: u32) -> Places {
             places.slots |= 1 << index;
             places.nullable |= slot.register.nullable;
         }
-        if slot.object.is_some_and(|object| object.reference == reference && object.part == 0) {
+        if is_of(slot) {
             places.objects |= 1 << index;
         }
     }

@@ -18,10 +18,11 @@ use kiln_program::btf::{Kind as BtfKind, TypeId};
 
 use crate::call::said::{KfuncCall, KfuncEffect};
 use crate::code::Code;
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, refuse, reject, unsupported};
 use crate::objects::fields::{FieldKind, Root};
 use crate::options::Options;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Caller, Holds, Kind, Register, State, Trust};
 use crate::types::Types;
 use crate::types::parameters::is_plain;
@@ -84,6 +85,10 @@ impl KfuncEffect<'_, '_> {
         let KfuncEffect { call, .. } = *self;
         Ok(Some(match call.kfunc.meaning {
             KfuncMeaning::NewObject { .. } => {
+                if !self.path.code.has_function_types() {
+                    let message = format!("{}: the kernel gets no types with the program", call.kfunc.name);
+                    return refuse(Reason::ArgumentType, Case::NoProgramTypes, message);
+                }
                 let object = self.path.types.new_object(call)?;
                 self.path.acquired(call.kfunc, object)
             }

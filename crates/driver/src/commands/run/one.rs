@@ -119,7 +119,8 @@ pub struct Ran {
     /// On the native tier, which code ran: `jit`, or the name of clang's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<&'static str>,
-    /// Nanoseconds a run, with what is around the program.
+    /// Nanoseconds a run, with what is around the program; 0 where the kernel does not measure it, and 4,294,967,295 for all
+    /// longer runs in the kernel.
     pub duration_ns: f64,
     /// Nanoseconds that a program which only returns takes in the same place, so many times; `None` where it cannot be run.
     pub around_ns: Option<f64>,
