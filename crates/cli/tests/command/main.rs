@@ -5,6 +5,7 @@ mod evidence;
 mod interrupted;
 mod kernels;
 mod terminal;
+#[allow(dead_code)] // A part of it is for other tests.
 mod world;
 
 use std::path::{Path, PathBuf};
