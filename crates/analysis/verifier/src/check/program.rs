@@ -103,10 +103,14 @@ impl Prepared<'_> {
     fn refused_definition(&self, options: &Options, at: u32, map: &Map) -> Option<String> {
         options.refused_definition(map).or_else(|| {
             let refused = self.records.get(at as usize).is_some_and(|record| record.refused);
-            (refused && map.map_type.rules().per_object).then(|| {
-                let (name, map_type) = (&map.name, map.map_type);
-                format!("the kernel makes no map {name}: it refuses the type of the values, which {map_type} needs")
-            })
+            let why = match map.key_btf == 0 || map.value_btf == 0 {
+                true => "its declaration gives no types of key and value",
+                false if refused => "it refuses the type of the values",
+                false => return None,
+            };
+            let (name, map_type) = (&map.name, map.map_type);
+            let needs = map_type.rules().per_object;
+            needs.then(|| format!("the kernel makes no map {name}: {why}, which {map_type} needs"))
         })
     }
 }
