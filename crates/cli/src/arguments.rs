@@ -366,9 +366,12 @@ pub struct OptimizeArguments {
 /// `kiln sandbox`.
 #[derive(Args, Debug)]
 pub struct SandboxArguments {
-    /// The object.
-    #[command(flatten)]
-    pub object: ObjectArguments,
+    /// A BPF object file. All of its programs are sandboxed.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub object: PathBuf,
+    /// The type of programs whose section name does not tell it, such as `xdp`, or `NAME=xdp` for one program.
+    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type, add = complete::types())]
+    pub types: Vec<(String, ProgramType)>,
     /// Where to write the result.
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,

@@ -54,7 +54,8 @@ pub(crate) fn is_standard_output(path: &std::path::Path, format: Format) -> Resu
 
 /// `kiln sandbox`.
 pub fn sandbox(arguments: &SandboxArguments, format: Format) -> Code {
-    let input = open(&arguments.object)?;
+    let SandboxArguments { object, types, .. } = arguments;
+    let input = open(&ObjectArguments { object: object.clone(), types: types.clone(), program: Vec::new() })?;
     output::check_writable(&arguments.output)?;
     let to_standard_output = is_standard_output(&arguments.output, format)?;
     let mut options = sandbox::Options::default();

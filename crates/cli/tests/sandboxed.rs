@@ -32,6 +32,15 @@ fn sandboxed(folder: &Path, name: &str, source: &str) -> Option<Output> {
     Some(kiln.args(["sandbox", &object, "-o", "result.o"]).current_dir(folder).output().expect("kiln runs"))
 }
 
+/// A program without guards could be loaded beside sandboxed ones.
+#[test]
+fn no_program_is_left_out() {
+    let arguments = ["sandbox", "a.o", "-p", "one", "-o", "b.o"];
+    let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args(arguments).output().expect("kiln runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && text.contains("unexpected argument '-p'"), "{text}");
+}
+
 /// Kiln knows the helper; a kernel without error injection gives it to nobody.
 #[test]
 fn a_refused_result_leaves_the_file_as_it_was() {
