@@ -18,8 +18,9 @@ const NOT_MENDED: [&str; 2] = ["callback-context-overrun", "read-backwards"];
 /// Mistakes that only the types of the running kernel show.
 const WITH_TYPES: [&str; 2] = ["field-not-there", "kfunc-misspelt"];
 
-/// The sources that need the kernel's types in C are compiled with these flags. clang takes `vmlinux.h.pch` for `-include vmlinux.h`.
-const FLAGS: &str = "flags = [\"-I.\", \"-D__TARGET_ARCH_x86\", \"-include\", \"vmlinux.h\"]\n";
+/// How the sources are compiled. Those that include the kernel's types are in a folder of their own, with `-include vmlinux.h`, for
+/// which clang takes `vmlinux.h.pch`.
+const FLAGS: &str = "\"-I.\", \"-D__TARGET_ARCH_x86\"";
 
 fn folder() -> PathBuf {
     tests().join("helps")
@@ -40,7 +41,7 @@ fn a_mistake_is_mended_by_its_own_fix() {
         return;
     }
     let copies = tempfile::tempdir().expect("a folder");
-    let has_types = with_types(copies.path());
+    let types = with_types(copies.path());
     let mut paths: Vec<PathBuf> = Vec::new();
     for name in ["helps", "fresh", "unseen"] {
         let before = paths.len();
@@ -49,11 +50,9 @@ fn a_mistake_is_mended_by_its_own_fix() {
     }
     for path in chosen(paths) {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let copy = copies.path().join(path.file_name().expect("a name"));
         let original = std::fs::read_to_string(&path).expect("a text");
-        if original.contains(TYPES) && !has_types {
-            continue;
-        }
+        let Some(folder) = folder_for(&original, copies.path(), types.as_deref()) else { continue };
+        let copy = folder.join(path.file_name().expect("a name"));
         std::fs::write(&copy, &original).expect("a copy");
         let kernel = original.lines().find_map(|line| line.strip_prefix("// kernel: ")).unwrap_or("6.18");
         let kernel = if WITH_TYPES.contains(&name.as_str()) { "running" } else { kernel };
@@ -146,15 +145,25 @@ fn chosen(mut paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
     paths.into_iter().step_by(stride)
 }
 
-/// Puts the header with the kernel's types and the flags into a folder; `false` where no bpftool makes that header.
-fn with_types(folder: &Path) -> bool {
-    std::fs::write(folder.join("kiln.toml"), FLAGS).expect("the flags");
+/// Puts flags into a folder, and flags and the header with the kernel's types into one below it; `None` where no bpftool makes that
+/// header.
+fn with_types(copies: &Path) -> Option<PathBuf> {
+    let folder = copies.join("types");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(copies.join("kiln.toml"), format!("flags = [{FLAGS}]\n")).expect("the flags");
+    let with_types = format!("flags = [{FLAGS}, \"-include\", \"{TYPES}\"]\n");
+    std::fs::write(folder.join("kiln.toml"), with_types).expect("the flags");
     let arguments = ["btf", "dump", "file", "/sys/kernel/btf/vmlinux", "format", "c"];
-    let made = Command::new("bpftool").args(arguments).output().ok().filter(|made| made.status.success());
-    let written = made.is_some_and(|made| std::fs::write(folder.join(TYPES), made.stdout).is_ok());
+    let made = Command::new("bpftool").args(arguments).output().ok().filter(|made| made.status.success())?;
+    std::fs::write(folder.join(TYPES), made.stdout).expect("the header");
     // Read once, and not in each of hundreds of compilations: a tenth of their time.
     let path = folder.join(TYPES).display().to_string();
-    written && kiln(&["cc", "-D__TARGET_ARCH_x86", "-x", "c-header", &path, "-o", &format!("{path}.pch")]).1
+    kiln(&["cc", "-D__TARGET_ARCH_x86", "-x", "c-header", &path, "-o", &format!("{path}.pch")]).1.then_some(folder)
+}
+
+/// Where a source is copied to; `None` if it needs types that are not there.
+fn folder_for<'a>(source: &str, copies: &'a Path, types: Option<&'a Path>) -> Option<&'a Path> {
+    if source.contains(TYPES) { types } else { Some(copies) }
 }
 
 /// What the author of a mistake wrote instead of it is a diff beside it.
@@ -164,20 +173,18 @@ fn what_a_mistake_was_mended_to_is_accepted() {
         return;
     }
     let copies = tempfile::tempdir().expect("a folder");
-    let has_types = with_types(copies.path());
+    let types = with_types(copies.path());
     let unseen = tests().join("unseen");
     let paths = sources(&unseen);
     assert_eq!(paths.len(), std::fs::read_dir(unseen.join("mended")).expect("the diffs").count());
     for path in chosen(paths) {
         let name = path.file_name().expect("a name");
         let text = std::fs::read_to_string(&path).expect("a text");
-        if text.contains(TYPES) && !has_types {
-            continue;
-        }
-        let copy = copies.path().join(name);
+        let Some(folder) = folder_for(&text, copies.path(), types.as_deref()) else { continue };
+        let copy = folder.join(name);
         std::fs::write(&copy, &text).expect("a copy");
         let diff = unseen.join("mended").join(name).with_extension("diff").canonicalize().expect("a diff");
-        let applied = Command::new("git").arg("apply").arg(&diff).current_dir(copies.path()).status();
+        let applied = Command::new("git").arg("apply").arg(&diff).current_dir(folder).status();
         let mended = std::fs::read_to_string(&copy).expect("a text");
         assert!(applied.expect("git is there").success() && mended != text, "{}", diff.display());
         let (said, accepted) = kiln(&["check", copy.to_str().expect("a path"), "--kernel", "6.18"]);

@@ -121,7 +121,7 @@ const CASES: [Case; 5] = [
         ordinary: 2,
         others: |_, _| 0,
         mend: none,
-        step: 19,
+        step: 9,
     },
     Case {
         source: "tests/heaps/more_structures.bpf.c",
@@ -131,7 +131,7 @@ const CASES: [Case; 5] = [
         ordinary: 2,
         others: |_, _| 0,
         mend: none,
-        step: 27,
+        step: 13,
     },
     Case {
         source: "tests/heaps/allocator.bpf.c",
@@ -165,7 +165,7 @@ const CASES: [Case; 5] = [
             let made = heap.offset(word(packet, 0)).expect("in the heap");
             lock::release(&heap, made + HASH).expect("in the heap");
         },
-        step: 27,
+        step: 13,
     },
 ];
 
