@@ -11,7 +11,7 @@ use crate::{print, say};
 
 /// Builds an object's programs, and prints what was built.
 pub fn build(arguments: &BuildArguments, format: Format) -> Code {
-    let input = open(&arguments.object)?;
+    let input = open(&arguments.object.object, &arguments.object.types)?;
     let programs = input.select(&arguments.object.program)?;
     let options = build::Options {
         setting: arguments.native.setting(),

@@ -9,12 +9,12 @@ use kiln_driver::commands::dump as native_dump;
 use kiln_driver::feed::Feed;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Input, bench, calibrate, capture, cc, check, doctor, dump, file, input, learn, ops, output, profile,
-    replay, run, sandbox, verify_evidence,
+    Engine, Error, Input, ProgramType, bench, calibrate, capture, cc, check, doctor, dump, file, input, learn, ops,
+    output, profile, replay, run, sandbox, verify_evidence,
 };
 
 use crate::arguments::build::Native;
-use crate::arguments::{self, BenchArguments, DumpArguments, Format, ObjectArguments, complete};
+use crate::arguments::{self, BenchArguments, DumpArguments, Format, complete};
 use crate::arguments::{
     CcArguments, EvidenceArguments, LearnArguments, OpsArguments, OpsTarget, RunArguments, SandboxArguments,
     SandboxTarget,
@@ -26,8 +26,8 @@ use crate::{measured, print};
 pub(crate) type Code = Result<u8, Error>;
 
 /// Opens an object, and says which of its programs are left out because they cannot be read.
-pub(crate) fn open(arguments: &ObjectArguments) -> Result<Input, Error> {
-    let input = open_all(arguments)?;
+pub(crate) fn open(path: &Path, types: &[(String, ProgramType)]) -> Result<Input, Error> {
+    let input = open_all(path, types)?;
     for left_out in check::unreadable(&input) {
         if let Verdict::Invalid { reason } | Verdict::Unsupported { reason } = &left_out.verdict {
             anstream::eprintln!("left out: {}: {reason}", left_out.program);
@@ -36,14 +36,14 @@ pub(crate) fn open(arguments: &ObjectArguments) -> Result<Input, Error> {
     Ok(input)
 }
 
-fn open_all(arguments: &ObjectArguments) -> Result<Input, Error> {
-    let mut input = input::open(&arguments.object, &arguments.types)?;
+fn open_all(path: &Path, types: &[(String, ProgramType)]) -> Result<Input, Error> {
+    let mut input = input::open(path, types)?;
     input.use_kernel_types();
     Ok(input)
 }
 
 /// Whether the object goes to standard output, where nothing else may be.
-pub(crate) fn is_standard_output(path: &std::path::Path, format: Format) -> Result<bool, Error> {
+pub(crate) fn is_standard_output(path: &Path, format: Format) -> Result<bool, Error> {
     match (output::is_standard(path), format) {
         (true, Format::Json) => Err(Error::InvalidInput(
             "the object and the JSON cannot both go to standard output; name a file with -o".to_owned(),
@@ -54,8 +54,7 @@ pub(crate) fn is_standard_output(path: &std::path::Path, format: Format) -> Resu
 
 /// `kiln sandbox`.
 pub fn sandbox(arguments: &SandboxArguments, format: Format) -> Code {
-    let SandboxArguments { object, types, .. } = arguments;
-    let input = open(&ObjectArguments { object: object.clone(), types: types.clone(), program: Vec::new() })?;
+    let input = open(&arguments.object, &arguments.types)?;
     output::check_writable(&arguments.output)?;
     let to_standard_output = is_standard_output(&arguments.output, format)?;
     let mut options = sandbox::Options::default();
@@ -183,7 +182,7 @@ fn packets(hex: Option<&str>, path: Option<&Path>) -> Result<Packets, Error> {
 
 /// `kiln run`.
 pub fn run(arguments: &RunArguments, format: Format) -> Code {
-    let input = open(&arguments.object)?;
+    let input = open(&arguments.object.object, &arguments.object.types)?;
     let program = input.single(&arguments.object.program)?;
     let packets = packets(arguments.packet.as_deref(), arguments.packet_file.as_deref())?;
     let (feed, names) = feed(&arguments.feed)?;
@@ -315,7 +314,7 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
 
 /// `kiln dump`.
 pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
-    let input = open(&arguments.object)?;
+    let input = open(&arguments.object.object, &arguments.object.types)?;
     let programs = input.select(&arguments.object.program)?;
     let mut options = dump::Options::default();
     options.source = !arguments.no_source;

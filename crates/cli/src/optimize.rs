@@ -12,7 +12,7 @@ use kiln_driver::target::{self, Choice, Types};
 use kiln_driver::{Error, Goal, Input, Shown, check, evidence, learn, output, report, running};
 use serde_json::json;
 
-use crate::arguments::{self, Format, ObjectArguments, OptimizeArguments};
+use crate::arguments::{self, Format, OptimizeArguments};
 use crate::commands::{self, Code};
 use crate::progress::Spinner;
 use crate::{print, say};
@@ -135,8 +135,7 @@ fn one(
     last: bool,
 ) -> Result<(Input, Outcome), Error> {
     let begun = Instant::now();
-    let (types, program) = (arguments.types.clone(), arguments.program.clone());
-    let input = commands::open(&ObjectArguments { object: path.to_owned(), types, program })?;
+    let input = commands::open(path, &arguments.types)?;
     if last && input.only_maps().is_none() && input.object.programs.is_empty() && check::unreadable(&input).is_empty() {
         return Err(input.holds_no_programs());
     }

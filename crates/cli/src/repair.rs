@@ -17,7 +17,7 @@ use crate::{print, say};
 pub fn repair(object: &ObjectArguments, arguments: &RepairArguments, format: Format) -> Code {
     let choice = target::choose(&arguments.kernel, None)?;
     let to_standard_output = commands::is_standard_output(&arguments.output, format)?;
-    let input = commands::open(object)?;
+    let input = commands::open(&object.object, &object.types)?;
     output::check_writable(&arguments.output)?;
     arguments.evidence.as_deref().map_or(Ok(()), evidence::check_folder)?;
     let mut options = Options::default();
