@@ -2,6 +2,10 @@
 
 use crate::error::Error;
 
+/// A verifier log with messages and statistics, and no states of the paths (`BPF_LOG_STATS`). A load that asks for it verifies a
+/// program that is refused once; without a log, libbpf loads it again for the messages.
+pub const LOG_STATISTICS: u32 = 4;
+
 /// Where a uprobe is in a file, and what it is told.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UserProbe {

@@ -292,7 +292,7 @@ impl ObjectFile {
         self.load_with_log(0)
     }
 
-    /// Loads it with a verifier log at a level (`BPF_LOG_LEVEL1` is 1, statistics 4; 0 logs only failures).
+    /// Loads it with a verifier log at a level (`BPF_LOG_LEVEL1` is 1; [`crate::LOG_STATISTICS`]; 0 logs only failures).
     ///
     /// # Errors
     /// As [`ObjectFile::load`].

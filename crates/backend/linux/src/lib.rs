@@ -54,7 +54,7 @@ pub use absent::{
 };
 #[cfg(feature = "libbpf")]
 pub use attach::Link;
-pub use data::{LoadFailure, ProgInfo, ProgramLog, TestInput, TestOutput, UserProbe, XdpMode};
+pub use data::{LOG_STATISTICS, LoadFailure, ProgInfo, ProgramLog, TestInput, TestOutput, UserProbe, XdpMode};
 #[cfg(feature = "libbpf")]
 pub use elf::{LoadedObject, ObjectFile};
 pub use error::{Error, advice};

@@ -11,10 +11,10 @@
 
 use std::fmt;
 
-use kiln_linux::{LoadFailure, ObjectFile};
+use kiln_linux::{LOG_STATISTICS, LoadFailure, ObjectFile};
 use kiln_program::{Object, Program};
 
-use super::{LOG_STATISTICS, Target, load_for, load_tersely};
+use super::{Target, load_for, load_tersely};
 
 /// What the kernel says of one program.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 mod ask;
 pub mod verdict;
 
-use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, ProgInfo, TestInput, TestOutput};
+use kiln_linux::{LOG_STATISTICS, LoadFailure, LoadedObject, ObjectFile, Prog, ProgInfo, TestInput, TestOutput};
 use kiln_platform::ProgramType;
 use kiln_program::{MapContents, Needs, Object, Program};
 
@@ -30,9 +30,6 @@ pub struct Target<'a> {
     /// Its name.
     pub function: &'a str,
 }
-
-/// The kernel's `BPF_LOG_STATS`: its verifier prints messages and statistics, and no states.
-const LOG_STATISTICS: u32 = 4;
 
 /// Loads one program of an object file. `object` is the same file as read by Kiln.
 ///

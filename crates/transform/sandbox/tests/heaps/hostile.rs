@@ -5,7 +5,7 @@ mod source;
 
 use std::time::{Duration, Instant};
 
-use kiln_linux::{ObjectFile, TestInput};
+use kiln_linux::{LOG_STATISTICS, ObjectFile, TestInput};
 use kiln_sandbox::{Error, Options, sandbox_for};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -17,8 +17,6 @@ const MOST: Duration = Duration::from_millis(12);
 /// A run that was interrupted for long is measured again: what outlasts its quantum does so each time.
 const ATTEMPTS: usize = 6;
 const XDP_PASS: u32 = 2;
-/// `BPF_LOG_STATS`: what is too large is followed once, not again for its states.
-const LOG_STATISTICS: u32 = 4;
 
 /// What became of the programs.
 #[derive(Debug, Default)]
