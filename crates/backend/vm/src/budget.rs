@@ -36,9 +36,9 @@ const OVERTIME: u64 = 1 << 20;
 /// Instructions of these at a time until the run comes to a `may_goto`, and between two looks at the clock at least.
 const SHORTEST_SLICE: u64 = 512;
 
-/// What a call of a helper counts for, and how many of the bytes that it reads or writes count as one instruction more:
-/// about the time that they take.
+/// Instructions that take about as long as a call of a helper, without the bytes that it reads or writes.
 const HELPER: u64 = 64;
+/// Bytes that a helper reads or writes in about the time of an instruction.
 const BYTES_PER_INSTRUCTION: u64 = 8;
 
 /// What a run has used of its budget and quantum.
@@ -129,8 +129,8 @@ impl Spending {
         self.cancelled
     }
 
-    /// Counts a helper, which read or wrote so many bytes, in a run with a quantum: what is left of the slice becomes shorter by the
-    /// result, so that the clock is read in time. Before the end of the quantum they are no instructions of the budget.
+    /// Counts a helper that read or wrote so many bytes, in a run with a quantum. Returns by how many instructions the rest of the
+    /// slice becomes shorter, so that the clock is read in time. They are taken from the budget only after the end of the quantum.
     #[inline]
     pub(crate) fn helper(&mut self, bytes: u64, left: u64) -> u64 {
         if self.quantum_ns.is_none() {

@@ -37,8 +37,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// Whether it is not an address in a frame of the program: a number (an assumption: numbers may be made of
-    /// addresses), or a pointer to anything else.
+    /// Whether it is no address in a frame of the program: a number, or a pointer to anything else. That a number is none is an
+    /// assumption, for programs can make numbers of addresses.
     pub fn is_outside_frame(&self) -> bool {
         match self {
             Value::Scalar(_) => true,

@@ -406,7 +406,7 @@ fn value_of(register: &Register, names: &crate::types::Types) -> Value {
         Holds::Uninit => return Value::Uninit,
         Holds::Mixed => return Value::Unknown,
         Holds::Scalar => return Value::Scalar(register.scalar),
-        // Of these the offset is unknown as well, so that nothing is said that another kernel could make wrong.
+        // The offset of these is unknown, too: nothing is said that is wrong on another kernel.
         _ if register.relocated && !matches!(register.kind(), Kind::BtfId | Kind::Context) => return Value::Unknown,
         Holds::Context => Region::Context,
         Holds::Stack(up) => Region::Stack { up },

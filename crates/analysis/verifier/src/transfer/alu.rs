@@ -417,8 +417,8 @@ impl Arithmetic<'_, '_> {
         Ok(result)
     }
 
-    /// Whether only the loader knows how far a pointer moves that may be given to helpers from wherever it is: a
-    /// kernel on which it moves too far rejects the program, so the facts need not hold there.
+    /// Whether only the loader knows how far a pointer moves. A kernel on which it moves too far rejects the program, so the facts
+    /// need not hold there. Helpers take these pointers at any offset.
     fn loader_decides(&self, pointer: &Register, number: &Register) -> bool {
         let unknown = pointer.relocated || number.scalar.smin <= -MAX_POINTER_OFFSET;
         matches!(pointer.kind(), Kind::BtfId | Kind::Context) && unknown && self.path.any_load()

@@ -54,15 +54,15 @@ impl Canceller<'_, '_> {
     /// None is there for one that the function acquired and does not keep in the same place on all paths.
     fn own_references(&self, held: &Held) -> Vec<(Places, Option<Release>)> {
         let is_own = |(id, places): &(&InsnId, &Places)| {
-            self.own_node(**id).is_some() || places.is_somewhere() && !self.is_lent(**id)
+            self.own_node(**id).is_some() || places.is_somewhere() && !self.is_borrowed(**id)
         };
         let own = held.references.iter().zip(&held.places).filter(is_own).rev();
         let release = |id: InsnId| self.acquired(id).and_then(|node| release::of(self.edit.object, node));
         own.map(|(id, places)| (*places, release(*id).filter(|_| places.is_somewhere()))).collect()
     }
 
-    /// Whether a caller lends the function what was acquired there: it is held when the function begins, and when it returns.
-    fn is_lent(&self, acquired: InsnId) -> bool {
+    /// Whether the function only borrows what was acquired there: it is held when the function begins, and when it returns.
+    fn is_borrowed(&self, acquired: InsnId) -> bool {
         let holds = |node: &Node| self.edit.facts.held(node.id).is_some_and(|held| held.references.contains(&acquired));
         let nodes = &self.edit.function.nodes;
         nodes.first().is_some_and(holds) && nodes.iter().any(|node| node.insn == Insn::Exit && holds(node))
