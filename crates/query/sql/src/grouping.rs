@@ -3,8 +3,7 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Value, ValueWithSpan, VisitMut,
-    VisitorMut,
+    Expr, GroupByExpr, Ident, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Value, ValueWithSpan, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
 
@@ -13,6 +12,7 @@ use crate::error::Error;
 use crate::from::MAX_SCANS;
 use crate::functions::is_aggregate;
 use crate::shorthand::meant;
+use crate::walk::walk;
 
 /// Keys that groups are by together.
 type Set = Vec<Expr>;
@@ -76,9 +76,9 @@ fn of_set(select: &Select, set: &Set, keys: &[Expr]) -> Select {
         if let SelectItem::UnnamedExpr(expr) = item {
             *item = SelectItem::ExprWithAlias { alias: Ident::new(name_of(expr)), expr: expr.clone() };
         }
-        let _ = item.visit(&mut nulls);
+        let _ = walk(item, &mut nulls);
     }
-    let _ = own.having.visit(&mut nulls);
+    let _ = walk(&mut own.having, &mut nulls);
     own
 }
 
@@ -93,9 +93,9 @@ struct Nulls<'k> {
 }
 
 impl VisitorMut for Nulls<'_> {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         self.inside += usize::from(is_of_many(expr));
         if self.inside == 0 && self.missing.contains(&&*expr) {
             *expr = Expr::Value(ValueWithSpan { value: Value::Null, span: Span::empty() });
@@ -103,7 +103,7 @@ impl VisitorMut for Nulls<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         self.inside -= usize::from(is_of_many(expr));
         ControlFlow::Continue(())
     }

@@ -31,6 +31,7 @@ mod pattern;
 mod places;
 mod shorthand;
 mod subquery;
+mod walk;
 mod wildcard;
 mod window;
 

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     self, Distinct, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, OrderByKind, Query,
-    Select, SelectItem, SetExpr, TableFactor, TopQuantity, Value, ValueWithSpan, VisitMut, VisitorMut,
+    Select, SelectItem, SetExpr, TableFactor, TopQuantity, Value, ValueWithSpan, VisitorMut,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
@@ -22,6 +22,7 @@ use sqlparser::tokenizer::Span;
 use crate::bind::name_of;
 use crate::error::Error;
 use crate::grouping;
+use crate::walk::{each_expression, walk};
 
 /// Functions that are expressions: their names, how many operands they take, and the expression.
 const FUNCTIONS: &[(&[&str], usize, &str)] = &[
@@ -45,10 +46,7 @@ const MOST_WRITTEN: usize = crate::MAX_BYTES;
 /// # Errors
 /// Returns one for functions in functions that become too long, and too many sets of keys.
 pub fn write_out(statement: &mut ast::Statement) -> Result<(), Error> {
-    match statement.visit(&mut Writer { written: 0 }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk(statement, &mut Writer { written: 0 })
 }
 
 struct Writer {
@@ -74,7 +72,7 @@ impl VisitorMut for Writer {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
-                && holds(expr, &|function| written(function).is_some())
+                && has_short(expr)
             {
                 *item = SelectItem::ExprWithAlias { alias: Ident::new(name_of(expr)), expr: expr.clone() };
             }
@@ -95,13 +93,11 @@ impl VisitorMut for Writer {
     }
 }
 
-/// Whether an expression has a function of this kind in it, also in a subquery.
-fn holds(expr: &Expr, is_one: &dyn Fn(&ast::Function) -> bool) -> bool {
-    let found = ast::visit_expressions(expr, |inner| match inner {
-        Expr::Function(function) if is_one(function) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
+/// Whether an expression has a function in it that is short for others, also in a subquery. It is not changed.
+fn has_short(expr: &mut Expr) -> bool {
+    let mut found = false;
+    each_expression(expr, |inner| found |= matches!(inner, Expr::Function(function) if written(function).is_some()));
+    found
 }
 
 /// What a function is short for, with its operands.
@@ -135,13 +131,12 @@ fn written(function: &ast::Function) -> Option<(&'static str, Vec<Expr>)> {
 fn template_of(template: &str, operands: &[Expr]) -> Expr {
     let parser = Parser::new(&GenericDialect {}).try_with_sql(template);
     let mut expr = parser.and_then(|mut parser| parser.parse_expr()).expect("the expression of a table");
-    let _ = expr.visit(&mut Nowhere);
-    let _ = ast::visit_expressions_mut(&mut expr, |inner| {
+    let _ = walk(&mut expr, &mut Nowhere);
+    each_expression(&mut expr, |inner| {
         if let Expr::Value(ValueWithSpan { value: Value::Placeholder(number), .. }) = inner {
             let at = number[1..].parse::<usize>().expect("the number of an operand");
             *inner = Expr::Nested(Box::new(operands[at - 1].clone()));
         }
-        ControlFlow::<()>::Continue(())
     });
     expr
 }
@@ -150,19 +145,19 @@ fn template_of(template: &str, operands: &[Expr]) -> Expr {
 struct Nowhere;
 
 impl VisitorMut for Nowhere {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<Error> {
         value.span = Span::empty();
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_ident(&mut self, ident: &mut Ident) -> ControlFlow<()> {
+    fn pre_visit_ident(&mut self, ident: &mut Ident) -> ControlFlow<Error> {
         ident.span = Span::empty();
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         select.select_token = AttachedToken::empty();
         ControlFlow::Continue(())
     }
@@ -203,14 +198,13 @@ fn first_of_each(query: &mut Query) {
         return;
     }
     let mut condition = template_of(FIRST_OF_EACH, &[]);
-    let _ = ast::visit_expressions_mut(&mut condition, |expr| {
+    each_expression(&mut condition, |expr| {
         if let Expr::Function(function) = expr
             && let Some(ast::WindowType::WindowSpec(spec)) = &mut function.over
         {
             spec.partition_by.clone_from(&keys);
             spec.order_by = levels.split_off(of_keys);
         }
-        ControlFlow::<()>::Continue(())
     });
     if let Some(ast::OrderBy { kind: OrderByKind::Expressions(all), .. }) = &mut query.order_by {
         all.truncate(of_keys);
@@ -224,18 +218,17 @@ fn qualified(query: &mut Query) {
     let SetExpr::Select(select) = &mut *query.body else { return };
     let Some(mut condition) = select.qualify.take() else { return };
     let names = select.projection.clone();
-    let _ = ast::visit_expressions_mut(&mut condition, |expr| {
+    each_expression(&mut condition, |expr| {
         if let Expr::Identifier(name) = expr
             && let Some(named) = aliased(name, &names)
         {
             *expr = Expr::Nested(Box::new(named.clone()));
         }
-        ControlFlow::<()>::Continue(())
     });
     select.projection.push(SelectItem::ExprWithAlias { expr: condition, alias: Ident::new(QUALIFY) });
     let outer = Parser::new(&GenericDialect {}).try_with_sql(QUALIFIED);
     let mut outer = outer.and_then(|mut parser| parser.parse_query()).expect("a query of this file");
-    let _ = outer.visit(&mut Nowhere);
+    let _ = walk(&mut outer, &mut Nowhere);
     let SetExpr::Select(shown) = &mut *outer.body else { return };
     let inner = std::mem::replace(
         &mut query.body,
