@@ -34,6 +34,7 @@ pub mod shared_tails;
 pub mod sink_constants;
 pub mod skipped_operands;
 pub mod stack_stores;
+pub mod store_loops;
 pub mod trial;
 
 pub use context::{Change, Context, Law, LawRow};
@@ -251,6 +252,12 @@ pub static LAWS: &[LawRow] = &[
         statement: "A load, an operation and a store of one location become an atomic operation, if the loaded value is dead.",
         needs_facts: true,
         steps: &[repeat(Stage::Last, atomics::make_atomic)],
+    },
+    LawRow {
+        name: "store-loop",
+        statement: "For size, a row of stores that clear adjacent stack bytes becomes a loop.",
+        needs_facts: false,
+        steps: &[repeat(Stage::Last, store_loops::loop_stores)],
     },
     LawRow {
         name: "kept-address",
