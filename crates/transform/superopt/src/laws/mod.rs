@@ -266,6 +266,12 @@ pub static LAWS: &[LawRow] = &[
         steps: &[repeat(Stage::Last, kept_addresses::keep_addresses)],
     },
     LawRow {
+        name: "recomputed-address",
+        statement: "Rematerialization: an address in the frame that only one copy reads is computed there.",
+        needs_facts: false,
+        steps: &[repeat(Stage::Last, kept_addresses::recompute_addresses)],
+    },
+    LawRow {
         name: "stepped-address",
         statement: "An address near another one in a register is computed by an addition.",
         needs_facts: false,
