@@ -12,7 +12,8 @@
 //! Beside other CPUs, the atomic one does what the three do when nobody writes between the load and the store, so it
 //! does nothing that they could not do; it only no longer loses an update. The simulation proves it in these words
 //! (`Segment::is_in_parts` in kiln-equiv). What it costs is time: a bus lock for each
-//! run. So it is for [`crate::Goal::Size`] alone, and for values of maps, which the kernel lets atomics write.
+//! run. So it is for [`crate::Goal::Size`], and for the balanced goal as long as the program's estimate is within doubt;
+//! and for values of maps, which the kernel lets atomics write.
 
 use kiln_isa::forms::version_of;
 use kiln_isa::{AluOp, AtomicOp, Insn, Reg, Size, Source, Width};

@@ -21,6 +21,7 @@ pub mod exchanged_operands;
 pub mod first_element;
 pub mod hoist;
 pub mod inline;
+pub mod joined_comparisons;
 pub mod jset;
 pub mod jump_threading;
 pub mod kept_addresses;
@@ -252,6 +253,12 @@ pub static LAWS: &[LawRow] = &[
         statement: "A load, an operation and a store of one location become an atomic operation, if the loaded value is dead.",
         needs_facts: true,
         steps: &[repeat(Stage::Last, atomics::make_atomic)],
+    },
+    LawRow {
+        name: "joined-comparison",
+        statement: "Two comparisons of adjacent stack bytes with constants and one target become one comparison.",
+        needs_facts: false,
+        steps: &[repeat(Stage::Last, joined_comparisons::join_comparisons)],
     },
     LawRow {
         name: "store-loop",
