@@ -65,7 +65,10 @@ fn compared(nodes: &[Node], end: usize) -> Option<Compared> {
         return None;
     };
     let Insn::Branch { op: JumpOp::Ne, dst, src: Source::Imm(imm), .. } = branch.insn else { return None };
-    let constant = u32::try_from(imm).ok().filter(|constant| u64::from(*constant) >> size.bits() == 0)?;
+    if size > Size::B2 {
+        return None;
+    }
+    let constant = u32::try_from(imm).ok().filter(|constant| constant >> size.bits() == 0)?;
     (dst == reg && load.core.is_none() && branch.core.is_none()).then_some(Compared { size, offset, reg, constant })
 }
 
