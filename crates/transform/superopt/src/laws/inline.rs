@@ -20,6 +20,8 @@
 //! - A tail call in a function ends that function alone, classic packet loads end it, and stack traces name it: who does
 //!   or takes one keeps its frame.
 //!
+//! For [`Goal::Size`], a function that other programs call, too, keeps its frame: the object would hold it twice.
+//!
 //! Global functions are verified by themselves, may be replaced at run time, and stay.
 
 use std::collections::hash_map::Entry;
@@ -32,6 +34,7 @@ use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
+use crate::cost::Goal;
 use crate::edit;
 use crate::flow::demand::{self, Demand};
 use crate::laws::context::{Change, Context};
@@ -47,13 +50,18 @@ pub const NAME: &str = "inlined-call";
 /// Puts callees in place of their only calls in a function, as many as there is fuel for.
 pub fn inline_calls(context: Context<'_>) -> Vec<Change> {
     let facts = context.known();
-    let Context { object, id, function, calls, banned, most, .. } = context;
+    let Context { object, id, function, calls, banned, most, goal, .. } = context;
     let sites: Vec<usize> = (0..function.nodes.len()).filter(|at| function.nodes[*at].callee().is_some()).collect();
     if sites.is_empty() || keeps_frame(function) {
         return Vec::new();
     }
     let Some(own) = lowest_byte(object, id, facts) else { return Vec::new() };
-    let only = only_called(object, id);
+    let mut only = only_called(object, id);
+    if goal == Goal::Size {
+        // A function that others still call stays: the object would grow.
+        let used = calls_of_all(object);
+        only.retain(|callee| used.get(callee) == Some(&1));
+    }
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);
     let in_block =
@@ -105,6 +113,19 @@ fn only_called(object: &Object, caller: FunctionId) -> BTreeSet<FunctionId> {
         only.retain(|id| *id != program.entry && uses.get(id) == Some(&(1, true)));
     }
     only
+}
+
+/// How often each function is referred to in all programs together.
+fn calls_of_all(object: &Object) -> BTreeMap<FunctionId, usize> {
+    let entries = object.programs.iter().map(|program| program.entry);
+    let reached: BTreeSet<FunctionId> = entries.flat_map(|entry| object.reachable_functions(entry)).collect();
+    let mut used = BTreeMap::new();
+    for node in reached.iter().flat_map(|id| &object.function(*id).nodes) {
+        if let Reference::Function(callee) = node.reference {
+            *used.entry(callee).or_insert(0) += 1;
+        }
+    }
+    used
 }
 
 /// A function whose calls are looked at.
