@@ -3,7 +3,7 @@
 //! Prints each program's slots before and after, what each rule and law contributed, and where the time went. `-v` prints
 //! each rewrite, `-l` both listings, `--efforts=N` searches with so many efforts (0: not at all), `-u` rewrites what our
 //! verifier does not support too, `--program=NAME` looks at one program alone, `--type=TYPE` is the type of programs whose
-//! section does not tell it, and `--threads=N` uses so many threads. Programs are verified against the running kernel's types, where they can be read.
+//! section does not tell it, `--threads=N` uses so many threads, and `--goal=GOAL` is the goal. Programs are verified against the running kernel's types, where they can be read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kiln_program::Object;
 use kiln_program::btf::Btf;
-use kiln_superopt::{Because, Evidence, Options, Rewrite, Timings, Unverified, optimize};
+use kiln_superopt::{Because, Evidence, Goal, Options, Rewrite, Timings, Unverified, optimize};
 
 fn main() {
     let (flags, files): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
@@ -60,6 +60,7 @@ fn options(flags: &[String]) -> Options {
         search: number("--efforts=").map_or(Options::default().search, |efforts| efforts as usize),
         unverified: if flags.iter().any(|flag| flag == "-u") { Unverified::All } else { Unverified::None },
         without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),
+        goal: flags.iter().find_map(|flag| Goal::from_name(flag.strip_prefix("--goal=")?)).unwrap_or_default(),
         ..Options::default()
     }
 }

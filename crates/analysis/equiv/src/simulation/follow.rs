@@ -20,6 +20,8 @@ use crate::window::state::Holes;
 const LONGEST_WAY: usize = 2048;
 /// How often a path may pass the same instruction.
 const ROUNDS: usize = 2;
+/// How often a path whose branches are all decided may pass the same instruction: once for each word of a frame.
+const DECIDED_ROUNDS: usize = 64;
 /// Maximum number of paths from one place.
 const MOST_WAYS: usize = 256;
 /// Maximum number of questions put to the solver while following paths.
@@ -52,8 +54,8 @@ impl<'f> Ahead<'f, '_, '_> {
 }
 
 /// Whether a path is too long or has passed this instruction too often.
-fn goes_round(steps: &[Step<'_>], node: &Node) -> bool {
-    steps.len() >= LONGEST_WAY || steps.iter().filter(|step| step.node.id == node.id).count() >= ROUNDS
+fn goes_round(steps: &[Step<'_>], node: &Node, rounds: usize) -> bool {
+    steps.len() >= LONGEST_WAY || steps.iter().filter(|step| step.node.id == node.id).count() >= rounds
 }
 
 impl<'f> Explorer<'_, 'f> {
@@ -97,7 +99,7 @@ impl<'f> Explorer<'_, 'f> {
                     break;
                 }
                 first = false;
-                if goes_round(&steps, node) || found.len() + pending.len() >= MOST_WAYS {
+                if goes_round(&steps, node, ROUNDS) || found.len() + pending.len() >= MOST_WAYS {
                     return Err(Unproved::OutOfEffort("there are too many ways to follow".to_owned()));
                 }
                 match node.insn {
@@ -176,7 +178,9 @@ impl<'f> Explorer<'_, 'f> {
                     edges.push(Edge { ways: [old.steps.clone(), ahead.steps], to });
                     break;
                 }
-                if is_event(&node.insn) || goes_round(&ahead.steps, node) {
+                let is_open = ahead.steps.iter().any(|step| step.open);
+                let rounds = if is_open { ROUNDS } else { DECIDED_ROUNDS };
+                if is_event(&node.insn) || goes_round(&ahead.steps, node, rounds) {
                     if !self.is_impossible(pair, old, &ahead.steps, tally) {
                         return Ok(None);
                     }

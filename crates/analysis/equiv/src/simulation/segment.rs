@@ -217,10 +217,14 @@ impl<'f> Segment<'f> {
     /// nothing that the old one could not, if its parts may stand for the old accesses ([`shared_memory_kept`]). The
     /// converse does not hold: an atomic operation of the old way is an event that the new way must have.
     ///
-    /// Registers may have other names. So where the old way has as many operations of this kind at this offset as the
-    /// new way, all of them count as operations. That claims more, so it is always sound.
+    /// Registers and offsets may have changed. So an operation that was one on the old way, too, counts as one, and so do
+    /// all of them where the old way has as many of this kind at this offset. That claims more, so it is always sound.
     fn is_in_parts(&self, node: &Node) -> bool {
-        let same = |step: &Step<'_>| step.node.insn == node.insn && step.node.reference == node.reference;
+        let is_atomic = |step: &Step<'_>| matches!(step.node.insn, Insn::Atomic { .. });
+        let same = |step: &Step<'_>| {
+            let stays = step.node.id == node.id && is_atomic(step);
+            stays || step.node.insn == node.insn && step.node.reference == node.reference
+        };
         let is_bare = matches!(node.insn, Insn::Atomic { op, fetch: false, .. } if !op.row().always_fetch);
         let kind = |insn: &Insn| match *insn {
             Insn::Atomic { op, fetch, size, address, .. } => Some((op, fetch, size, address.offset)),

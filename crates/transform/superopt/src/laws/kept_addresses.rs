@@ -139,6 +139,40 @@ pub fn step_addresses(context: Context<'_>) -> Vec<Change> {
     changes
 }
 
+/// Computes an address in the frame where the only copy of it is read; one a call.
+pub fn recompute_addresses(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function, calls, banned, .. } = context;
+    let cfg = Cfg::new(function);
+    let before = available_values::before_each(object, function, &cfg);
+    let original = function.clone();
+    let mut trial = None;
+    for (at, node) in original.nodes.iter().enumerate() {
+        let Insn::Alu { op: AluOp::Mov, width: Width::W64, dst, src: Source::Reg(src) } = node.insn else { continue };
+        let held = before[at][src.index()];
+        let Some(Held::Frame(offset)) = held.filter(|_| src != Reg::R10 && node.core.is_none() && !banned(node.id))
+        else {
+            continue;
+        };
+        let reads = |(node, state): &(&Node, &available_values::State)| {
+            state[src.index()] == held && demand::reads(node, src, calls)
+        };
+        let (Ok(offset), 1) = (i32::try_from(offset), original.nodes.iter().zip(&before).filter(reads).count()) else {
+            continue;
+        };
+        let mut candidate = original.clone();
+        candidate.nodes[at].insn = Insn::mov(dst, Reg::R10);
+        let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(offset) };
+        let add = Node { line: node.line, ..object.new_node(add, Reference::None) };
+        candidate.nodes.insert(at + 1, add);
+        let trial = trial.get_or_insert_with(|| Trial::new(object, calls, &original));
+        if let Some((candidate, change)) = trial.gain(object, node.id, candidate) {
+            *function = candidate;
+            return vec![change];
+        }
+    }
+    Vec::new()
+}
+
 /// What saves nothing itself may leave a copy that is not needed: a place's own register is as good as another.
 fn try_plans(
     object: &mut Object,

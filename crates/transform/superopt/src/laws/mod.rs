@@ -21,6 +21,7 @@ pub mod exchanged_operands;
 pub mod first_element;
 pub mod hoist;
 pub mod inline;
+pub mod joined_comparisons;
 pub mod jset;
 pub mod jump_threading;
 pub mod kept_addresses;
@@ -34,6 +35,7 @@ pub mod shared_tails;
 pub mod sink_constants;
 pub mod skipped_operands;
 pub mod stack_stores;
+pub mod store_loops;
 pub mod trial;
 
 pub use context::{Change, Context, Law, LawRow};
@@ -253,10 +255,28 @@ pub static LAWS: &[LawRow] = &[
         steps: &[repeat(Stage::Last, atomics::make_atomic)],
     },
     LawRow {
+        name: "joined-comparison",
+        statement: "Two comparisons of adjacent stack bytes with constants and one target become one comparison.",
+        needs_facts: false,
+        steps: &[repeat(Stage::Last, joined_comparisons::join_comparisons)],
+    },
+    LawRow {
+        name: "store-loop",
+        statement: "For size, a row of stores that clear adjacent stack bytes becomes a loop.",
+        needs_facts: false,
+        steps: &[repeat(Stage::Last, store_loops::loop_stores)],
+    },
+    LawRow {
         name: "kept-address",
         statement: "An address that is computed several times, or several addresses of one data section, are computed once in a free register.",
         needs_facts: false,
         steps: &[repeat(Stage::Last, kept_addresses::keep_addresses)],
+    },
+    LawRow {
+        name: "recomputed-address",
+        statement: "Rematerialization: an address in the frame that only one copy reads is computed there.",
+        needs_facts: false,
+        steps: &[repeat(Stage::Last, kept_addresses::recompute_addresses)],
     },
     LawRow {
         name: "stepped-address",
