@@ -13,9 +13,9 @@
 //!                                44 89 d0             mov   eax, r10d
 //! ```
 //!
-//! It has these additions to the kernel's: divisions by constants as multiplications, fused compare and branch,
-//! byte-swapping loads, native operations for checked marks, aligned loops, and an instruction budget in a register,
-//! which costs one subtraction per loop iteration and nothing in straight code.
+//! It has these additions to the kernel's: divisions by constants as multiplications, some multiplications as shifts,
+//! fused compare and branch, byte-swapping loads, native operations for checked marks, aligned loops, and an instruction
+//! budget in a register, which costs one subtraction per loop iteration and nothing in straight code.
 //!
 //! The JIT for 64-bit Arm ([`aarch64`]) has the whole instruction set, native operations and array lookups in place, no
 //! other fusions yet.

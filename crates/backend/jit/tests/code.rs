@@ -45,6 +45,12 @@ fn examples_compile_to_what_the_documentation_says() {
         ("r0 <<= r4", "c4 e2 f1 f7 c0 c3"),
         // lea rax, [rax + 8*rax]; ret
         ("r0 *= 9", "48 8d 04 c0 c3"),
+        // mov r11, rax; shl rax, 5; sub rax, r11; ret
+        ("r0 *= 31", "49 89 c3 48 c1 e0 05 4c 29 d8 c3"),
+        // mov eax, edi; shl eax, 5; add eax, edi; ret
+        ("w0 = w1; w0 *= 33", "89 f8 c1 e0 05 01 f8 c3"),
+        // imul rax, rax, 10; ret
+        ("r0 *= 10", "48 6b c0 0a c3"),
         // and eax, 7; ret
         ("r0 %= 8", "83 e0 07 c3"),
         // push rbp; mov rbp, rsp; mov qword ptr [rbp - 8], rdi; mov rax, qword ptr [rbp - 8]; pop rbp; ret

@@ -5,7 +5,7 @@ use kiln_isa::{AluOp, ByteOrder, Reg, Size, Source, Width};
 use super::assembler::{Gpr, Op};
 use super::function::FunctionCompiler;
 use super::registers::{SCRATCH, gpr};
-use crate::immediate::extended;
+use crate::immediate::{ShiftedSum, extended};
 use crate::walk::LowerArithmetic;
 
 /// Immediates of additions and comparisons are below this.
@@ -43,6 +43,7 @@ impl LowerArithmetic for FunctionCompiler<'_, '_> {
                     self.code().op(machine(op), width, to, to, SCRATCH[0]);
                 }
             }
+            (AluOp::Mul, Source::Imm(imm)) => self.multiply_imm(width, to, imm),
             (_, Source::Imm(imm)) => {
                 self.code().constant(SCRATCH[0], extended(width, imm));
                 self.operate(op, width, to, SCRATCH[0]);
@@ -72,6 +73,27 @@ impl FunctionCompiler<'_, '_> {
                 self.code().multiply_subtract(width, dst, SCRATCH[1], src, dst);
             }
             _ => self.code().op(machine(op), width, dst, dst, src),
+        }
+    }
+
+    /// A multiplication takes three cycles and its constant an instruction, a shift and a sum take two.
+    fn multiply_imm(&mut self, width: Width, dst: Gpr, imm: i32) {
+        let scratch = SCRATCH[0];
+        match ShiftedSum::of(imm) {
+            Some(ShiftedSum { shift, difference: false }) => {
+                self.code().add_shifted(width, dst, dst, dst, shift.into());
+            }
+            Some(ShiftedSum { shift, difference: true }) => {
+                self.code().shift_imm(Op::Lsl, width, scratch, dst, shift.into());
+                self.code().op(Op::Sub, width, dst, scratch, dst);
+            }
+            None if imm > 0 && imm.count_ones() == 1 => {
+                self.code().shift_imm(Op::Lsl, width, dst, dst, imm.trailing_zeros());
+            }
+            None => {
+                self.code().constant(scratch, extended(width, imm));
+                self.code().multiply(width, dst, dst, scratch);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use kiln_isa::{AluOp, ByteOrder, Reg, Size, Source, Width};
 use super::function::FunctionCompiler;
 use super::operand::{Arithmetic, Gpr, Memory, Shift, Unary};
 use super::registers::{SCRATCH2, gpr};
-use crate::immediate::extended;
+use crate::immediate::{ShiftedSum, extended};
 use crate::walk::LowerArithmetic;
 
 impl LowerArithmetic for FunctionCompiler<'_, '_> {
@@ -104,8 +104,20 @@ impl FunctionCompiler<'_, '_> {
                 }
                 self.code().shift_imm(Shift::Left, width, dst, imm.trailing_zeros() as u8);
             }
-            _ => self.code().multiply_imm(width, dst, src, imm),
+            _ => match ShiftedSum::of(imm) {
+                Some(sum) => self.multiply_by_shift(width, dst, src, sum),
+                None => self.code().multiply_imm(width, dst, src, imm),
+            },
         }
+    }
+
+    /// A multiplication takes three cycles, a shift and a sum take two.
+    fn multiply_by_shift(&mut self, width: Width, dst: Gpr, src: Gpr, sum: ShiftedSum) {
+        let (copy, added) = if dst == src { (SCRATCH2, SCRATCH2) } else { (dst, src) };
+        let operation = if sum.difference { Arithmetic::Sub } else { Arithmetic::Add };
+        self.code().mov(width, copy, src);
+        self.code().shift_imm(Shift::Left, width, dst, sum.shift);
+        self.code().arithmetic(operation, width, dst, added);
     }
 
     fn shift(&mut self, shift: Shift, width: Width, dst: Reg, src: Source) {
