@@ -67,8 +67,9 @@ test-recipes: setup-tests ## Follow every recipe in a copy: apply its diff, buil
 test-editor: setup ## Test the settings of editors: Neovim and the extension of Visual Studio Code (about a minute)
 	@scripts/test-editors
 
-lint: setup-tests ## Run clippy over everything, with the lints of Cargo.toml as errors
+lint: setup-tests ## Run clippy over everything, with the lints of Cargo.toml as errors, and rustdoc, with its warnings as errors
 	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@RUSTDOCFLAGS=-Dwarnings cargo doc --quiet --workspace --no-deps
 	@CARGO_TARGET_DIR=$(CURDIR)/target/python cargo clippy --quiet --manifest-path crates/python/Cargo.toml -- -D warnings
 
 spelling: ## Run typos with _typos.toml (pip install typos, or cargo install typos-cli)

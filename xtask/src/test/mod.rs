@@ -3,7 +3,7 @@
 //! ```text
 //!   scripts/setup, scripts/corpus core
 //!     --> cargo test --no-run: all test binaries
-//!     --> a queue of the binaries, documentation tests and cargo doc; each core takes the next (tidy is one of them)
+//!     --> a queue of the binaries and the documentation with its tests; each core takes the next (tidy is one of them)
 //!     --> short fuzzing
 //!
 //!   kiln-isa tests/llvm.rs                            5 passed                     1.2 s

@@ -42,12 +42,10 @@ pub struct Binary {
     folder: PathBuf,
 }
 
-/// Something that is run to its end, and whose output is of the test harness or says nothing.
+/// Something that is run to its end and prints what a test harness prints.
 pub struct Job {
     name: String,
     command: Command,
-    /// Whether it prints what a test harness prints. If not, its exit code is its result.
-    tests: bool,
 }
 
 /// Builds all test binaries, and says where they are.
@@ -84,23 +82,21 @@ fn binary(message: &Value, root: &Path) -> Option<Binary> {
     })
 }
 
-/// All that is run: the binaries, the tests in documentation, and the documentation itself, without warnings such as
-/// links that lead nowhere.
+/// All that is run: the binaries, and the documentation of libraries with the tests in it, without warnings such as links
+/// that lead nowhere.
 pub fn jobs(mut binaries: Vec<Binary>) -> Vec<Job> {
     let rank = |binary: &Binary| LONGEST.iter().position(|source| *source == binary.source).unwrap_or(LONGEST.len());
     binaries.sort_by_key(rank);
     let binaries = binaries.into_iter().map(|binary| {
         let mut command = Command::new(binary.path);
         command.arg("--show-output").current_dir(&binary.folder).env("CARGO_MANIFEST_DIR", &binary.folder);
-        Job { name: binary.source, command, tests: true }
+        Job { name: binary.source, command }
     });
     let mut examples = cargo();
     examples.args(["test", "--workspace", "--doc", "--no-fail-fast", "--", "--show-output"]);
-    let examples = Job { name: "examples in documentation".into(), command: examples, tests: true };
-    let mut documents = cargo();
-    documents.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings");
-    let documents = Job { name: "cargo doc without warnings".into(), command: documents, tests: false };
-    [documents, examples].into_iter().chain(binaries).collect()
+    examples.env("RUSTDOC", root().join("scripts/rustdoc")).env("KILN_DOCUMENTS", target_dir().join("doc"));
+    let examples = Job { name: "documentation and its examples".into(), command: examples };
+    std::iter::once(examples).chain(binaries).collect()
 }
 
 /// Tests that may fail beside other work and still count if they pass alone. When more fail, it is the change.
@@ -214,24 +210,15 @@ fn outcome(mut job: Job) -> Result<Outcome, Failure> {
     let success = child.wait().map_err(not_run)?.success();
     let text = String::from_utf8_lossy(&output);
     let seconds = begun.elapsed().as_secs_f64();
-    let mut failed = Vec::new();
-    let (sum, shown) = if job.tests {
-        let mut filter = Filter::new(&job.name);
-        let mut shown: Vec<String> = text.lines().filter_map(|line| filter.line(line.trim_end())).collect();
-        let (sum, summary) = filter.finish(success, seconds);
-        shown.insert(0, summary);
-        // What crashed has no test to run again.
-        failed = failed_tests(&job.command, &text);
-        if failed.len() as u64 != sum.failed {
-            failed.clear();
-        }
-        (sum, shown)
-    } else {
-        let sum = Sum { passed: success.into(), failed: (!success).into(), ..Sum::default() };
-        let mut shown = vec![format!("{:58} {}  {seconds:>7.2}s", job.name, if success { "ok" } else { "FAILED" })];
-        shown.extend(text.lines().map(str::to_owned));
-        (sum, shown)
-    };
+    let mut filter = Filter::new(&job.name);
+    let mut shown: Vec<String> = text.lines().filter_map(|line| filter.line(line.trim_end())).collect();
+    let (sum, summary) = filter.finish(success, seconds);
+    shown.insert(0, summary);
+    // What crashed has no test to run again.
+    let mut failed = failed_tests(&job.command, &text);
+    if failed.len() as u64 != sum.failed {
+        failed.clear();
+    }
     let heading = format!("==== {}\n", job.name).into_bytes();
     Ok(Outcome { sum, shown, output: [heading, output].concat(), failed })
 }
@@ -267,20 +254,19 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_counted_by_what_they_print_or_by_their_exit_code() {
-        let shell = |name: &str, script: &str, tests: bool| {
+    fn jobs_are_counted_by_what_they_print() {
+        let shell = |name: &str, script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
-            Job { name: name.into(), command, tests }
+            Job { name: name.into(), command }
         };
         let result = "echo 'test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured'";
         let jobs = vec![
-            shell("tests", result, true),
-            shell("a crash", "echo 'running 1 test'; kill -SEGV $$", true),
-            shell("links", "exit 0", false),
-            shell("broken links", "echo unresolved; exit 1", false),
+            shell("tests", result),
+            shell("a crash", "echo 'running 1 test'; kill -SEGV $$"),
+            shell("broken links", &format!("{result}; echo error: unresolved; exit 1")),
         ];
-        assert_eq!(run(jobs).unwrap(), Sum { passed: 3, failed: 2, skipped: 1, unsteady: 0 });
+        assert_eq!(run(jobs).unwrap(), Sum { passed: 4, failed: 2, skipped: 2, unsteady: 0 });
     }
 
     #[test]
@@ -294,7 +280,7 @@ mod tests {
             );
             let mut command = Command::new("sh");
             command.args(["-c", &script, "sh"]);
-            Job { name: "a harness".into(), command, tests: true }
+            Job { name: "a harness".into(), command }
         };
         assert_eq!(run(vec![harness(false)]).unwrap(), Sum { passed: 0, failed: 0, skipped: 0, unsteady: 1 });
         assert_eq!(run(vec![harness(true)]).unwrap(), Sum { passed: 0, failed: 1, skipped: 0, unsteady: 0 });
